@@ -1,0 +1,72 @@
+# `make` alone lists the commands. A fresh machine needs python3 (3.11 or newer), pip and make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --no-input --disable-pip-version-check --quiet
+
+help: ## List the commands.
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name line; do printf 'make %-9s %s\n' "$$name" "$$line"; done
+
+serve: $(VENV)/.installed ## Start the catalog on 127.0.0.1:8181; HOST=, PORT= and DATA= override.
+	@exec $(BIN)/nunatak serve $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(if $(DATA),--data '$(DATA)')
+
+check: $(VENV)/.installed-tests ## Look at the code without running it: ruff, mypy, layers, docs.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_docs.py
+
+test: $(VENV)/.installed-tests .tools ## Run every check and every test; the last line is the count.
+	@$(MAKE) --no-print-directory check || { echo 'make check failed: no test was run'; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
+	@$(BIN)/python -m pytest -p tests.support.closing_line $(TESTS)
+
+mission: $(VENV)/.installed-tests ## Print which behaviours of the mission have a test.
+	@$(BIN)/python -m tests.support.mission
+
+bench: $(VENV)/.installed-tests ## Measure speed; never part of the tests.
+	@$(BIN)/python -m tests.bench $(BENCH)
+
+docs: $(VENV)/.installed-tests ## Write docs/reference anew from the code.
+	@$(BIN)/python docs/generate.py
+
+openapi: $(VENV)/.installed-tests ## Write the OpenAPI document of our routes anew.
+	@mkdir -p spec && $(BIN)/python -m nunatak.api.openapi > spec/rest-catalog.json
+
+lock: ## Choose the versions of all dependencies anew, in a venv of its own.
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(PYTHON) -m venv "$$work/venv" \
+	&& "$$work/venv/bin/python" -m pip install --no-input --disable-pip-version-check --quiet '.[test,lint]' \
+	&& "$$work/venv/bin/python" -m pip freeze --disable-pip-version-check --exclude nunatak > "$$work/lock" \
+	&& cp "$$work/lock" requirements.lock
+
+clean: ## Remove what the commands above made, but not the data.
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Some systems keep ensurepip in a package of its own; there the outer pip fills the environment.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Nunatak needs Python 3.11 or newer; name one with PYTHON=' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) > /dev/null 2>&1 \
+	|| { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --no-input --quiet pip; }
+
+# Installed in place, so a change of the code needs no new installation; a change of the dependencies does.
+$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+	@echo 'Installing into $(VENV) …' >&2
+	@$(PIP_INSTALL) -c requirements.lock -e .
+	@touch $@
+
+$(VENV)/.installed-tests: pyproject.toml requirements.lock | $(BIN)/python
+	@echo 'Installing what the tests need into $(VENV) …' >&2
+	@$(PIP_INSTALL) -c requirements.lock -e '.[test,lint]'
+	@touch $@ $(VENV)/.installed
+
+# The seed documents' examples run with curl itself.
+.tools:
+	@command -v curl > /dev/null || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y curl; } > /dev/null 2>&1 || true
+
+.PHONY: help serve check test mission bench docs openapi lock clean .tools

@@ -1,0 +1,149 @@
+"""Writes docs/reference from the code, so that the pages cannot say anything else: `make docs`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+from nunatak.api.routes import ROUTES, Route
+
+from nunatak.access.privileges import Privilege
+from nunatak.cli.config import written
+from nunatak.cli.main import COMMANDS, root
+from nunatak.errors import CatalogError
+from nunatak.events.metrics import METRICS
+from nunatak.settings import CONFIG_FILE, SETTINGS
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTICE = "<!-- Made by `make docs`; change the code instead. -->"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines) + "\n"
+
+
+def settings_page() -> str:
+    rows = [
+        (
+            f"`{setting.name}`",
+            f"`{setting.environment_variable}`",
+            shown(setting.name, setting.default),
+            setting.meaning,
+        )
+        for setting in SETTINGS
+    ]
+    return f"""\
+# Settings
+
+Each setting can be given as an environment variable or as a line in `{CONFIG_FILE}` in the current folder (or in
+the file that `NUNATAK_CONFIG` names); some are flags of `nunatak serve` too. A flag beats the environment, which beats
+the file, which beats the default. A name that is not in this list is an error. `nunatak config check` prints what is in
+effect and where it came from.
+
+{table(["setting", "variable", "default", "meaning"], rows)}
+The command line as a client reads `NUNATAK_URI`, the address of the catalog.
+"""
+
+
+def shown(name: str, value: object) -> str:
+    text = written(name, value)
+    return f"`{text}`" if text else "empty"
+
+
+def cli_page() -> str:
+    sections = "\n".join(f"## {path}\n\n```\n{help_text}\n```\n" for path, help_text in command_helps())
+    return f"# Commands\n\n{sections}"
+
+
+def command_helps() -> Iterator[tuple[str, str]]:
+    top = click.Context(root, info_name="nunatak", terminal_width=100, max_content_width=100, **root.context_settings)
+    yield "nunatak", root.get_help(top)
+    for name in COMMANDS:
+        command = root.get_command(top, name)
+        assert command is not None
+        context = click.Context(command, parent=top, info_name=name)
+        yield f"nunatak {name}", command.get_help(context)
+        for sub_name, sub in command.commands.items() if isinstance(command, click.Group) else ():
+            yield f"nunatak {name} {sub_name}", sub.get_help(click.Context(sub, parent=context, info_name=sub_name))
+
+
+def errors_page() -> str:
+    rows = [
+        (
+            str(kind.status),
+            f"`{kind.iceberg_type}`",
+            (kind.__doc__ or "").strip(),
+            "yes" if kind.deterministic else "no",
+        )
+        for kind in sorted(error_tree(CatalogError), key=lambda kind: (kind.status, kind.iceberg_type))
+    ]
+    return f"""\
+# Errors
+
+Every refusal is JSON of this form, whatever was asked. Clients choose their reaction by status and type; `hint`, where
+there is one, is for people.
+
+```json
+{{"error": {{"message": "Table does not exist: shop.orders", "type": "NoSuchTableException", "code": 404}}}}
+```
+
+“Replayed” says whether the answer is remembered for an `Idempotency-Key` and given again.
+
+{table(["status", "type", "meaning", "replayed"], rows)}"""
+
+
+def error_tree(kind: type[CatalogError]) -> Iterator[type[CatalogError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from error_tree(child)
+
+
+def routes_page() -> str:
+    rows = [
+        (route.method, f"`{route.template}`", route.summary, f"`{route.operation}`", needed(route)) for route in ROUTES
+    ]
+    return f"""\
+# Routes
+
+`{{prefix}}` is the warehouse; it may be left out for the default one. The levels of a namespace are joined by `%1F`.
+Every route is also served below `/iceberg`, `/apis/iceberg` and `/api/catalog`, and with a doubled `/v1`: clients are
+configured that way. `GET /v1/config` lists the routes for programs. The whole API as an OpenAPI document is written
+by `make openapi`.
+
+{table(["method", "path", "what it does", "operation", "needs"], rows)}"""
+
+
+def needed(route: Route) -> str:
+    """The privilege, and what it must be held on."""
+    if route.privilege is Privilege.PUBLIC:
+        return "nothing"
+    return f"{route.privilege.value} on {route.securable.value}"
+
+
+def metrics_page() -> str:
+    rows = [(f"`{name}`", kind, meaning) for name, kind, meaning in METRICS]
+    return f"""\
+# Metrics
+
+`GET /metrics` answers in Prometheus' text format. Besides these it has the usual figures of the process and of
+Python.
+
+{table(["metric", "kind", "meaning"], rows)}"""
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "errors.md": errors_page,
+    "routes.md": routes_page,
+    "metrics.md": metrics_page,
+}
+
+
+def page(name: str) -> str:
+    return f"{NOTICE}\n\n{PAGES[name]()}"
+
+
+if __name__ == "__main__":
+    for page_name in PAGES:
+        (REFERENCE / page_name).write_text(page(page_name), "utf-8")

@@ -1,0 +1,202 @@
+"""The ASGI application: routes a request, recognises one that was sent before, and answers every error the same way."""
+
+import asyncio
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nunatak.access.privileges import Privilege
+from nunatak.api.http import (
+    COMPRESS_FROM_BYTES,
+    Request,
+    Response,
+    accepted_encoding,
+    compress,
+    decode_segment,
+    decompress,
+    error_response,
+)
+from nunatak.api.paging import Tokens
+from nunatak.api.router import Router
+from nunatak.api.routes import Route, endpoints
+from nunatak.api.tables import replayed
+from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.catalog.write import remembered
+from nunatak.database.records import Answer
+from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown, TooLarge, Unprocessable
+from nunatak.events.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for its first copy
+_KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+
+
+@dataclass
+class App:
+    """Handed to the HTTP server; one per process."""
+
+    catalog: Catalog
+    tokens: Tokens
+    metrics: Metrics
+    max_body_bytes: int
+    router: Router = field(default_factory=Router)
+    endpoints: list[str] = field(default_factory=endpoints)
+    in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        method: str = scope["method"]
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        operation, response = await self.answer(method, scope["raw_path"], scope["query_string"], headers, receive)
+        try:
+            await self._send(scope, headers, response, send)
+        finally:
+            self.metrics.count(operation, method, response.status, time.perf_counter() - started)
+
+    async def answer(
+        self, method: str, raw_path: bytes, query_string: bytes, headers: dict[bytes, bytes], receive: Receive
+    ) -> tuple[str, Response]:
+        """The operation that was asked for and the answer; never raises."""
+        operation = "unknown"
+        try:
+            path = raw_path.decode("latin-1")
+            route, prefix, names = self.router.match(method, path)
+            operation = route.operation
+            warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
+            request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
+            if route.mutates:
+                return operation, await self._mutate(route, request, receive)
+            return operation, await route.handler(request)
+        except CatalogError as error:
+            if error.status >= 500:
+                log.error("%s %s: %s", method, raw_path[:200], error.message, exc_info=error)
+            return operation, error_response(error)
+        except RecursionError:
+            return operation, error_response(BadRequest("Malformed request: nested too deeply"))
+        except Exception as error:
+            # The last net: a bug of ours must not look like a refusal, so it is a 500 whatever it was.
+            log.exception("%s %s failed", method, raw_path[:200])
+            return operation, error_response(InternalError(f"Internal error: {type(error).__name__}"))
+
+    async def _mutate(self, route: Route, request: Request, receive: Receive) -> Response:
+        """Read the body, then answer from the idempotency key if the same request was answered before."""
+        request.body = await self._body(request.headers, receive)
+        request_id = request.header(b"x-request-id")
+        key = request.header(b"idempotency-key")
+        digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()
+        if key is None:
+            request.caller = Caller(request_id=request_id, request_hash=digest)
+            return await route.handler(request)
+        if not _KEY.match(key):
+            raise BadRequest(f"Invalid Idempotency-Key: {key[:50]!r} is not a UUID")
+        request.caller = Caller(request_id=request_id, key=key.lower(), request_hash=digest)
+        return await self._once(route, request)
+
+    async def _once(self, route: Route, request: Request) -> Response:
+        caller = request.caller
+        assert caller.key is not None
+        mark = (caller.principal, caller.key)
+        running = self.in_flight.get(mark)
+        if running is not None:
+            done, _ = await asyncio.wait([running], timeout=IN_FLIGHT_SECONDS)
+            if not done:
+                raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
+        saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
+        if saved is not None:
+            if saved.request_hash != caller.request_hash:
+                raise Unprocessable("This Idempotency-Key was used for another request", hint="Use a new key for each operation.")
+            return await replayed(request, saved.answer)
+        self.in_flight[mark] = asyncio.get_running_loop().create_future()
+        try:
+            return await route.handler(request)
+        except CatalogError as error:
+            if error.deterministic:
+                answer = Answer(error.status, body=error_response(error).body)
+                await self.catalog.store.apply([remembered(self.catalog, caller, answer)])
+            raise
+        finally:
+            self.in_flight.pop(mark).set_result(None)
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        limit = self.max_body_bytes
+        length = headers.get(b"content-length")
+        if length is not None and length.isdigit() and int(length) > limit:
+            raise TooLarge(f"Request body is larger than {limit} bytes")
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            parts, size = [body], len(body)
+            while message.get("more_body"):
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise BadRequest("The request was cut off")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise TooLarge(f"Request body is larger than {limit} bytes")
+            body = b"".join(parts)
+        encoding = headers.get(b"content-encoding")
+        if encoding is not None and encoding.lower() != b"identity" and body:
+            return decompress(body, encoding.decode("latin-1").strip().lower(), limit)
+        if len(body) > limit:
+            raise TooLarge(f"Request body is larger than {limit} bytes")
+        return body
+
+    async def _send(self, scope: Scope, headers: dict[bytes, bytes], response: Response, send: Send) -> None:
+        body, extra = response.body, []
+        accept = headers.get(b"accept-encoding")
+        if accept is not None and len(body) >= COMPRESS_FROM_BYTES:
+            encoding = accepted_encoding(accept.decode("latin-1"))
+            if encoding is not None:
+                body = await _packed(response, encoding)
+                extra.append((b"content-encoding", encoding.encode("ascii")))
+                extra.append((b"vary", b"accept-encoding"))
+        request_id = headers.get(b"x-request-id")
+        if request_id is not None and len(request_id) <= 200:
+            extra.append((b"x-request-id", request_id))
+        if response.status not in (204, 304):
+            extra.append((b"content-length", str(len(body)).encode("ascii")))
+        await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers, *extra]})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+async def _packed(response: Response, encoding: str) -> bytes:
+    """The compressed body; kept with what it was made from, so that a hot table is compressed once."""
+    if response.packed is not None and encoding in response.packed:
+        return response.packed[encoding]
+    packed = await asyncio.get_running_loop().run_in_executor(None, compress, response.body, encoding)
+    if response.packed is not None:
+        response.packed[encoding] = packed
+    return packed
+
+
+def _resource(route: Route, request: Request) -> bytes:
+    """What a request is about, whichever of the accepted paths it came by."""
+    return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode("latin-1", "replace")
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def undeclared(routes: tuple[Route, ...]) -> list[str]:
+    """Routes that would be served without a declared privilege; the build fails if there is one."""
+    return [route.operation for route in routes if not isinstance(route.privilege, Privilege)]

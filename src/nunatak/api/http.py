@@ -1,0 +1,194 @@
+"""A request and an answer as our handlers see them; nothing here knows a route."""
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote_plus
+
+import msgspec
+import zstandard
+
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.errors import BadRequest, CatalogError, TooLarge, UnsupportedMediaType
+from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
+
+JSON_TYPE = (b"content-type", b"application/json")
+MAX_PAGE = 1000
+COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
+
+T = Any
+
+
+class Response:
+    """Status, headers and body, ready to send."""
+
+    __slots__ = ("body", "headers", "packed", "status")
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        packed: dict[str, bytes] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+        self.packed = packed  # where compressed forms of this very body are kept, if anywhere
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(value), (JSON_TYPE,))
+
+
+def raw_json(body: bytes, status: int = 200) -> Response:
+    return Response(status, body, (JSON_TYPE,))
+
+
+NO_CONTENT = Response(204)
+
+
+class Request:
+    """One HTTP request, matched to a route; `path_names` are the raw path segments that stand for names."""
+
+    __slots__ = ("_query", "body", "caller", "catalog", "context", "headers", "method", "path_names", "query_string", "warehouse")
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        warehouse: WarehousePlace,
+        method: str,
+        path_names: list[str],
+        query_string: bytes,
+        headers: dict[bytes, bytes],
+        context: Any,
+    ) -> None:
+        self.catalog = catalog
+        self.warehouse = warehouse
+        self.method = method
+        self.path_names = path_names
+        self.query_string = query_string
+        self.headers = headers
+        self.context = context
+        self.body = b""
+        self.caller = Caller()
+        self._query: Mapping[str, str] | None = None
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        if self._query is None:
+            try:
+                text = self.query_string.decode("ascii")
+                self._query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict"))
+            except (UnicodeDecodeError, ValueError) as error:
+                raise BadRequest(f"Malformed query string: {error}") from error
+        return self._query
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def namespace(self) -> Namespace:
+        """The namespace of the path, checked."""
+        return check_namespace(split_namespace(self.path_names[0], self.catalog.namespace_separator))
+
+    def identifier(self, what: str) -> Identifier:
+        """The table or view of the path, checked."""
+        return Identifier(self.namespace(), check_name(decode_segment(self.path_names[1]), what))
+
+    def flag(self, name: str) -> bool:
+        """A boolean query parameter; absent means false."""
+        text = self.query.get(name, "false").lower()
+        if text not in ("true", "false"):
+            raise BadRequest(f"Invalid {name}: {text[:50]!r} is neither true nor false")
+        return text == "true"
+
+    def decode(self, kind: type[T]) -> Any:
+        """The body as `kind`, or BadRequest saying what is wrong with it."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"Malformed request: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRequest(f"Malformed request: the body is not valid JSON: {error}") from error
+        except RecursionError as error:
+            raise BadRequest("Malformed request: nested too deeply") from error
+
+
+def decode_segment(raw: str) -> str:
+    """One path segment as sent: percent-decoded, and a plus is a space, as Java's encoder means it."""
+    if "%" not in raw and "+" not in raw:
+        return raw
+    try:
+        return unquote_plus(raw, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"Malformed path: {raw[:100]!r} is not valid UTF-8") from error
+
+
+def split_namespace(raw: str, separator: str) -> Namespace:
+    """The levels of a namespace segment. It is split before decoding, so a level may hold the separator's character."""
+    if "%" not in raw and separator == "\x1f":
+        return (raw.replace("+", " "),) if "+" in raw else (raw,)
+    text = raw.replace("%1f", "%1F")
+    if separator != "\x1f":
+        text = text.replace(_encoded(separator), "%1F").replace(_encoded(separator).lower(), "%1F")
+    return tuple(decode_segment(level) for level in text.split("%1F"))
+
+
+def _encoded(separator: str) -> str:
+    return quote(separator, safe="") if separator not in ".-_~" else f"%{ord(separator):02X}"
+
+
+def split_parent(value: str, separator: str) -> Namespace:
+    """The levels of the `parent` parameter, which arrives decoded."""
+    return tuple(value.replace(separator, "\x1f").split("\x1f"))
+
+
+def decompress(body: bytes, encoding: str, limit: int) -> bytes:
+    """Undo a Content-Encoding, refusing to unfold more than `limit` bytes."""
+    try:
+        if encoding in ("gzip", "x-gzip"):
+            unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            data = unfolder.decompress(body, limit + 1)
+            if not unfolder.eof and len(data) <= limit:
+                raise BadRequest("Malformed request: the gzip body is cut short")
+        elif encoding == "zstd":
+            with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+                data = reader.read(limit + 1)
+        else:
+            raise UnsupportedMediaType(f"Unsupported Content-Encoding: {encoding[:50]}", hint="Send gzip, zstd or identity.")
+    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error
+    if len(data) > limit:
+        raise TooLarge(f"Request body is larger than {limit} bytes")
+    return data
+
+
+def compress(body: bytes, encoding: str) -> bytes:
+    if encoding == "zstd":
+        return zstandard.ZstdCompressor(level=1).compress(body)
+    return gzip.compress(body, 1, mtime=0)
+
+
+def accepted_encoding(header: str) -> str | None:
+    """gzip or zstd if the client takes it; gzip first, since every client decodes it."""
+    offered: dict[str, bool] = {}
+    for item in header.split(","):
+        name, _, rest = item.partition(";")
+        offered[name.strip().lower()] = rest.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    for name in ("gzip", "zstd"):
+        if offered.get(name):
+            return name
+    return None
+
+
+def error_response(error: CatalogError) -> Response:
+    """The Iceberg error envelope; the status line and the code inside always agree."""
+    model: dict[str, object] = {"message": error.message, "type": error.iceberg_type, "code": error.status}
+    if error.hint:
+        model["hint"] = error.hint
+    headers: tuple[tuple[bytes, bytes], ...] = (JSON_TYPE,)
+    if error.status in (429, 503):
+        headers = (*headers, (b"retry-after", b"1"))
+    return Response(error.status, msgspec.json.encode({"error": model}), headers)

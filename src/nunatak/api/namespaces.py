@@ -1,0 +1,68 @@
+"""Namespaces over HTTP."""
+
+import msgspec
+
+from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_json, split_parent
+from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
+from nunatak.catalog import namespaces
+from nunatak.errors import NoSuchNamespace
+from nunatak.iceberg.identifiers import check_namespace, print_namespace
+
+
+async def list_namespaces(request: Request) -> Response:
+    text = request.query.get("parent")
+    parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
+    resource = f"namespaces/{request.warehouse.name}/{print_namespace(parent or ())}"
+    page = request.context.tokens.page(resource, request.query)
+    found, position = await namespaces.list_namespaces(request.catalog, request.warehouse, parent, page.after, page.limit)
+    body: dict[str, object] = {"namespaces": found}
+    if position is not None:
+        body["next-page-token"] = request.context.tokens.make(resource, position)
+    return json_response(body)
+
+
+async def create_namespace(request: Request) -> Response:
+    wanted = request.decode(CreateNamespaceRequest)
+    namespace = check_namespace(tuple(wanted.namespace))
+    body = await namespaces.create_namespace(
+        request.catalog, request.warehouse, request.caller, namespace, wanted.properties or {}
+    )
+    return raw_json(body)
+
+
+async def load_namespace(request: Request) -> Response:
+    namespace = request.namespace()
+    properties = await namespaces.load_namespace(request.catalog, request.warehouse, namespace)
+    return json_response({"namespace": namespace, "properties": properties})
+
+
+async def namespace_exists(request: Request) -> Response:
+    namespace = request.namespace()
+    if not await namespaces.namespace_exists(request.catalog, request.warehouse, namespace):
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
+    return NO_CONTENT
+
+
+async def drop_namespace(request: Request) -> Response:
+    await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, request.namespace())
+    return NO_CONTENT
+
+
+async def update_namespace(request: Request) -> Response:
+    change = request.decode(UpdateNamespaceRequest)
+    body = await namespaces.update_namespace(
+        request.catalog,
+        request.warehouse,
+        request.caller,
+        request.namespace(),
+        change.updates or {},
+        change.removals or [],
+    )
+    return raw_json(body)
+
+
+def encode_names(namespace: tuple[str, ...], names: list[str]) -> bytes:
+    """Identifiers of one namespace; the namespace is encoded once for all of them."""
+    head = b'{"namespace":' + msgspec.json.encode(namespace) + b',"name":'
+    encode = msgspec.json.encode
+    return b",".join([head + encode(name) + b"}" for name in names])

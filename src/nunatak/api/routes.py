@@ -1,0 +1,82 @@
+"""Every URL on one screen: what answers it, and which privilege on what it needs."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from nunatak.access.privileges import Privilege, Securable
+from nunatak.api import namespaces, service, tables, views
+from nunatak.api.http import Request, Response
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation. `privilege` on `securable` is required; `endpoint` means that /v1/config names it."""
+
+    operation: str
+    method: str
+    template: str
+    handler: Handler
+    privilege: Privilege
+    securable: Securable
+    summary: str
+    endpoint: bool = True
+
+    @property
+    def mutates(self) -> bool:
+        return self.method in ("POST", "DELETE")
+
+
+P, S = Privilege, Securable
+NS = "/v1/{prefix}/namespaces"
+ONE_NS = NS + "/{namespace}"
+TABLES = ONE_NS + "/tables"
+ONE_TABLE = TABLES + "/{table}"
+VIEWS = ONE_NS + "/views"
+ONE_VIEW = VIEWS + "/{view}"
+
+ROUTES: tuple[Route, ...] = (
+    Route("getConfig", "GET", "/v1/config", service.get_config, P.CONFIG_READ, S.SERVER, "Configuration for a client", False),
+    Route("listNamespaces", "GET", NS, namespaces.list_namespaces, P.NS_LIST, S.WAREHOUSE, "List namespaces"),
+    Route("createNamespace", "POST", NS, namespaces.create_namespace, P.NS_CREATE, S.WAREHOUSE, "Create a namespace"),
+    Route("loadNamespaceMetadata", "GET", ONE_NS, namespaces.load_namespace, P.NS_LIST, S.NAMESPACE, "Load a namespace"),
+    Route("namespaceExists", "HEAD", ONE_NS, namespaces.namespace_exists, P.NS_LIST, S.NAMESPACE, "Whether a namespace exists"),
+    Route("dropNamespace", "DELETE", ONE_NS, namespaces.drop_namespace, P.NS_DROP, S.NAMESPACE, "Drop an empty namespace"),
+    Route("updateProperties", "POST", ONE_NS + "/properties", namespaces.update_namespace, P.NS_UPDATE, S.NAMESPACE,
+          "Set and remove properties of a namespace"),
+    Route("listTables", "GET", TABLES, tables.list_tables, P.TABLE_LIST, S.NAMESPACE, "List tables"),
+    Route("createTable", "POST", TABLES, tables.create_table, P.TABLE_CREATE, S.NAMESPACE, "Create or stage a table"),
+    Route("registerTable", "POST", ONE_NS + "/register", tables.register_table, P.LOCATION_CHOOSE, S.NAMESPACE,
+          "Register a table from its metadata file"),
+    Route("loadTable", "GET", ONE_TABLE, tables.load_table, P.TABLE_READ_META, S.TABLE, "Load a table"),
+    Route("tableExists", "HEAD", ONE_TABLE, tables.table_exists, P.TABLE_READ_META, S.TABLE, "Whether a table exists"),
+    Route("updateTable", "POST", ONE_TABLE, tables.commit_table, P.TABLE_WRITE, S.TABLE, "Commit updates to a table"),
+    Route("dropTable", "DELETE", ONE_TABLE, tables.drop_table, P.TABLE_DROP, S.TABLE, "Drop a table"),
+    Route("unregisterTable", "POST", ONE_TABLE + "/unregister", tables.unregister_table, P.TABLE_DROP, S.TABLE,
+          "Forget a table and keep its files"),
+    Route("reportMetrics", "POST", ONE_TABLE + "/metrics", tables.report_metrics, P.TABLE_READ_META, S.TABLE,
+          "Report metrics of a scan or commit"),
+    Route("renameTable", "POST", "/v1/{prefix}/tables/rename", tables.rename_table, P.TABLE_DROP, S.WAREHOUSE, "Rename a table"),
+    Route("commitTransaction", "POST", "/v1/{prefix}/transactions/commit", tables.commit_transaction, P.TABLE_WRITE,
+          S.WAREHOUSE, "Commit to several tables at once"),
+    Route("listViews", "GET", VIEWS, views.list_views, P.TABLE_LIST, S.NAMESPACE, "List views"),
+    Route("createView", "POST", VIEWS, views.create_view, P.TABLE_CREATE, S.NAMESPACE, "Create a view"),
+    Route("registerView", "POST", ONE_NS + "/register-view", views.register_view, P.LOCATION_CHOOSE, S.NAMESPACE,
+          "Register a view from its metadata file"),
+    Route("loadView", "GET", ONE_VIEW, views.load_view, P.TABLE_READ_META, S.VIEW, "Load a view"),
+    Route("viewExists", "HEAD", ONE_VIEW, views.view_exists, P.TABLE_READ_META, S.VIEW, "Whether a view exists"),
+    Route("replaceView", "POST", ONE_VIEW, views.commit_view, P.TABLE_WRITE, S.VIEW, "Commit updates to a view"),
+    Route("dropView", "DELETE", ONE_VIEW, views.drop_view, P.TABLE_DROP, S.VIEW, "Drop a view"),
+    Route("renameView", "POST", "/v1/{prefix}/views/rename", views.rename_view, P.TABLE_DROP, S.WAREHOUSE, "Rename a view"),
+    Route("search", "GET", "/v1/{prefix}/search", service.search, P.TABLE_LIST, S.WAREHOUSE, "Find tables and views by name"),
+    Route("welcome", "GET", "/", service.welcome, P.PUBLIC, S.SERVER, "Where to go from here", False),
+    Route("health", "GET", "/health", service.health, P.PUBLIC, S.SERVER, "Whether the process is alive", False),
+    Route("ready", "GET", "/ready", service.ready, P.PUBLIC, S.SERVER, "Whether requests can be served", False),
+    Route("metrics", "GET", "/metrics", service.metrics, P.PUBLIC, S.SERVER, "Prometheus metrics", False),
+)  # fmt: skip
+
+
+def endpoints() -> list[str]:
+    """What /v1/config says this server can do: the table above, in the specification's spelling."""
+    return [f"{route.method} {route.template}" for route in ROUTES if route.endpoint]

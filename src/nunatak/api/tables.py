@@ -1,0 +1,173 @@
+"""Tables over HTTP."""
+
+import msgspec
+
+from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
+from nunatak.api.namespaces import encode_names
+from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
+from nunatak.catalog import commits, tables
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.heads import key_of, loaded_of
+from nunatak.catalog.tables import NewTable
+from nunatak.database.records import Answer, Kind
+from nunatak.errors import BadRequest, NoSuchTable
+from nunatak.iceberg import commit_request
+from nunatak.iceberg.commit_request import CommitTableRequest
+from nunatak.iceberg.identifiers import Identifier, check_name, print_namespace
+
+NOT_MODIFIED = 304
+
+
+def loaded_response(loaded: Loaded) -> Response:
+    """The answer to a load, a create or a commit: bytes that were made once for this metadata."""
+    headers = (JSON_TYPE, (b"etag", loaded.etag.encode("ascii")))
+    return Response(200, loaded.answer, headers, loaded.packed)
+
+
+def unless_matching(request: Request, etag: str, body: bytes, packed: dict[str, bytes] | None) -> Response:
+    """The body, or 304 if the client says it has it."""
+    header = (b"etag", etag.encode("ascii"))
+    wanted = request.header(b"if-none-match")
+    if wanted is not None and matches(wanted, etag):
+        return Response(NOT_MODIFIED, b"", (header,))
+    return Response(200, body, (JSON_TYPE, header, (b"cache-control", b"private, no-cache")), packed)
+
+
+def matches(header: str, etag: str) -> bool:
+    if header.strip() == "*":
+        raise BadRequest("If-None-Match: * is not supported for a load", hint="Send the ETag of an earlier answer.")
+    return any(item.strip().removeprefix("W/") == etag for item in header.split(","))
+
+
+async def list_tables(request: Request) -> Response:
+    return await list_entries(request, "TABLE")
+
+
+async def list_entries(request: Request, kind: Kind) -> Response:
+    namespace = request.namespace()
+    resource = f"{kind}/{request.warehouse.name}/{print_namespace(namespace)}"
+    page = request.context.tokens.page(resource, request.query)
+    names = await tables.list_entries(
+        request.catalog, request.warehouse, namespace, kind, page.after, page.limit + 1
+    )
+    token = b""
+    if len(names) > page.limit:
+        names = names[: page.limit]
+        token = b',"next-page-token":' + msgspec.json.encode(request.context.tokens.make(resource, names[-1]))
+    return raw_json(b'{"identifiers":[' + encode_names(namespace, names) + b"]" + token + b"}")
+
+
+async def create_table(request: Request) -> Response:
+    namespace = request.namespace()
+    wanted = request.decode(CreateTableRequest)
+    table = NewTable(
+        Identifier(namespace, check_name(wanted.name, "table")),
+        wanted.schema,
+        wanted.partition_spec,
+        wanted.write_order,
+        wanted.location,
+        wanted.properties or {},
+    )
+    if wanted.stage_create:
+        return raw_json(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
+    return loaded_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
+
+
+async def load_table(request: Request) -> Response:
+    identifier = request.identifier("table")
+    mode = request.query.get("snapshots", "all") if request.query_string else "all"
+    if mode not in ("all", "refs"):
+        raise BadRequest(f"Invalid snapshots: {mode[:50]!r} is neither all nor refs")
+    loaded = await tables.load_table(request.catalog, request.warehouse, identifier)
+    if mode == "refs":
+        fresh = loaded.refs_answer is None
+        body = loaded.with_refs_only()
+        if fresh:
+            request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
+        return unless_matching(request, loaded.refs_etag, body, None)
+    return unless_matching(request, loaded.etag, loaded.answer, loaded.packed)
+
+
+async def table_exists(request: Request) -> Response:
+    identifier = request.identifier("table")
+    if await request.catalog.store.find_kind(key_of(request.warehouse, identifier)) != "TABLE":
+        raise NoSuchTable(f"Table does not exist: {identifier}")
+    return NO_CONTENT
+
+
+async def commit_table(request: Request) -> Response:
+    identifier = request.identifier("table")
+    commit = commit_request.decode_commit(request.body)
+    if commit.identifier is not None and identifier_of(commit.identifier, "table") != identifier:
+        named = identifier_of(commit.identifier, "table")
+        raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
+    wanted = commits.table_commit(identifier, [commit])
+    loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, [wanted], None)
+    return loaded_response(loaded[0])
+
+
+async def commit_transaction(request: Request) -> Response:
+    transaction = commit_request.decode_transaction(request.body)
+    if not transaction.table_changes:
+        raise BadRequest("Invalid transaction: table-changes is empty")
+    by_table: dict[Identifier, list[CommitTableRequest]] = {}
+    for change in transaction.table_changes:
+        by_table.setdefault(identifier_of(change.identifier, "table"), []).append(change)
+    wanted = [commits.table_commit(identifier, parts) for identifier, parts in by_table.items()]
+    await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, Answer(204))
+    return NO_CONTENT
+
+
+async def drop_table(request: Request) -> Response:
+    identifier = request.identifier("table")
+    purge = request.flag("purgeRequested")
+    await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "TABLE", purge=purge)
+    return NO_CONTENT
+
+
+async def rename_table(request: Request) -> Response:
+    return await rename_entry(request, "TABLE")
+
+
+async def rename_entry(request: Request, kind: Kind) -> Response:
+    wanted = request.decode(RenameRequest)
+    source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
+    await tables.rename_entry(request.catalog, request.warehouse, request.caller, source, to, kind)
+    return NO_CONTENT
+
+
+async def register_table(request: Request) -> Response:
+    namespace = request.namespace()
+    wanted = request.decode(RegisterTableRequest)
+    identifier = Identifier(namespace, check_name(wanted.name, "table"))
+    loaded = await tables.register_table(
+        request.catalog,
+        request.warehouse,
+        request.caller,
+        identifier,
+        wanted.metadata_location,
+        overwrite=bool(wanted.overwrite),
+    )
+    return loaded_response(loaded)
+
+
+async def unregister_table(request: Request) -> Response:
+    identifier = request.identifier("table")
+    loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
+    return loaded_response(loaded)
+
+
+async def report_metrics(request: Request) -> Response:
+    """Accepted with or without `report-type`; what counts is that it is a JSON object."""
+    identifier = request.identifier("table")
+    request.decode(dict)
+    await tables.save_report(request.catalog, request.warehouse, identifier, request.body)
+    return NO_CONTENT
+
+
+async def replayed(request: Request, answer: Answer) -> Response:
+    """The answer of an earlier request with the same idempotency key."""
+    if answer.metadata_location is None:
+        return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)
+    data = await request.catalog.objects.read_metadata(answer.metadata_location)
+    return loaded_response(loaded_of(answer.metadata_location, data))

@@ -1,0 +1,95 @@
+"""Metadata that was served or committed lately, by table; bytes behind a location never change, so nothing goes stale."""
+
+import hashlib
+from collections import OrderedDict
+
+import msgspec
+
+from nunatak.database.records import Key
+from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.iceberg.view_metadata import ViewMetadata
+
+PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON they came from
+
+
+class Loaded:
+    """What stands behind one metadata location, with the answers made from it; parsed only when a commit needs it."""
+
+    __slots__ = ("_end", "_start", "answer", "etag", "metadata_location", "packed", "parsed", "path", "refs_answer", "refs_etag")
+
+    def __init__(self, metadata_location: str, data: bytes, path: str | None) -> None:
+        head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
+        self.metadata_location = metadata_location
+        self.answer = b"".join((head, data, b',"config":{}}'))
+        self._start, self._end = len(head), len(head) + len(data)
+        self.path = path
+        self.parsed: TableMetadata | ViewMetadata | None = None
+        self.packed: dict[str, bytes] = {}
+        self.refs_answer: bytes | None = None
+        digest = hashlib.blake2b(metadata_location.encode(), digest_size=12).hexdigest()
+        self.etag = f'"{digest}"'
+        self.refs_etag = f'"{digest}-refs"'
+
+    @property
+    def data(self) -> memoryview:
+        return memoryview(self.answer)[self._start : self._end]
+
+    def table(self) -> TableMetadata:
+        if self.parsed is None:
+            self.parsed = table_metadata.decode(self.data)
+        assert isinstance(self.parsed, TableMetadata)
+        return self.parsed
+
+    def view(self) -> ViewMetadata:
+        if self.parsed is None:
+            self.parsed = view_metadata.decode(self.data)
+        assert isinstance(self.parsed, ViewMetadata)
+        return self.parsed
+
+    def with_refs_only(self) -> bytes:
+        """The answer to `snapshots=refs`, made once."""
+        if self.refs_answer is None:
+            small = table_metadata.encode(table_metadata.only_referenced_snapshots(self.table()))
+            self.refs_answer = b"".join((self.answer[: self._start], small, b',"config":{}}'))
+        return self.refs_answer
+
+    def weight(self) -> int:
+        size = len(self.answer)
+        extra = sum(map(len, self.packed.values())) + len(self.refs_answer or b"")
+        return size + extra + (PARSED_WEIGHT * size if self.parsed is not None else 0)
+
+
+class MetadataCache:
+    """The most recently used tables up to a number of bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._entries: OrderedDict[Key, tuple[Loaded, int]] = OrderedDict()
+        self.bytes = 0
+
+    def find(self, key: Key) -> Loaded | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def keep(self, key: Key, loaded: Loaded) -> None:
+        """Keep `loaded`, also to count it anew after something was added to it."""
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self.bytes -= old[1]
+        weight = loaded.weight()
+        if weight > self._limit:
+            return
+        self._entries[key] = (loaded, weight)
+        self.bytes += weight
+        while self.bytes > self._limit:
+            _, (_, dropped) = self._entries.popitem(last=False)
+            self.bytes -= dropped
+
+    def forget(self, key: Key) -> None:
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self.bytes -= old[1]

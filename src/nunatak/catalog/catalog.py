@@ -1,0 +1,63 @@
+"""What every operation is handed: the stores, the clock, the warehouses and the caller."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nunatak.catalog.cache import MetadataCache
+from nunatak.catalog.turns import Turns
+from nunatak.database.store import Store
+from nunatak.errors import NoSuchWarehouse
+from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class WarehousePlace:
+    """A warehouse as the catalog uses it; `allowed` holds its own location first."""
+
+    name: str
+    location: str
+    allowed: tuple[Location, ...]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again."""
+
+    principal: str = "anonymous"
+    request_id: str | None = None
+    key: str | None = None
+    request_hash: bytes = b""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Built once by server.py; nothing in it is needed by another server on the same database."""
+
+    store: Store
+    objects: ObjectStore
+    warehouses: dict[str, WarehousePlace]
+    default_warehouse: str
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    cache: MetadataCache
+    namespace_separator: str = "\x1f"
+    idempotency_seconds: int = 1800
+    turns: Turns = field(default_factory=Turns)
+    job_added: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def warehouse(self, name: str) -> WarehousePlace:
+        """By name, or by its location as some engines are configured; an empty name means the default."""
+        place = self.warehouses.get(name or self.default_warehouse)
+        if place is not None:
+            return place
+        if "://" in name or name.startswith("file:/"):
+            wanted = parse_location(name)
+            for candidate in self.warehouses.values():
+                if candidate.allowed[0] == wanted:
+                    return candidate
+        raise NoSuchWarehouse(
+            f"Warehouse does not exist: {name}",
+            hint=f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}.",
+        )

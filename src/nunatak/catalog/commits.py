@@ -1,0 +1,261 @@
+"""Commits to tables: one or many at once, the same line with a list. Requirements first, then files, then the pointers."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.heads import (
+    check_places,
+    find_head,
+    key_of,
+    loaded_of,
+    missing,
+    stored_of,
+    write_metadata_file,
+)
+from nunatak.catalog.tables import default_location
+from nunatak.catalog.write import entry, write
+from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead
+from nunatak.database.store import HeadMoved
+from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
+from nunatak.iceberg import requirements, table_metadata, updates
+from nunatak.iceberg.commit_request import AddSnapshot, AssignUuid, CommitTableRequest, Requirement, SetLocation, Update
+from nunatak.iceberg.identifiers import Identifier, print_namespace
+from nunatak.iceberg.table_metadata import TableMetadata
+
+MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
+MAX_UPDATES = 1000  # per table and request
+FIRST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """What one table is asked to change; several requests for one table come one after the other."""
+
+    identifier: Identifier
+    parts: tuple[tuple[Sequence[Requirement], Sequence[Update]], ...]
+
+    def all_updates(self) -> list[Update]:
+        return [update for _, part in self.parts for update in part]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A commit worked out in memory: `after` is `before`'s metadata itself when nothing changes."""
+
+    key: Key
+    commit: TableCommit
+    before: Loaded | None
+    base: TableMetadata | None
+    after: TableMetadata
+
+
+def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest]) -> TableCommit:
+    for request in requests:
+        if len(request.updates) > MAX_UPDATES:
+            raise BadRequest(f"Too many updates: {len(request.updates)}, at most {MAX_UPDATES} are allowed in one commit")
+    return TableCommit(identifier, tuple((request.requirements, request.updates) for request in requests))
+
+
+async def commit_tables(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, commits: Sequence[TableCommit], answer: Answer | None
+) -> list[Loaded]:
+    """Apply all commits or none. `answer` is what a repeated request gets; None means the metadata of the first table."""
+    keys = [key_of(warehouse, commit.identifier) for commit in commits]
+    async with catalog.turns.take(keys):
+        for attempt in range(MAX_TRIES):
+            if attempt:
+                pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+            try:
+                planned = [
+                    await _plan(catalog, warehouse, key, commit) for key, commit in zip(keys, commits, strict=True)
+                ]
+            except CatalogError as error:
+                repeated = await _already_done(catalog, caller, keys, commits, error)
+                if repeated is not None:
+                    return repeated
+                raise
+            try:
+                return await _carry_out(catalog, warehouse, caller, planned, answer)
+            except HeadMoved as error:
+                moved = error
+        raise CommitFailed(
+            f"Commit failed after {MAX_TRIES} tries: {moved.message}",
+            hint="All of the request's tables are unchanged; refresh and try again.",
+        )
+
+
+async def _plan(catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: TableCommit) -> Planned:
+    """Check every requirement and work out the new metadata; nothing is written."""
+    before = await find_head(catalog, key, "TABLE")
+    base = before.table() if before is not None else None
+    if base is None:
+        await _check_creation(catalog, key, commit)
+    state = base
+    for required, part in commit.parts:
+        requirements.check_all(required, state)
+        if len(commit.parts) > 1:
+            state = _apply(catalog, warehouse, commit, part, state, before)
+    after = _apply(catalog, warehouse, commit, commit.all_updates(), base, before)
+    if after is not base:
+        await check_places(catalog, warehouse, key, after)
+    return Planned(key, commit, before, base, after)
+
+
+def _apply(
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    commit: TableCommit,
+    part: Sequence[Update],
+    base: TableMetadata | None,
+    before: Loaded | None,
+) -> TableMetadata:
+    if base is None:
+        part = _with_essentials(catalog, warehouse, commit.identifier, part)
+    base_location = before.metadata_location if before is not None else None
+    return updates.apply_all(part, base, base_location=base_location, now_ms=catalog.now_ms())
+
+
+def _with_essentials(
+    catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, part: Sequence[Update]
+) -> list[Update]:
+    """A table made by a commit needs a uuid and a folder; what the client leaves out the catalog chooses."""
+    chosen: list[Update] = []
+    table_uuid = next((update.uuid for update in part if isinstance(update, AssignUuid)), None)
+    if table_uuid is None:
+        table_uuid = catalog.new_uuid()
+        chosen.append(AssignUuid(table_uuid))
+    if not any(isinstance(update, SetLocation) for update in part):
+        chosen.append(SetLocation(default_location(warehouse, None, identifier, table_uuid)))
+    return [*chosen, *part]
+
+
+async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> None:
+    """A commit to a table that is not there is a creation, or it names a missing table."""
+    if not requirements.is_create(commit.parts[0][0]):
+        raise await missing(catalog, key, commit.identifier, "TABLE")
+    if await catalog.store.find_kind(key) == "VIEW":
+        raise AlreadyExists(f"View with same name already exists: {commit.identifier}")
+    if not await catalog.store.namespace_exists(key.catalog, key.namespace):
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(commit.identifier.namespace)}")
+
+
+async def _carry_out(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, planned: Sequence[Planned], answer: Answer | None
+) -> list[Loaded]:
+    """Write the files, then move all pointers in one transaction."""
+    changed = [plan for plan in planned if plan.after is not plan.base]
+    contents = [table_metadata.encode(plan.after) for plan in changed]
+    locations = await _write_files(catalog, changed, contents)
+    try:
+        changes: list[Change] = []
+        for plan, data, location in zip(changed, contents, locations, strict=True):
+            changes += await _changes_of(catalog, caller, plan, data, location)
+        fresh = [loaded_of(location, data) for location, data in zip(locations, contents, strict=True)]
+        results = iter(fresh)
+        loaded = [next(results) if plan.after is not plan.base else _unchanged(plan) for plan in planned]
+        if changes or caller.key is not None:
+            kept = answer or Answer(200, metadata_location=loaded[0].metadata_location)
+            await write(catalog, caller, changes, kept)
+    except OutcomeUnknown:
+        raise  # a file may be the head: it stays
+    except CatalogError:
+        await _delete_files(catalog, locations)
+        raise
+    for plan, new in zip(changed, fresh, strict=True):
+        new.parsed = plan.after
+        catalog.cache.keep(plan.key, new)
+    if any(isinstance(change, AddJob) for change in changes):
+        catalog.job_added.set()
+    return loaded
+
+
+def _unchanged(plan: Planned) -> Loaded:
+    assert plan.before is not None
+    return plan.before
+
+
+async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: Sequence[bytes]) -> list[str]:
+    """All files at once; if one cannot be written, none is kept."""
+    writes = [
+        write_metadata_file(catalog, plan.after, data, plan.before.metadata_location if plan.before else None)
+        for plan, data in zip(changed, contents, strict=True)
+    ]
+    if len(writes) == 1:
+        return [await writes[0]]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+    if failed is not None:
+        await _delete_files(catalog, [outcome for outcome in outcomes if isinstance(outcome, str)])
+        raise failed
+    return [outcome for outcome in outcomes if isinstance(outcome, str)]
+
+
+async def _delete_files(catalog: Catalog, locations: Sequence[str]) -> None:
+    """Known to have failed: nobody points at these."""
+    await asyncio.gather(*(catalog.objects.delete(location) for location in locations), return_exceptions=True)
+
+
+async def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, data: bytes, location: str) -> list[Change]:
+    stored = await stored_of(location, plan.after, data)
+    snapshot_id = added_snapshot(plan.commit)
+    printed = str(plan.commit.identifier)
+    if plan.before is None or plan.base is None:
+        line = entry(catalog, caller, "create-table", snapshot_id=snapshot_id)
+        parent = print_namespace(plan.commit.identifier.namespace)
+        return [InsertHead(plan.key, "TABLE", stored, line, printed, parent)]
+    line = entry(catalog, caller, "commit-table", snapshot_id=snapshot_id)
+    changes: list[Change] = [
+        MoveHead(
+            plan.key,
+            "TABLE",
+            plan.before.metadata_location,
+            stored,
+            line,
+            printed,
+            check_overlap=plan.after.location != plan.base.location,
+        )
+    ]
+    if plan.after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true":
+        kept = {log["metadata-file"] for log in plan.after.metadata_log}
+        trimmed = [log["metadata-file"] for log in plan.base.metadata_log if log["metadata-file"] not in kept]
+        if trimmed:
+            payload = {"catalog": plan.key.catalog, "table-uuid": plan.after.table_uuid, "files": trimmed}
+            changes.append(AddJob("delete-files", msgspec.json.encode(payload)))
+    return changes
+
+
+def added_snapshot(commit: TableCommit) -> int | None:
+    """The snapshot a commit adds last: with the request's hash it recognises the same commit sent again."""
+    for update in reversed(commit.all_updates()):
+        if isinstance(update, AddSnapshot):
+            found = update.snapshot.get("snapshot-id")
+            return found if isinstance(found, int) else None
+    return None
+
+
+async def _already_done(
+    catalog: Catalog, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit], error: CatalogError
+) -> list[Loaded] | None:
+    """A request whose reply was lost is sent again and refused by its own effect: answer it as done."""
+    snapshots = [added_snapshot(commit) for commit in commits]
+    if not any(snapshot is not None for snapshot in snapshots) or not caller.request_hash:
+        return None
+    loaded: list[Loaded] = []
+    for key, snapshot_id in zip(keys, snapshots, strict=True):
+        current = await find_head(catalog, key, "TABLE")
+        if current is None:
+            return None
+        if snapshot_id is not None:
+            uuid = current.table().table_uuid
+            if not await catalog.store.find_commit(uuid, snapshot_id, caller.request_hash):
+                return None
+        loaded.append(current)
+    return loaded

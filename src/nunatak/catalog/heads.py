@@ -1,0 +1,141 @@
+"""Pointers of tables and views alike: finding what stands behind one, and the files a new one needs."""
+
+import asyncio
+import os
+
+import zstandard
+
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.write import entry
+from nunatak.database.records import AdoptHead, Key, Kind, Stored
+from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
+from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
+from nunatak.iceberg.metadata_files import STEERING_PROPERTIES, new_metadata_location
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.iceberg.view_metadata import ViewMetadata
+from nunatak.objectstore.local import missing_file, path_of
+from nunatak.objectstore.location import parse_location, require_inside
+
+Metadata = TableMetadata | ViewMetadata
+
+STORED_LIMIT_BYTES = 8 * 1024 * 1024  # beyond this the database would bloat; the file and the cache serve it
+LARGE_BYTES = 256 * 1024  # compressing more than this would hold up the event loop
+
+_pack = zstandard.ZstdCompressor(level=1)
+
+
+def key_of(warehouse: WarehousePlace, identifier: Identifier) -> Key:
+    return Key(warehouse.name, to_jdbc(identifier.namespace), identifier.name)
+
+
+def metadata_uuid(metadata: Metadata) -> str:
+    return metadata.table_uuid if isinstance(metadata, TableMetadata) else metadata.view_uuid
+
+
+async def load_head(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind) -> Loaded:
+    """What the pointer says now, or NoSuchTable or NoSuchView."""
+    key = key_of(warehouse, identifier)
+    loaded = await find_head(catalog, key, kind)
+    if loaded is None:
+        raise await missing(catalog, key, identifier, kind)
+    return loaded
+
+
+async def find_head(catalog: Catalog, key: Key, kind: Kind) -> Loaded | None:
+    """One read of the database; the bytes come with it unless this process holds them already."""
+    cached = catalog.cache.find(key)
+    head = await catalog.store.find_head(key, cached.metadata_location if cached is not None else None)
+    if head is None or head.kind != kind:
+        return None
+    if cached is not None and cached.metadata_location == head.metadata_location:
+        return cached
+    if head.content is None:
+        return await _adopt(catalog, key, head.metadata_location, kind)
+    return keep(catalog, key, head.metadata_location, zstandard.decompress(head.content))
+
+
+def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes) -> Loaded:
+    loaded = loaded_of(metadata_location, data)
+    catalog.cache.keep(key, loaded)
+    return loaded
+
+
+def loaded_of(metadata_location: str, data: bytes) -> Loaded:
+    place = parse_location(metadata_location)
+    return Loaded(metadata_location, data, path_of(place) if place.scheme == "file" else None)
+
+
+def check_file(loaded: Loaded) -> None:
+    """A local table whose metadata file is gone must say so, although the bytes are still known here."""
+    if loaded.path is not None and not os.path.isfile(loaded.path):
+        raise missing_file(loaded.metadata_location)
+
+
+async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind) -> Loaded:
+    """Another client moved the pointer (or the bytes were too large to store): read the file and remember it."""
+    data = await catalog.objects.read_metadata(metadata_location)
+    decode = table_metadata.decode if kind == "TABLE" else view_metadata.decode
+    metadata = decode(data)
+    loaded = keep(catalog, key, metadata_location, data)
+    loaded.parsed = metadata
+    stored = await stored_of(metadata_location, metadata, data)
+    await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])
+    return loaded
+
+
+async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> Stored:
+    """What goes beside the pointer."""
+    if len(data) > LARGE_BYTES:
+        packer = zstandard.ZstdCompressor(level=1)
+        content: bytes | None = await asyncio.get_running_loop().run_in_executor(None, packer.compress, data)
+    else:
+        content = _pack.compress(data)
+    if content is not None and len(content) > STORED_LIMIT_BYTES:
+        content = None
+    try:
+        location = str(parse_location(metadata.location))
+    except CatalogError:
+        location = metadata.location  # made by another client, in a spelling of its own
+    return Stored(metadata_location, metadata_uuid(metadata), location, content)
+
+
+async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
+    """The 404 with a hint: the other kind of that name, or a name that differs only in case."""
+    hint = None
+    found = await catalog.store.find_kind(key)
+    if found is not None:
+        hint = f"There is a {found.lower()} of that name."
+    else:
+        twin = await catalog.store.find_twin(key)
+        if twin is not None:
+            hint = f"Names are case-sensitive; did you mean {print_namespace((*from_jdbc(twin[0]), twin[1]))}?"
+    if kind == "VIEW":
+        return NoSuchView(f"View does not exist: {identifier}", hint=hint)
+    return NoSuchTable(f"Table does not exist: {identifier}", hint=hint)
+
+
+async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, metadata: Metadata) -> None:
+    """Every field that steers where somebody writes lies inside the warehouse, and not in another table's folder."""
+    home = require_inside(metadata.location, warehouse.allowed, "location")
+    for name in STEERING_PROPERTIES:
+        text = metadata.properties.get(name)
+        if text is None:
+            continue
+        place = require_inside(text, warehouse.allowed, f"property {name}")
+        if home.contains(place):
+            continue
+        ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
+        for other in await catalog.store.overlapping(str(place), ancestors):
+            if other.key != key:
+                raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
+
+
+async def write_metadata_file(
+    catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None
+) -> str:
+    """Write the new file and return where it is; a pointer must never lead to a file that is not there."""
+    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
+    await catalog.objects.write_metadata(metadata_location, data)
+    return metadata_location

@@ -1,0 +1,164 @@
+"""Work that follows a change and survives a crash: purging dropped tables and deleting files nobody needs any more."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import msgspec
+
+from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.database.records import FinishJob, ForgetAnswers, Job, PostponeJob
+from nunatak.errors import BadRequest, CatalogError, NotFound
+from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.objectstore import manifests
+from nunatak.objectstore.location import Location, parse_location
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0  # how long a server sleeps that has nothing to do; a new job wakes it at once
+LONGEST_PAUSE_MS = 3_600_000
+DELETES_AT_ONCE = 16
+
+
+async def run_jobs(catalog: Catalog) -> None:
+    """Work off jobs until cancelled; one that fails is tried again later, and never lost."""
+    while True:
+        catalog.job_added.clear()
+        try:
+            if await run_next(catalog):
+                continue
+            await catalog.store.apply([ForgetAnswers(catalog.now_ms())])
+        except CatalogError:
+            log.exception("jobs cannot be worked off now")
+        try:
+            await asyncio.wait_for(catalog.job_added.wait(), await _idle_seconds(catalog))
+        except TimeoutError:
+            continue
+
+
+async def _idle_seconds(catalog: Catalog) -> float:
+    due_ms = await catalog.store.next_job_time()
+    if due_ms is None:
+        return IDLE_SECONDS
+    return min(IDLE_SECONDS, max(0.05, (due_ms - catalog.now_ms()) / 1000))
+
+
+async def run_next(catalog: Catalog) -> bool:
+    """Do one job that is due; returns whether there was one."""
+    job = await catalog.store.next_job(catalog.now_ms())
+    if job is None:
+        return False
+    try:
+        await _run(catalog, job)
+    except Exception as error:
+        # A job must outlive whatever is wrong today, also an error of ours.
+        log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
+        pause_ms = min(LONGEST_PAUSE_MS, 1000 * 2 ** min(job.attempts, 12))
+        await catalog.store.apply([PostponeJob(job.job_id, catalog.now_ms() + pause_ms, str(error)[:500])])
+    else:
+        await catalog.store.apply([FinishJob(job.job_id)])
+    return True
+
+
+async def _run(catalog: Catalog, job: Job) -> None:
+    payload = msgspec.json.decode(job.payload)
+    warehouse = catalog.warehouses.get(payload["catalog"])
+    if warehouse is None:
+        raise BadRequest(f"the warehouse {payload['catalog']} is not configured")
+    if job.kind == "purge":
+        await _purge(catalog, warehouse, payload)
+    elif job.kind == "delete-files":
+        await _delete(catalog, warehouse, payload["files"], owner_uuid=payload["table-uuid"])
+    else:
+        raise BadRequest(f"no such kind of job: {job.kind}")
+
+
+async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any]) -> None:
+    """Delete what the metadata reaches, the metadata last: a purge that is cut off can start again from it."""
+    metadata_location: str = payload["metadata-location"]
+    try:
+        data = await catalog.objects.read_metadata(metadata_location)
+    except NotFound:
+        log.warning("nothing to purge: %s is gone", metadata_location)
+        return
+    try:
+        metadata: Any = table_metadata.decode(data)
+    except CatalogError:
+        metadata = view_metadata.decode(data)
+    if isinstance(metadata, TableMetadata):
+        found = [path async for path in _reachable(catalog, warehouse, metadata)]
+        found += [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
+        await _delete(catalog, warehouse, found)
+    await _delete(catalog, warehouse, [metadata_location])
+    if await _may_touch(catalog, warehouse, metadata.location, {}):
+        await catalog.objects.remove_empty_folders(metadata.location)
+
+
+async def _reachable(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> AsyncIterator[str]:
+    """Data and delete files first, then manifests, then manifest lists and statistics; each once."""
+    lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
+    paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
+    for manifest_list in dict.fromkeys(lists):
+        paths.update(dict.fromkeys(manifests.manifest_paths(await _read(catalog, warehouse, manifest_list))))
+    if metadata.properties.get("gc.enabled", "true").lower() != "false":
+        seen: set[str] = set()
+        for manifest in paths:
+            for path in manifests.file_paths(await _read(catalog, warehouse, manifest)):
+                if path not in seen:
+                    seen.add(path)
+                    yield path
+    for path in (*paths, *lists):
+        yield path
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        yield statistics["statistics-path"]
+
+
+async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:
+    """A file of the table, or nothing if it is gone or not ours to read."""
+    if not _inside(warehouse, location):
+        return b""
+    try:
+        return await catalog.objects.read(location)
+    except NotFound:
+        return b""
+
+
+def _inside(warehouse: WarehousePlace, location: str) -> bool:
+    try:
+        place = parse_location(location)
+    except BadRequest:
+        return False
+    return any(allowed.contains(place) for allowed in warehouse.allowed)
+
+
+async def _delete(
+    catalog: Catalog, warehouse: WarehousePlace, files: Iterable[str], owner_uuid: str | None = None
+) -> None:
+    """Delete the files that lie inside the warehouse and in no live table's folder but the owner's."""
+    folders: dict[Location, bool] = {}
+    mine = [path for path in dict.fromkeys(files) if await _may_touch(catalog, warehouse, path, folders, owner_uuid)]
+    for start in range(0, len(mine), DELETES_AT_ONCE):
+        await asyncio.gather(*(catalog.objects.delete(path) for path in mine[start : start + DELETES_AT_ONCE]))
+
+
+async def _may_touch(
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    path: str,
+    folders: dict[Location, bool],
+    owner_uuid: str | None = None,
+) -> bool:
+    if not _inside(warehouse, path):
+        return False
+    place = parse_location(path)
+    folder = place.parent(len(place.segments) - 1)
+    if folder not in folders:
+        ancestors = [str(folder.parent(size)) for size in range(len(folder.segments) + 1)]
+        taken = await catalog.store.overlapping(str(folder), ancestors)
+        # A live table inside the folder is no reason to keep a file beside it; one around the file is.
+        folders[folder] = not any(
+            other.table_uuid != owner_uuid and parse_location(other.location).contains(folder) for other in taken
+        )
+    return folders[folder]

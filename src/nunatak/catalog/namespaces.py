@@ -1,0 +1,97 @@
+"""Namespaces: create, list, load, change and drop."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.write import write
+from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace
+from nunatak.errors import BadRequest, NoSuchNamespace, Unprocessable
+from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, to_jdbc
+from nunatak.iceberg.metadata_files import slug
+
+RESERVED_PROPERTY = "exists"  # how JDBC clients mark a namespace; it is not a property of anybody's
+MAX_PROPERTIES = 1000
+MAX_PROPERTY_BYTES = 32 * 1024
+
+
+async def create_namespace(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace, properties: Mapping[str, str]
+) -> bytes:
+    """Create it, and the levels above it that are missing; returns the answer's body."""
+    _check_properties(properties)
+    body = msgspec.json.encode({"namespace": namespace, "properties": properties})
+    ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
+    kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
+    change = CreateNamespace(warehouse.name, to_jdbc(namespace), ancestors, kept, print_namespace(namespace))
+    await write(catalog, caller, [change], Answer(200, body=body))
+    return body
+
+
+async def load_namespace(catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace) -> dict[str, str]:
+    """Its properties; `location` is always among them, since some engines build table locations from it."""
+    properties = await catalog.store.find_namespace(warehouse.name, to_jdbc(namespace))
+    if properties is None:
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
+    if "location" not in properties:
+        properties["location"] = "/".join([warehouse.location, *(slug(level) for level in namespace)])
+    return properties
+
+
+async def namespace_exists(catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace) -> bool:
+    return await catalog.store.namespace_exists(warehouse.name, to_jdbc(namespace))
+
+
+async def list_namespaces(
+    catalog: Catalog, warehouse: WarehousePlace, parent: Namespace | None, after: str, limit: int
+) -> tuple[list[Namespace], str | None]:
+    """Direct children and where the next page starts."""
+    if parent is not None and not await namespace_exists(catalog, warehouse, parent):
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(parent)}")
+    joined = to_jdbc(parent) if parent is not None else ""
+    names, position = await catalog.store.list_namespaces(warehouse.name, joined, after, limit)
+    return [from_jdbc(name) for name in names], position
+
+
+async def update_namespace(
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    namespace: Namespace,
+    updates: Mapping[str, str],
+    removals: Sequence[str],
+) -> bytes:
+    """Set and remove properties; returns the answer's body."""
+    _check_properties(updates)
+    both = [key for key in removals if key in updates]
+    if both:
+        raise Unprocessable(
+            f"Invalid namespace update, cannot simultaneously set and remove keys: [{', '.join(sorted(set(both)))}]"
+        )
+    if len(removals) > MAX_PROPERTIES:
+        raise BadRequest(f"Too many properties: {len(removals)}, at most {MAX_PROPERTIES} are allowed")
+    unique = tuple(dict.fromkeys(removals))
+    kept = {key: value for key, value in updates.items() if key != RESERVED_PROPERTY}
+    change = UpdateNamespace(warehouse.name, to_jdbc(namespace), kept, unique, print_namespace(namespace))
+    properties = await catalog.store.find_namespace(warehouse.name, to_jdbc(namespace)) or {}
+    missing = [key for key in unique if key not in properties]
+    removed = [key for key in unique if key in properties]
+    body = msgspec.json.encode({"updated": list(updates), "removed": removed, "missing": missing})
+    await write(catalog, caller, [change], Answer(200, body=body))
+    return body
+
+
+async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:
+    change = DropNamespace(warehouse.name, to_jdbc(namespace), print_namespace(namespace))
+    await write(catalog, caller, [change], Answer(204))
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    if len(properties) > MAX_PROPERTIES:
+        raise BadRequest(f"Too many properties: {len(properties)}, at most {MAX_PROPERTIES} are allowed")
+    for key, value in properties.items():
+        if not key:
+            raise BadRequest("Invalid property: its key is empty")
+        if len(key.encode("utf-8", "surrogatepass")) + len(value.encode("utf-8", "surrogatepass")) > MAX_PROPERTY_BYTES:
+            raise BadRequest(f"Invalid property {key[:64]!r}: larger than {MAX_PROPERTY_BYTES} bytes")

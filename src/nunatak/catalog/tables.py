@@ -1,0 +1,230 @@
+"""Tables: create, list, load, drop, rename and register. Changing one is in commits.py."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.heads import (
+    check_file,
+    check_places,
+    find_head,
+    key_of,
+    load_head,
+    loaded_of,
+    missing,
+    stored_of,
+    write_metadata_file,
+)
+from nunatak.catalog.write import entry, write
+from nunatak.database.records import Answer, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
+from nunatak.errors import AlreadyExists, BadRequest, CatalogError, NoSuchNamespace, OutcomeUnknown
+from nunatak.iceberg import create, table_metadata
+from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
+from nunatak.iceberg.metadata_files import new_folder
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.objectstore.location import parse_location, require_inside
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What a client says about a table it wants."""
+
+    identifier: Identifier
+    schema: dict[str, Any]
+    partition_spec: dict[str, Any] | None
+    sort_order: dict[str, Any] | None
+    location: str | None
+    properties: Mapping[str, str]
+
+
+async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
+    key = key_of(warehouse, wanted.identifier)
+    metadata = await _new_metadata(catalog, warehouse, key, wanted)
+    data = table_metadata.encode(metadata)
+    metadata_location = await write_metadata_file(catalog, metadata, data, None)
+    stored = await stored_of(metadata_location, metadata, data)
+    change = InsertHead(
+        key,
+        "TABLE",
+        stored,
+        entry(catalog, caller, "create-table"),
+        str(wanted.identifier),
+        print_namespace(wanted.identifier.namespace),
+    )
+    try:
+        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+    except OutcomeUnknown:
+        raise  # the file may be the head
+    except CatalogError:
+        await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
+        raise
+    await _make_folders(catalog, metadata)
+    loaded = loaded_of(metadata_location, data)
+    loaded.parsed = metadata
+    catalog.cache.keep(key, loaded)
+    return loaded
+
+
+async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> bytes:
+    """The metadata a table would have; nothing is created until a commit with assert-create says so."""
+    metadata = await _new_metadata(catalog, warehouse, key_of(warehouse, wanted.identifier), wanted)
+    await _make_folders(catalog, metadata)
+    body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
+    if caller.key is not None:
+        await write(catalog, caller, [], Answer(200, body=body))
+    return body
+
+
+async def _new_metadata(
+    catalog: Catalog, warehouse: WarehousePlace, key: Key, wanted: NewTable
+) -> TableMetadata:
+    namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
+    if namespace is None:
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
+    await refuse_taken(catalog, key, wanted.identifier, "TABLE")
+    table_uuid = catalog.new_uuid()
+    metadata = create.new_table(
+        schema=wanted.schema,
+        partition_spec=wanted.partition_spec,
+        sort_order=wanted.sort_order,
+        location=wanted.location or default_location(warehouse, namespace, wanted.identifier, table_uuid),
+        properties=wanted.properties,
+        table_uuid=table_uuid,
+        now_ms=catalog.now_ms(),
+    )
+    await check_places(catalog, warehouse, key, metadata)
+    return metadata
+
+
+def default_location(
+    warehouse: WarehousePlace, namespace: Mapping[str, str] | None, identifier: Identifier, table_uuid: str
+) -> str:
+    """A folder of its own: below the namespace's location if it has one inside the warehouse, else below the warehouse."""
+    given = (namespace or {}).get("location")
+    if given:
+        try:
+            require_inside(given, warehouse.allowed, "namespace location")
+        except BadRequest:
+            given = None  # it speaks of another place; tables still need one we may write to
+    if given:
+        return new_folder(given.rstrip("/"), Identifier((), identifier.name), table_uuid)
+    return new_folder(warehouse.location, identifier, table_uuid)
+
+
+async def _make_folders(catalog: Catalog, metadata: TableMetadata) -> None:
+    """Some clients write into a local table's folders without making them."""
+    if parse_location(metadata.location).scheme == "file":
+        base = metadata.location.rstrip("/")
+        await catalog.objects.make_folders([f"{base}/metadata", f"{base}/data"])
+
+
+async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
+    """Ask before writing a file; the database asks again when it counts."""
+    found = await catalog.store.find_kind(key)
+    if found is None:
+        return
+    what = "View" if found == "VIEW" else "Table"
+    same = "already exists" if found == kind else "with same name already exists"
+    raise AlreadyExists(f"{what} {same}: {identifier}")
+
+
+async def load_table(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Loaded:
+    loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+    check_file(loaded)
+    return loaded
+
+
+async def list_entries(
+    catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace, kind: Kind, after: str, limit: int
+) -> list[str]:
+    """Names in order; NoSuchNamespace if the namespace is missing."""
+    joined = to_jdbc(namespace)
+    names = await catalog.store.list_heads(warehouse.name, joined, kind, after, limit)
+    if not names and not await catalog.store.namespace_exists(warehouse.name, joined):
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
+    return names
+
+
+async def drop_entry(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, kind: Kind, *, purge: bool
+) -> None:
+    """Forget the table or view; with `purge` a durable job deletes exactly the files it reaches. Needs no file."""
+    key = key_of(warehouse, identifier)
+    line = entry(catalog, caller, f"drop-{kind.lower()}")
+    async with catalog.turns.take([key]):
+        await write(catalog, caller, [DeleteHead(key, kind, line, str(identifier), purge=purge)], Answer(204))
+        catalog.cache.forget(key)
+    if purge:
+        catalog.job_added.set()
+
+
+async def unregister_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier) -> Loaded:
+    """Forget the table and say where its metadata is; every file stays."""
+    key = key_of(warehouse, identifier)
+    async with catalog.turns.take([key]):
+        loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+        change = DeleteHead(key, "TABLE", entry(catalog, caller, "unregister-table"), str(identifier))
+        await write(catalog, caller, [change], Answer(200, metadata_location=loaded.metadata_location))
+        catalog.cache.forget(key)
+    return loaded
+
+
+async def rename_entry(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, source: Identifier, to: Identifier, kind: Kind
+) -> None:
+    """One change of the pointer's name: no file is written, the table keeps its uuid and its folder."""
+    key, new_key = key_of(warehouse, source), key_of(warehouse, to)
+    line = entry(catalog, caller, f"rename-{kind.lower()}")
+    change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
+    async with catalog.turns.take([key, new_key]):
+        await write(catalog, caller, [change], Answer(204))
+        catalog.cache.forget(key)
+        catalog.cache.forget(new_key)
+
+
+async def register_table(
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    identifier: Identifier,
+    metadata_location: str,
+    *,
+    overwrite: bool,
+) -> Loaded:
+    """Take an existing metadata file as the table's state; only from a place the warehouse allows."""
+    key = key_of(warehouse, identifier)
+    async with catalog.turns.take([key]):
+        if not overwrite:
+            await refuse_taken(catalog, key, identifier, "TABLE")
+        elif await catalog.store.find_kind(key) == "VIEW":
+            raise AlreadyExists(f"View with same name already exists: {identifier}")
+        if not await catalog.store.namespace_exists(key.catalog, key.namespace):
+            raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
+        require_inside(metadata_location, warehouse.allowed, "metadata location")
+        data = await catalog.objects.read_metadata(metadata_location)
+        metadata = table_metadata.decode(data)
+        await check_places(catalog, warehouse, key, metadata)
+        stored = await stored_of(metadata_location, metadata, data)
+        line = entry(catalog, caller, "register-table")
+        before = await find_head(catalog, key, "TABLE") if overwrite else None
+        printed, parent = str(identifier), print_namespace(identifier.namespace)
+        change: InsertHead | MoveHead
+        if before is not None:
+            change = MoveHead(key, "TABLE", before.metadata_location, stored, line, printed, check_overlap=True)
+        else:
+            change = InsertHead(key, "TABLE", stored, line, printed, parent)
+        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+        loaded = loaded_of(metadata_location, data)
+        loaded.parsed = metadata
+        catalog.cache.keep(key, loaded)
+        return loaded
+
+
+async def save_report(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, report: bytes) -> None:
+    """Keep what a client says about a scan or a commit."""
+    key = key_of(warehouse, identifier)
+    if await catalog.store.find_kind(key) != "TABLE":
+        raise await missing(catalog, key, identifier, "TABLE")
+    await catalog.store.apply([SaveReport(key, catalog.now_ms(), report)])

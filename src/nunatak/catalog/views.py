@@ -1,0 +1,143 @@
+"""Views: create, load, replace and register; dropping, renaming and listing are the same as for tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.commits import MAX_TRIES
+from nunatak.catalog.heads import (
+    check_file,
+    check_places,
+    key_of,
+    load_head,
+    loaded_of,
+    stored_of,
+    write_metadata_file,
+)
+from nunatak.catalog.tables import default_location, refuse_taken
+from nunatak.catalog.write import entry, write
+from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
+from nunatak.database.store import HeadMoved
+from nunatak.errors import CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
+from nunatak.iceberg import view_commit, view_metadata
+from nunatak.iceberg.identifiers import Identifier, print_namespace
+from nunatak.iceberg.view_commit import CommitViewRequest
+from nunatak.iceberg.view_metadata import ViewMetadata
+from nunatak.objectstore.location import require_inside
+
+
+@dataclass(frozen=True)
+class NewView:
+    """What a client says about a view it wants."""
+
+    identifier: Identifier
+    schema: dict[str, Any]
+    view_version: dict[str, Any]
+    location: str | None
+    properties: Mapping[str, str]
+
+
+async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewView) -> Loaded:
+    key = key_of(warehouse, wanted.identifier)
+    namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
+    if namespace is None:
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
+    await refuse_taken(catalog, key, wanted.identifier, "VIEW")
+    view_uuid = catalog.new_uuid()
+    metadata = view_commit.new_view(
+        schema=wanted.schema,
+        view_version=wanted.view_version,
+        location=wanted.location or default_location(warehouse, namespace, wanted.identifier, view_uuid),
+        properties=wanted.properties,
+        view_uuid=view_uuid,
+        now_ms=catalog.now_ms(),
+    )
+    await check_places(catalog, warehouse, key, metadata)
+    return await _put(catalog, caller, key, wanted.identifier, metadata, None, "create-view")
+
+
+async def load_view(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Loaded:
+    loaded = await load_head(catalog, warehouse, identifier, "VIEW")
+    check_file(loaded)
+    return loaded
+
+
+async def commit_view(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, request: CommitViewRequest
+) -> Loaded:
+    """Change a view; one whose requirements still hold on newer metadata is applied to that."""
+    key = key_of(warehouse, identifier)
+    async with catalog.turns.take([key]):
+        for _ in range(MAX_TRIES):
+            before = await load_head(catalog, warehouse, identifier, "VIEW")
+            view_commit.check_all(request.requirements, before.view())
+            after = view_commit.apply_all(request.updates, before.view(), now_ms=catalog.now_ms())
+            if after is before.view():
+                if caller.key is not None:
+                    await write(catalog, caller, [], Answer(200, metadata_location=before.metadata_location))
+                return before
+            await check_places(catalog, warehouse, key, after)
+            try:
+                return await _put(catalog, caller, key, identifier, after, before, "commit-view")
+            except HeadMoved as error:
+                moved = error
+    raise CommitFailed(moved.message)
+
+
+async def register_view(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, metadata_location: str
+) -> Loaded:
+    key = key_of(warehouse, identifier)
+    if not await catalog.store.namespace_exists(key.catalog, key.namespace):
+        raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
+    await refuse_taken(catalog, key, identifier, "VIEW")
+    require_inside(metadata_location, warehouse.allowed, "metadata location")
+    data = await catalog.objects.read_metadata(metadata_location)
+    metadata = view_metadata.decode(data)
+    await check_places(catalog, warehouse, key, metadata)
+    stored = await stored_of(metadata_location, metadata, data)
+    line = entry(catalog, caller, "register-view")
+    change = InsertHead(key, "VIEW", stored, line, str(identifier), print_namespace(identifier.namespace))
+    await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+    return _keep(catalog, key, metadata_location, data, metadata)
+
+
+async def _put(
+    catalog: Catalog,
+    caller: Caller,
+    key: Key,
+    identifier: Identifier,
+    metadata: ViewMetadata,
+    before: Loaded | None,
+    operation: str,
+) -> Loaded:
+    """Write the file, then set or move the pointer."""
+    data = view_metadata.encode(metadata)
+    previous = before.metadata_location if before is not None else None
+    metadata_location = await write_metadata_file(catalog, metadata, data, previous)
+    stored = await stored_of(metadata_location, metadata, data)
+    line = entry(catalog, caller, operation)
+    printed = str(identifier)
+    change: Change
+    if before is None:
+        change = InsertHead(key, "VIEW", stored, line, printed, print_namespace(identifier.namespace))
+    else:
+        moved_folder = metadata.location != before.view().location
+        change = MoveHead(key, "VIEW", before.metadata_location, stored, line, printed, check_overlap=moved_folder)
+    try:
+        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+    except OutcomeUnknown:
+        raise  # the file may be the head
+    except CatalogError:
+        await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
+        raise
+    return _keep(catalog, key, metadata_location, data, metadata)
+
+
+def _keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metadata: ViewMetadata) -> Loaded:
+    loaded = loaded_of(metadata_location, data)
+    loaded.parsed = metadata
+    catalog.cache.keep(key, loaded)
+    return loaded

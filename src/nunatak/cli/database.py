@@ -1,0 +1,24 @@
+"""`nunatak database …`: what an operator does to the catalog's database while no server runs."""
+
+import click
+
+from nunatak import server
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.options import setting_options
+from nunatak.settings import Settings
+
+
+@click.group(cls=SuggestingGroup)
+def database() -> None:
+    """Look after the catalog's database."""
+
+
+@database.command()
+@setting_options("data", "database_url")
+def migrate(settings: Settings) -> None:
+    """Bring the database's tables up to this version."""
+    applied = server.migrate(settings)
+    for name in applied:
+        click.echo(f"applied {name}")
+    if not applied:
+        click.echo("nothing to do: the database is up to date")

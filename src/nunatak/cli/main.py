@@ -1,0 +1,106 @@
+"""The command `nunatak`: which sub-commands there are, and how their failures become exit codes."""
+
+import difflib
+import importlib
+from typing import Any
+
+import click
+
+from nunatak import __version__
+from nunatak.errors import CatalogError
+from nunatak.settings import SettingsError
+
+# Where each sub-command lives and the line `--help` prints for it. The lines stand here, and not only at the
+# commands, so that help and completion import none of them: `nunatak --help` answers in a tenth of a second.
+COMMANDS = {
+    "serve": ("nunatak.cli.serve:serve", "Start the catalog."),
+    "connect": ("nunatak.cli.connect:connect", "Print how to wire an engine to the catalog."),
+    "namespace": ("nunatak.cli.namespace:namespace", "List, show, create and drop namespaces."),
+    "table": ("nunatak.cli.table:table", "List, show, create, drop and rename tables."),
+    "view": ("nunatak.cli.view:view", "List, show, create, drop and rename views."),
+    "register": ("nunatak.cli.register:register", "Add a table or view whose metadata file exists already."),
+    "search": ("nunatak.cli.search:search", "Find tables and views by a part of their name."),
+    "get": ("nunatak.cli.get:get", "Answer one GET request without a running server."),
+    "config": ("nunatak.cli.config:config", "Look at the settings."),
+    "database": ("nunatak.cli.database:database", "Look after the catalog's database."),
+    "version": ("nunatak.cli.version:version", "Print the version."),
+}
+
+EXIT_REFUSED = 1
+
+
+class Refused(click.ClickException):
+    """The catalog said no: what is wrong, and on the next line what to do about it."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message if hint is None else f"{message}\nHint: {hint}")
+
+
+class WrongSettings(click.ClickException):
+    exit_code = 2  # click's own code for a command that cannot be understood
+
+
+class Unreachable(click.ClickException):
+    """Nobody answered; the same command may work later."""
+
+    exit_code = 3
+
+
+class SuggestingGroup(click.Group):
+    """A group that answers a mistyped command with the nearest ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3)
+        if near and args[0] not in self.list_commands(ctx):
+            raise click.UsageError(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
+    """The top of the tree: knows its commands by name and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CatalogError as error:
+            raise Refused(error.message, hint=error.hint) from error
+        except SettingsError as error:
+            raise WrongSettings(str(error)) from error
+        except BrokenPipeError:  # the reader went away, as `nunatak table list | head` does; click ends quietly
+            raise
+        except ConnectionError as error:  # the client's ServerUnreachable, by its base: the client stays unimported
+            raise Unreachable(str(error)) from error
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused by the catalog, 2 wrong usage or settings, 3 server not reachable.",
+)
+@click.version_option(__version__, message="nunatak %(version)s")
+def root() -> None:
+    """Nunatak, an Apache Iceberg REST catalog."""
+
+
+def main() -> None:
+    """Entry point of the console script and of `python -m nunatak`."""
+    root(prog_name="nunatak")

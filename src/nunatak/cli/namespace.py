@@ -1,0 +1,66 @@
+"""`nunatak namespace …`"""
+
+import click
+
+from nunatak.cli.columns import properties_option
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.names import NAMESPACE, print_name
+from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.output import print_facts, print_json, print_rows, properties_of
+from nunatak.client import Levels
+
+
+@click.group(cls=SuggestingGroup)
+def namespace() -> None:
+    """List, show, create and drop namespaces."""
+
+
+@namespace.command("list")
+@click.argument("parent", type=NAMESPACE, required=False)
+@click.option("--recursive", "-r", is_flag=True, help="Also what lies below.")
+@talks_to_server
+def list_namespaces(session: Session, parent: Levels | None, recursive: bool) -> None:
+    """List the namespaces in PARENT, or at the top."""
+    listing = session.client.walk_namespaces if recursive else session.client.list_namespaces
+    found = list(listing(parent or ()))
+    if session.output == "json":
+        print_json({"namespaces": found})
+    else:
+        print_rows(["namespace"], [[print_name(levels)] for levels in found])
+
+
+@namespace.command()
+@click.argument("name", type=NAMESPACE)
+@talks_to_server
+def show(session: Session, name: Levels) -> None:
+    """Show a namespace and its properties."""
+    loaded = session.client.load_namespace(name)
+    if session.output == "json":
+        print_json(loaded)
+    else:
+        print_facts({"namespace": print_name(name), "properties": properties_of(loaded.get("properties") or {})})
+
+
+@namespace.command()
+@click.argument("name", type=NAMESPACE)
+@properties_option
+@talks_to_server
+def create(session: Session, name: Levels, properties: dict[str, str]) -> None:
+    """Create a namespace."""
+    created = session.client.create_namespace(name, properties)
+    if session.output == "json":
+        print_json(created)
+    else:
+        click.echo(f"created namespace {print_name(name)}")
+
+
+@namespace.command()
+@click.argument("name", type=NAMESPACE)
+@talks_to_server
+def drop(session: Session, name: Levels) -> None:
+    """Drop an empty namespace."""
+    session.client.drop_namespace(name)
+    if session.output == "json":
+        print_json({"dropped": name})
+    else:
+        click.echo(f"dropped namespace {print_name(name)}")

@@ -1,0 +1,62 @@
+"""How results are printed: tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+EXACT_IN_JSON = 2**53  # larger integers lose digits in readers that know only floating point, such as jq
+UNLIMITED_WIDTH = 10_000
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(with_text_ids(value), indent=2, ensure_ascii=False))
+
+
+def with_text_ids(value: Any, key: str = "") -> Any:
+    """The same value with snapshot ids, and whatever else a double cannot hold, as strings."""
+    if isinstance(value, dict):
+        return {name: with_text_ids(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [with_text_ids(item, key) for item in value]
+    is_id = key.endswith(("snapshot-id", "snapshot-ids"))
+    if isinstance(value, int) and not isinstance(value, bool) and (is_id or abs(value) >= EXACT_IN_JSON):
+        return str(value)
+    return value
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name with brackets is not markup
+    _console().print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """One thing's facts, a line each."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(Text(name), Text(str(value)))
+    _console().print(table)
+
+
+def _console() -> Console:
+    # Somebody who pipes wants whole lines: nothing wrapped, nothing coloured.
+    return Console() if sys.stdout.isatty() else Console(width=UNLIMITED_WIDTH, no_color=True)
+
+
+def time_of(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def properties_of(properties: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={value}" for key, value in sorted(properties.items())) or "none"

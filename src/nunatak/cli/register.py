@@ -1,0 +1,28 @@
+"""`nunatak register`: bring a table or view into the catalog by its metadata file."""
+
+import click
+
+from nunatak.cli.names import NAME, print_name
+from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.output import print_json
+from nunatak.client import Levels
+
+
+@click.command()
+@click.argument("name", type=NAME)
+@click.argument("metadata_location")
+@click.option("--overwrite", is_flag=True, help="Move the table of that name to this metadata file.")
+@click.option("--view", "is_view", is_flag=True, help="The file describes a view.")
+@talks_to_server
+def register(session: Session, name: Levels, metadata_location: str, overwrite: bool, is_view: bool) -> None:
+    """Add a table or view whose metadata file exists already."""
+    if is_view and overwrite:
+        raise click.UsageError("--overwrite is for tables; drop the view first.")
+    if is_view:
+        registered = session.client.register_view(name, metadata_location)
+    else:
+        registered = session.client.register_table(name, metadata_location, overwrite=overwrite)
+    if session.output == "json":
+        print_json(registered)
+    else:
+        click.echo(f"registered {'view' if is_view else 'table'} {print_name(name)}")

@@ -1,0 +1,14 @@
+"""`nunatak version`: which Nunatak this is, and what it stands on."""
+
+import platform
+
+import apsw
+import click
+
+from nunatak import __version__
+
+
+@click.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"nunatak {__version__} (Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()})")

@@ -1,0 +1,284 @@
+"""A small synchronous HTTP client of the catalog, for the command line and for jobs; it decides nothing."""
+
+import gzip
+import http.client
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import UUID
+
+from nunatak import __version__, errors
+
+Json = dict[str, Any]
+Levels = tuple[str, ...]
+
+TIMEOUT_SECONDS = 60
+PAGE_SIZE = 1000
+SEPARATOR = "\x1f"  # Spec, namespace path parameter: every server understands the unit separator.
+
+
+class ServerUnreachable(ConnectionError):
+    """Nobody answered: not the catalog's decision, so not one of its errors."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, decompressed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Json:
+        if not self.body:
+            return {}
+        value = json.loads(self.body)
+        if not isinstance(value, dict):
+            raise ValueError("the answer is not a JSON object")
+        return value
+
+
+class Client:
+    """One connection to one warehouse of one catalog; an answer that is a refusal is raised as the error it names."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        warehouse: str | None = None,
+        token: str | None = None,
+        new_key: Callable[[], str] | None = None,
+    ) -> None:
+        try:
+            parts = urlsplit(uri if "//" in uri else f"http://{uri}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if host is None or parts.scheme not in {"http", "https"}:
+            raise ServerUnreachable(f"{uri!r} is not the address of a catalog; write it like http://127.0.0.1:8181")
+        self.uri = uri.rstrip("/")
+        self.warehouse = warehouse
+        self._token = token
+        self._new_key = new_key or new_idempotency_key
+        # Users paste addresses with and without the version; the paths below bring their own.
+        self._root = parts.path.rstrip("/").removesuffix("/v1")
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            self._connection = http.client.HTTPSConnection(
+                host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context()
+            )
+        else:
+            self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        self._prefix: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    # Namespaces
+
+    def list_namespaces(self, parent: Levels = ()) -> Iterator[Levels]:
+        query = {"parent": SEPARATOR.join(parent)} if parent else {}
+        for level in self._pages(("namespaces",), query, "namespaces"):
+            yield tuple(level)
+
+    def walk_namespaces(self, parent: Levels = ()) -> Iterator[Levels]:
+        """Every namespace below `parent`, each before its children."""
+        for namespace in self.list_namespaces(parent):
+            yield namespace
+            yield from self.walk_namespaces(namespace)
+
+    def load_namespace(self, namespace: Levels) -> Json:
+        return self.call("GET", _namespace(namespace))
+
+    def create_namespace(self, namespace: Levels, properties: Mapping[str, str]) -> Json:
+        return self.call("POST", ("namespaces",), {"namespace": list(namespace), "properties": dict(properties)})
+
+    def update_namespace(self, namespace: Levels, updates: Mapping[str, str], removals: Sequence[str]) -> Json:
+        changes = {"updates": dict(updates), "removals": list(removals)}
+        return self.call("POST", (*_namespace(namespace), "properties"), changes)
+
+    def drop_namespace(self, namespace: Levels) -> None:
+        self.call("DELETE", _namespace(namespace))
+
+    # Tables
+
+    def list_tables(self, namespace: Levels) -> Iterator[Levels]:
+        for identifier in self._pages((*_namespace(namespace), "tables"), {}, "identifiers"):
+            yield (*identifier["namespace"], identifier["name"])
+
+    def load_table(self, name: Levels) -> Json:
+        return self.call("GET", _entry("tables", name))
+
+    def create_table(self, name: Levels, request: Json) -> Json:
+        return self.call("POST", (*_namespace(name[:-1]), "tables"), {"name": name[-1], **request})
+
+    def commit_table(self, name: Levels, requirements: Sequence[Json], updates: Sequence[Json]) -> Json:
+        commit = {"identifier": _identifier(name), "requirements": list(requirements), "updates": list(updates)}
+        return self.call("POST", _entry("tables", name), commit)
+
+    def drop_table(self, name: Levels, *, purge: bool = False) -> None:
+        self.call("DELETE", _entry("tables", name), query={"purgeRequested": "true" if purge else "false"})
+
+    def rename_table(self, source: Levels, destination: Levels) -> None:
+        self.call("POST", ("tables", "rename"), _renaming(source, destination))
+
+    def register_table(self, name: Levels, metadata_location: str, *, overwrite: bool = False) -> Json:
+        request = {"name": name[-1], "metadata-location": metadata_location, "overwrite": overwrite}
+        return self.call("POST", (*_namespace(name[:-1]), "register"), request)
+
+    # Views
+
+    def list_views(self, namespace: Levels) -> Iterator[Levels]:
+        for identifier in self._pages((*_namespace(namespace), "views"), {}, "identifiers"):
+            yield (*identifier["namespace"], identifier["name"])
+
+    def load_view(self, name: Levels) -> Json:
+        return self.call("GET", _entry("views", name))
+
+    def create_view(self, name: Levels, request: Json) -> Json:
+        return self.call("POST", (*_namespace(name[:-1]), "views"), {"name": name[-1], **request})
+
+    def drop_view(self, name: Levels) -> None:
+        self.call("DELETE", _entry("views", name))
+
+    def rename_view(self, source: Levels, destination: Levels) -> None:
+        self.call("POST", ("views", "rename"), _renaming(source, destination))
+
+    def register_view(self, name: Levels, metadata_location: str) -> Json:
+        request = {"name": name[-1], "metadata-location": metadata_location}
+        return self.call("POST", (*_namespace(name[:-1]), "register-view"), request)
+
+    # Both
+
+    def search(self, text: str, kind: str | None = None) -> Iterator[Json]:
+        query = {"query": text} if kind is None else {"query": text, "type": kind}
+        yield from self._pages(("search",), query, "results")
+
+    def load_config(self) -> Json:
+        query = "" if self.warehouse is None else "?" + urlencode({"warehouse": self.warehouse})
+        return self._refuse_errors(self.send("GET", f"/v1/config{query}")).json()
+
+    # Below the operations
+
+    def call(
+        self,
+        method: str,
+        segments: Sequence[str],
+        body: Json | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+    ) -> Json:
+        """One operation of the warehouse; `segments` are what follows the prefix, not yet encoded."""
+        if self._prefix is None:
+            config = self.load_config()
+            self._prefix = str({**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", ""))
+        path = "/".join(quote(segment, safe="") for segment in segments)
+        prefix = f"{quote(self._prefix, safe='')}/" if self._prefix else ""
+        parameters = f"?{urlencode(query)}" if query else ""
+        return self._refuse_errors(self.send(method, f"/v1/{prefix}{path}{parameters}", body)).json()
+
+    def send(self, method: str, path: str, body: Json | None = None) -> Answer:
+        """One request as it stands; `path` starts with a slash and is encoded. Refusals are answers like others.
+
+        A change carries an Idempotency-Key, so a request whose answer got lost is safely sent a second time.
+        """
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if method != "GET":
+            headers["Idempotency-Key"] = self._new_key()
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        try:
+            try:
+                return self._exchange(method, path, content, headers)
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                self._connection.close()
+                return self._exchange(method, path, content, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise ServerUnreachable(
+                f"no catalog answers at {self.uri} ({error or type(error).__name__}); start one with `nunatak serve`, "
+                "or name another with --uri or NUNATAK_URI"
+            ) from error
+
+    def _exchange(self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        self._connection.request(method, self._root + path, body=content, headers=dict(headers))
+        response = self._connection.getresponse()
+        received = response.read()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        if names.get("content-encoding") == "gzip":
+            received = gzip.decompress(received)
+        return Answer(response.status, names, received)
+
+    def _refuse_errors(self, answer: Answer) -> Answer:
+        if answer.status < 300 or answer.status == 304:
+            return answer
+        raise error_of(answer, self.uri)
+
+    def _pages(self, segments: Sequence[str], query: Mapping[str, str], member: str) -> Iterator[Any]:
+        token = ""
+        while True:
+            page = self.call("GET", segments, query={**query, "pageToken": token, "pageSize": str(PAGE_SIZE)})
+            yield from page.get(member, [])
+            following = page.get("next-page-token")
+            if not following or following == token:
+                return
+            token = following
+
+
+def new_idempotency_key() -> str:
+    """A UUIDv7, as the specification asks: the time in milliseconds, then randomness."""
+    stamp = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10))
+    return str(UUID(int=stamp << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62 | random & (1 << 62) - 1))
+
+
+def error_of(answer: Answer, uri: str) -> errors.CatalogError:
+    """The error an answer names by its Iceberg type, or failing that by its status."""
+    try:
+        model = answer.json()["error"]
+        message, kind, hint = str(model["message"]), str(model.get("type")), model.get("hint")
+    except (ValueError, KeyError, TypeError):
+        return errors.CatalogError(
+            f"{uri} answered {answer.status} without an Iceberg error",
+            hint="the address may belong to something that is not a catalog, or to a proxy in front of it",
+        )
+    kinds = [known for known in _tree(errors.CatalogError) if known.status == answer.status]
+    chosen = next((known for known in kinds if known.iceberg_type == kind), None)
+    return (chosen or next(iter(kinds), errors.CatalogError))(message, hint=hint)
+
+
+def _tree(kind: type[errors.CatalogError]) -> Iterator[type[errors.CatalogError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _tree(child)
+
+
+def _namespace(levels: Levels) -> tuple[str, str]:
+    return ("namespaces", SEPARATOR.join(levels))
+
+
+def _entry(kind: str, name: Levels) -> tuple[str, ...]:
+    return (*_namespace(name[:-1]), kind, name[-1])
+
+
+def _identifier(name: Levels) -> Json:
+    return {"namespace": list(name[:-1]), "name": name[-1]}
+
+
+def _renaming(source: Levels, destination: Levels) -> Json:
+    return {"source": _identifier(source), "destination": _identifier(destination)}

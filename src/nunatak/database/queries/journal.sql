@@ -1,0 +1,56 @@
+-- log_commit
+INSERT INTO nunatak_commits
+  (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+VALUES (:commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :previous, :snapshot_id, :request_hash,
+        :principal, :request_id, :committed_ms);
+
+-- find_commit
+-- The same snapshot added by the same request: a client sent again what we had already done.
+SELECT 1 FROM nunatak_commits
+WHERE table_uuid = :uuid AND snapshot_id = :snapshot_id AND request_hash = :request_hash LIMIT 1;
+
+-- find_answer
+SELECT request_hash, status, body, metadata_location FROM nunatak_idempotency
+WHERE principal = :principal AND idempotency_key = :key AND expires_ms > :now_ms;
+
+-- save_answer
+INSERT INTO nunatak_idempotency
+  (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
+VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms)
+ON CONFLICT (principal, idempotency_key) DO UPDATE SET
+  request_hash = excluded.request_hash, status = excluded.status, body = excluded.body,
+  metadata_location = excluded.metadata_location, expires_ms = excluded.expires_ms
+WHERE nunatak_idempotency.expires_ms <= :now_ms;
+
+-- forget_answers
+DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
+
+-- add_job
+INSERT INTO nunatak_jobs (kind, payload) VALUES (:kind, :payload);
+
+-- next_job
+SELECT job_id, kind, payload, attempts FROM nunatak_jobs WHERE not_before_ms <= :now_ms ORDER BY job_id LIMIT 1;
+
+-- next_job_time
+SELECT min(not_before_ms) FROM nunatak_jobs;
+
+-- finish_job
+DELETE FROM nunatak_jobs WHERE job_id = :job_id;
+
+-- postpone_job
+UPDATE nunatak_jobs SET attempts = attempts + 1, not_before_ms = :not_before_ms, last_error = :error
+WHERE job_id = :job_id;
+
+-- add_report
+INSERT INTO nunatak_reports (catalog_name, table_namespace, table_name, received_ms, report)
+VALUES (:catalog, :namespace, :name, :received_ms, :report);
+
+-- trim_reports
+DELETE FROM nunatak_reports WHERE report_id <= (SELECT max(report_id) FROM nunatak_reports) - :keep;
+
+-- find_secret
+SELECT value FROM nunatak_secrets WHERE name = :name;
+
+-- save_secret
+INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING;

@@ -1,0 +1,50 @@
+-- namespace_exists
+-- As in Iceberg's JDBC catalog, a namespace also exists because of what lies in it.
+SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties
+               WHERE catalog_name = :catalog AND namespace = :namespace)
+    OR EXISTS (SELECT 1 FROM iceberg_tables
+               WHERE catalog_name = :catalog AND table_namespace = :namespace)
+    OR EXISTS (SELECT 1 FROM iceberg_namespace_properties
+               WHERE catalog_name = :catalog AND namespace > :namespace || '.' AND namespace < :namespace || '/')
+    OR EXISTS (SELECT 1 FROM iceberg_tables
+               WHERE catalog_name = :catalog AND table_namespace > :namespace || '.' AND table_namespace < :namespace || '/');
+
+-- namespace_properties
+SELECT property_key, property_value FROM iceberg_namespace_properties
+WHERE catalog_name = :catalog AND namespace = :namespace ORDER BY property_key;
+
+-- save_namespace_property
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+VALUES (:catalog, :namespace, :key, :value)
+ON CONFLICT (catalog_name, namespace, property_key) DO UPDATE SET property_value = excluded.property_value;
+
+-- mark_namespace
+-- JDBC clients know a namespace by having a property; this is the one they use for "nothing else".
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+VALUES (:catalog, :namespace, 'exists', 'true')
+ON CONFLICT (catalog_name, namespace, property_key) DO NOTHING;
+
+-- remove_namespace_property
+DELETE FROM iceberg_namespace_properties
+WHERE catalog_name = :catalog AND namespace = :namespace AND property_key = :key;
+
+-- drop_namespace
+DELETE FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace;
+
+-- next_namespace
+-- The first namespace after :after, from what is marked and from what merely holds tables; the caller cuts it to the level it lists.
+SELECT min(name) FROM (
+  SELECT min(namespace) AS name FROM iceberg_namespace_properties
+  WHERE catalog_name = :catalog AND namespace > :after AND namespace < :before
+  UNION ALL
+  SELECT min(table_namespace) FROM iceberg_tables
+  WHERE catalog_name = :catalog AND table_namespace > :after AND table_namespace < :before);
+
+-- first_entry
+SELECT coalesce(iceberg_type, 'TABLE'), count(*) FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace GROUP BY 1 ORDER BY 1 LIMIT 1;
+
+-- namespace_stands
+-- Whether it is marked or holds a table itself, rather than existing through a child.
+SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
+    OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);

@@ -1,0 +1,88 @@
+-- find_head
+-- The pointer and, unless the caller already holds the bytes for it, the stored bytes: one round trip for a load.
+SELECT t.metadata_location, t.iceberg_type,
+  CASE WHEN t.metadata_location = :known THEN NULL ELSE (
+    SELECT h.content FROM nunatak_heads h
+    WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_name = :name
+      AND h.metadata_location = t.metadata_location) END
+FROM iceberg_tables t
+WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
+
+-- find_type
+SELECT iceberg_type FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- find_twin
+-- A name that differs only in case, for the hint of a 404.
+SELECT table_namespace, table_name FROM iceberg_tables
+WHERE catalog_name = :catalog AND lower(table_namespace) = lower(:namespace) AND lower(table_name) = lower(:name)
+LIMIT 1;
+
+-- list_heads
+SELECT table_name FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
+  AND coalesce(iceberg_type, 'TABLE') = :type
+ORDER BY table_name LIMIT :limit;
+
+-- search_heads
+SELECT coalesce(iceberg_type, 'TABLE'), table_namespace, table_name FROM iceberg_tables
+WHERE catalog_name = :catalog AND (instr(lower(table_name), :query) > 0 OR instr(lower(table_namespace), :query) > 0)
+  AND (:type IS NULL OR coalesce(iceberg_type, 'TABLE') = :type)
+ORDER BY table_namespace, table_name LIMIT :limit;
+
+-- insert_head
+INSERT INTO iceberg_tables
+  (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+VALUES (:catalog, :namespace, :name, :new, NULL, :type);
+
+-- move_head
+-- Compare and swap: updates nothing if somebody moved the pointer first.
+UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND metadata_location = :expected;
+
+-- save_head
+INSERT INTO nunatak_heads
+  (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
+ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+  metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
+  location = excluded.location, content = excluded.content;
+
+-- delete_head
+DELETE FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND coalesce(iceberg_type, 'TABLE') = :type
+RETURNING metadata_location;
+
+-- forget_head
+DELETE FROM nunatak_heads
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+RETURNING table_uuid, location, metadata_location;
+
+-- rename_head
+UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND coalesce(iceberg_type, 'TABLE') = :type
+RETURNING metadata_location;
+
+-- rename_saved_head
+UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+RETURNING table_uuid;
+
+-- rename_table_properties
+UPDATE iceberg_table_properties SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- forget_table_properties
+DELETE FROM iceberg_table_properties
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- heads_inside
+-- Live tables and views whose folder is this one or lies inside it. Warehouses share no folder, so all are asked.
+SELECT catalog_name, table_namespace, table_name, location, table_uuid FROM nunatak_heads
+WHERE location = :location OR (location > :location || '/' AND location < :location || '0');
+
+-- head_at
+SELECT catalog_name, table_namespace, table_name, location, table_uuid FROM nunatak_heads WHERE location = :location;

@@ -1,0 +1,315 @@
+"""SQLite: reads right in the event loop, all writes through one thread that commits waiting changes together."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from nunatak.database import sqlite_changes
+from nunatak.database.records import (
+    Answer,
+    Change,
+    ForgetAnswers,
+    Head,
+    Job,
+    Key,
+    Kind,
+    Neighbour,
+    SavedAnswer,
+    SaveSecret,
+)
+from nunatak.database.statements import read_migrations, read_statements
+from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
+
+log = logging.getLogger(__name__)
+
+BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
+GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
+OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
+
+
+class DatabaseInUse(Exception):
+    """Another server process works on this file."""
+
+
+class _Waiting:
+    """Changes on their way to the writer thread, and the future that wants to know."""
+
+    __slots__ = ("changes", "error", "future", "results")
+
+    def __init__(self, changes: Sequence[Change], future: "asyncio.Future[list[object]]") -> None:
+        self.changes = changes
+        self.future = future
+        self.results: list[object] = []
+        self.error: BaseException | None = None
+
+
+class SqliteStore:
+    """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading."""
+
+    def __init__(self, path: Path, *, exclusive: bool = True) -> None:
+        if apsw.SQLITE_VERSION_NUMBER < OLDEST_SAFE_SQLITE:
+            raise RuntimeError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
+        self._lock = _lock_file(path) if exclusive else None
+        self.counts = {"read": 0, "transaction": 0, "group": 0}
+        self._statements = read_statements()
+        writer = _connect(path)
+        migrate(writer)
+        self._reader = _connect(path)
+        self._execute = self._reader.execute
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._broken: str | None = None
+        self._thread = threading.Thread(target=self._write_loop, args=(writer,), name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    # Writing
+
+    async def apply(self, changes: Sequence[Change]) -> list[object]:
+        if self._broken is not None:
+            raise ServiceUnavailable(self._broken)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[object]] = loop.create_future()
+        self.counts["transaction"] += 1
+        self._queue.put(_Waiting(changes, future))
+        # A caller that goes away must not take back what others may already see.
+        return await asyncio.shield(future)
+
+    def _write_loop(self, connection: apsw.Connection) -> None:
+        writer = sqlite_changes.Writer(connection, self._statements)
+        while True:
+            first = self._queue.get()
+            if first is None:
+                break
+            group = [first]
+            stop = False
+            with contextlib.suppress(queue.Empty):
+                while len(group) < GROUP:
+                    another = self._queue.get_nowait()
+                    if another is None:
+                        stop = True
+                        break
+                    group.append(another)
+            self._commit(writer, group)
+            _answer(group)
+            if stop:
+                break
+        connection.close()
+
+    def _commit(self, writer: sqlite_changes.Writer, group: list[_Waiting]) -> None:
+        """One transaction for the group; each member keeps its own outcome through a savepoint."""
+        try:
+            writer.begin()
+        except apsw.Error as error:
+            for waiting in group:
+                waiting.error = _refused(error)
+            return
+        for waiting in group:
+            try:
+                waiting.results = writer.apply_all(waiting.changes)
+            except CatalogError as error:
+                waiting.error = error
+            except apsw.Error as error:
+                log.exception("a change could not be applied")
+                waiting.error = _refused(error)
+            except Exception as error:
+                log.exception("a change could not be applied")
+                waiting.error = InternalError(f"The change could not be applied: {error}")
+        try:
+            self.counts["group"] += 1
+            writer.commit()
+        except apsw.Error as error:
+            log.exception("a group of %d changes could not be committed", len(group))
+            for waiting in group:
+                if waiting.error is None:
+                    waiting.error = OutcomeUnknown(f"The database did not confirm the commit: {error}")
+            writer.roll_back()
+
+    # Reading
+
+    def _row(self, name: str, values: Mapping[str, object]) -> tuple[Any, ...] | None:
+        self.counts["read"] += 1
+        cursor = self._execute(self._statements[name], values)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
+
+    def _rows(self, name: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        self.counts["read"] += 1
+        return self._execute(self._statements[name], values).fetchall()
+
+    def find_head_now(self, catalog: str, namespace: str, name: str, known: str | None) -> tuple[str, str, bytes | None] | None:
+        """`find_head` without a hop, for the hot path: location, kind and bytes."""
+        row = self._row("find_head", {"catalog": catalog, "namespace": namespace, "name": name, "known": known})
+        if row is None or row[0] is None:
+            return None
+        return row[0], row[1] or "TABLE", row[2]
+
+    async def find_head(self, key: Key, known: str | None) -> Head | None:
+        row = self.find_head_now(key.catalog, key.namespace, key.name, known)
+        return None if row is None else Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2])
+
+    async def find_kind(self, key: Key) -> Kind | None:
+        row = self._row("find_type", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
+        return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
+
+    async def find_twin(self, key: Key) -> tuple[str, str] | None:
+        row = self._row("find_twin", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
+        return None if row is None else (row[0], row[1])
+
+    async def list_heads(self, catalog: str, namespace: str, kind: Kind, after: str, limit: int) -> list[str]:
+        values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit}
+        return [row[0] for row in self._rows("list_heads", values)]
+
+    async def search_heads(self, catalog: str, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]:
+        values = {"catalog": catalog, "query": query.lower(), "type": kind, "limit": limit}
+        return [(row[0], row[1], row[2]) for row in self._rows("search_heads", values)]
+
+    async def namespace_exists(self, catalog: str, namespace: str) -> bool:
+        row = self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
+        return row is not None and bool(row[0])
+
+    async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
+        rows = self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
+        if not rows and not await self.namespace_exists(catalog, namespace):
+            return None
+        return {key: value for key, value in rows if key != "exists"}
+
+    async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
+        return sqlite_changes.list_namespaces(self._row, catalog, parent, after, limit)
+
+    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
+        return sqlite_changes.overlapping(self._rows, location, ancestors)
+
+    async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
+        values = {"uuid": table_uuid, "snapshot_id": snapshot_id, "request_hash": request_hash}
+        return self._row("find_commit", values) is not None
+
+    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
+        row = self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
+        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
+
+    async def next_job(self, now_ms: int) -> Job | None:
+        row = self._row("next_job", {"now_ms": now_ms})
+        return None if row is None else Job(row[0], row[1], row[2], row[3])
+
+    async def next_job_time(self) -> int | None:
+        row = self._row("next_job_time", {})
+        return None if row is None else row[0]
+
+    async def secret(self, name: str) -> bytes:
+        row = self._row("find_secret", {"name": name})
+        if row is None:
+            await self.apply([SaveSecret(name, secrets.token_bytes(32))])
+            row = self._row("find_secret", {"name": name})
+        assert row is not None
+        value: bytes = row[0]
+        return value
+
+    async def check(self) -> None:
+        await self.apply([ForgetAnswers(0)])
+
+    async def close(self) -> None:
+        self._broken = "The server is stopping."
+        self._queue.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._reader.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+
+def _answer(group: list[_Waiting]) -> None:
+    """Hand the outcomes back to the event loop, in one call for the whole group."""
+    loop = group[0].future.get_loop()
+    with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
+        loop.call_soon_threadsafe(_settle, group)
+
+
+def _settle(group: list[_Waiting]) -> None:
+    for waiting in group:
+        if waiting.future.done():
+            continue
+        if waiting.error is not None:
+            waiting.future.set_exception(waiting.error)
+        else:
+            waiting.future.set_result(waiting.results)
+
+
+def _refused(error: apsw.Error) -> CatalogError:
+    """The statement failed before anything was committed: certain that nothing was applied."""
+    if isinstance(error, apsw.BusyError | apsw.FullError | apsw.IOError | apsw.ReadOnlyError | apsw.CantOpenError):
+        return ServiceUnavailable(f"The database cannot be written now: {error}")
+    return InternalError(f"The database refused the change: {error}")
+
+
+def _lock_file(path: Path) -> int:
+    """Hold a lock beside the database for the life of the process, so that a second server refuses to start."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise DatabaseInUse(f"another server already works on {path}") from error
+    return descriptor
+
+
+def _connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), statementcachesize=200)
+    connection.set_busy_timeout(BUSY_MS)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=0", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def migrate(connection: apsw.Connection) -> list[str]:
+    """Apply what is missing, each migration in a transaction of its own; returns their names."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+    ).fetchall()
+    applied = {row[0] for row in connection.execute("SELECT number FROM nunatak_migrations")}
+    fresh = []
+    for number, name, sql in read_migrations():
+        if number in applied:
+            continue
+        with _transaction(connection):
+            connection.execute(sql).fetchall()
+            _add_missing_type_column(connection)
+            connection.execute("INSERT INTO nunatak_migrations VALUES (?, ?)", (number, name)).fetchall()
+        fresh.append(name)
+    return fresh
+
+
+@contextlib.contextmanager
+def _transaction(connection: apsw.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE").fetchall()
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK").fetchall()
+        raise
+    connection.execute("COMMIT").fetchall()
+
+
+def _add_missing_type_column(connection: apsw.Connection) -> None:
+    """A database of a JDBC catalog before schema V1 knows no views: its tables get the column."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(iceberg_tables)")}
+    if "iceberg_type" not in columns:
+        connection.execute("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)").fetchall()
+
+
+def migrate_file(path: Path) -> list[str]:
+    """Bring the file at `path` to this version's schema."""
+    lock = _lock_file(path)
+    connection = _connect(path)
+    try:
+        return migrate(connection)
+    finally:
+        connection.close()
+        os.close(lock)

@@ -1,0 +1,370 @@
+"""Each kind of change as SQL on one SQLite connection; called by the writer thread inside a transaction."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from nunatak.database.records import (
+    AddJob,
+    AdoptHead,
+    Change,
+    CommitEntry,
+    CreateNamespace,
+    DeleteHead,
+    DropNamespace,
+    FinishJob,
+    ForgetAnswers,
+    InsertHead,
+    Key,
+    Kind,
+    MoveHead,
+    Neighbour,
+    PostponeJob,
+    RenameHead,
+    SaveAnswer,
+    SaveReport,
+    SaveSecret,
+    Stored,
+    UpdateNamespace,
+)
+from nunatak.database.store import HeadMoved
+from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
+
+KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
+
+RowOf = Callable[[str, Mapping[str, object]], tuple[Any, ...] | None]
+RowsOf = Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]]
+
+
+class Writer:
+    """Applies changes on the writing connection; a list of changes happens whole or not at all."""
+
+    def __init__(self, connection: apsw.Connection, statements: Mapping[str, str]) -> None:
+        self._execute = connection.execute
+        self._connection = connection
+        self._statements = statements
+        self._apply: dict[type, Callable[[Any], object]] = {
+            InsertHead: self._insert_head,
+            MoveHead: self._move_head,
+            DeleteHead: self._delete_head,
+            RenameHead: self._rename_head,
+            AdoptHead: self._adopt_head,
+            CreateNamespace: self._create_namespace,
+            DropNamespace: self._drop_namespace,
+            UpdateNamespace: self._update_namespace,
+            SaveAnswer: self._save_answer,
+            AddJob: self._add_job,
+            FinishJob: self._finish_job,
+            PostponeJob: self._postpone_job,
+            SaveReport: self._save_report,
+            SaveSecret: self._save_secret,
+            ForgetAnswers: self._forget_answers,
+        }
+
+    def begin(self) -> None:
+        self._execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._execute("ROLLBACK")
+
+    def apply_all(self, changes: Sequence[Change]) -> list[object]:
+        self._execute("SAVEPOINT change")
+        try:
+            results = [self._apply[type(change)](change) for change in changes]
+        except BaseException:
+            self._execute("ROLLBACK TO change")
+            self._execute("RELEASE change")
+            raise
+        self._execute("RELEASE change")
+        return results
+
+    def _run(self, name: str, values: Mapping[str, object]) -> int:
+        """Run a statement for its effect; returns how many rows it changed."""
+        self._execute(self._statements[name], values)
+        return self._connection.changes()
+
+    def _row(self, name: str, values: Mapping[str, object]) -> tuple[Any, ...] | None:
+        rows = self._execute(self._statements[name], values).fetchall()
+        return rows[0] if rows else None
+
+    def _rows(self, name: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return self._execute(self._statements[name], values).fetchall()
+
+    # Tables and views
+
+    def _insert_head(self, change: InsertHead) -> None:
+        key = change.key
+        if not self._namespace_exists(key.catalog, key.namespace):
+            raise NoSuchNamespace(f"Namespace does not exist: {change.printed_namespace}")
+        self._refuse_taken(key, change.kind, change.printed)
+        if change.check_overlap:
+            self._refuse_overlap(change.new.location, key, change.new.table_uuid)
+        self._run("insert_head", {**_named(key), "new": change.new.metadata_location, "type": change.kind})
+        # The namespace may exist only because of a table that is dropped later.
+        self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
+        self._save_head(key, change.new)
+        self._log(change.entry, key, change.new.table_uuid, change.new.metadata_location, None)
+
+    def _move_head(self, change: MoveHead) -> None:
+        key, new = change.key, change.new
+        moved = self._run("move_head", {**_named(key), "new": new.metadata_location, "expected": change.expected})
+        if moved != 1:
+            if self._row("find_type", _named(key)) is None:
+                raise _missing(change.kind, change.printed)
+            raise HeadMoved(f"Cannot commit {change.printed}: it was changed by somebody else meanwhile")
+        if change.check_overlap:
+            self._refuse_overlap(new.location, key, new.table_uuid)
+        self._save_head(key, new)
+        self._log(change.entry, key, new.table_uuid, new.metadata_location, change.expected)
+
+    def _delete_head(self, change: DeleteHead) -> tuple[str, str | None, str | None]:
+        """Where its metadata is, and its folder and uuid if known: what a purge needs."""
+        key = change.key
+        row = self._row("delete_head", {**_named(key), "type": change.kind})
+        if row is None:
+            raise _missing(change.kind, change.printed)
+        saved = self._row("forget_head", _named(key))
+        self._run("forget_table_properties", _named(key))
+        uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
+        self._log(change.entry, key, uuid or "", None, row[0])
+        if change.purge and row[0]:
+            payload = purge_payload(key, row[0], location, uuid)
+            self._run("add_job", {"kind": "purge", "payload": payload})
+        return row[0], location, uuid
+
+    def _rename_head(self, change: RenameHead) -> None:
+        key, to = change.key, change.to
+        found = self._row("find_type", _named(key))
+        if found is None or (found[0] or "TABLE") != change.kind:
+            raise _missing(change.kind, change.printed)
+        if not self._namespace_exists(to.catalog, to.namespace):
+            raise NoSuchNamespace(f"Namespace does not exist: {change.printed_to_namespace}")
+        taken = self._row("find_type", _named(to))
+        if taken is not None:
+            raise AlreadyExists(_rename_refusal(change, taken[0] or "TABLE"))
+        values = {**_named(key), "to_namespace": to.namespace, "to_name": to.name}
+        moved = self._row("rename_head", {**values, "type": change.kind})
+        assert moved is not None
+        self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
+        saved = self._row("rename_saved_head", values)
+        self._run("rename_table_properties", values)
+        self._log(change.entry, to, saved[0] if saved else "", moved[0], moved[0])
+
+    def _adopt_head(self, change: AdoptHead) -> None:
+        row = self._row("find_head", {**_named(change.key), "known": change.new.metadata_location})
+        if row is None or row[0] != change.new.metadata_location:
+            return  # moved again: whoever reads next adopts that one
+        self._save_head(change.key, change.new)
+        self._log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
+
+    def _save_head(self, key: Key, new: Stored) -> None:
+        self._run(
+            "save_head",
+            {
+                **_named(key),
+                "new": new.metadata_location,
+                "uuid": new.table_uuid,
+                "location": new.location,
+                "content": new.content,
+            },
+        )
+
+    def _log(self, entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> None:
+        self._run(
+            "log_commit",
+            {
+                **_named(key),
+                "commit_id": entry.commit_id,
+                "operation": entry.operation,
+                "uuid": uuid,
+                "new": new,
+                "previous": previous,
+                "snapshot_id": entry.snapshot_id,
+                "request_hash": entry.request_hash,
+                "principal": entry.principal,
+                "request_id": entry.request_id,
+                "committed_ms": entry.committed_ms,
+            },
+        )
+
+    def _refuse_taken(self, key: Key, kind: Kind, printed: str) -> None:
+        row = self._row("find_type", _named(key))
+        if row is not None:
+            raise AlreadyExists(taken_text(kind, row[0] or "TABLE", printed))
+
+    def _refuse_overlap(self, location: str, key: Key, table_uuid: str) -> None:
+        for other in overlapping(self._rows, location, ancestors_of(location)):
+            if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
+                raise BadRequest(
+                    f"Location {location} overlaps that of another table or view",
+                    hint="Leave the location out to get a folder of its own, or choose one that lies beside the others.",
+                )
+
+    # Namespaces
+
+    def _namespace_exists(self, catalog: str, namespace: str) -> bool:
+        row = self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
+        return row is not None and bool(row[0])
+
+    def _create_namespace(self, change: CreateNamespace) -> None:
+        if self._namespace_exists(change.catalog, change.namespace):
+            raise AlreadyExists(f"Namespace already exists: {change.printed}")
+        for namespace in (*change.ancestors, change.namespace):
+            self._run("mark_namespace", {"catalog": change.catalog, "namespace": namespace})
+        self._save_properties(change.catalog, change.namespace, change.properties)
+
+    def _save_properties(self, catalog: str, namespace: str, properties: Mapping[str, str]) -> None:
+        for key, value in properties.items():
+            values = {"catalog": catalog, "namespace": namespace, "key": key, "value": value}
+            self._run("save_namespace_property", values)
+
+    def _drop_namespace(self, change: DropNamespace) -> None:
+        named = {"catalog": change.catalog, "namespace": change.namespace}
+        if not self._namespace_exists(change.catalog, change.namespace):
+            raise NoSuchNamespace(f"Namespace does not exist: {change.printed}")
+        held = self._row("first_entry", named)
+        if held is not None:
+            what = "view(s)" if held[0] == "VIEW" else "table(s)"
+            raise NamespaceNotEmpty(f"Namespace {change.printed} is not empty. Contains {held[1]} {what}.")
+        children, _ = list_namespaces(self._row, change.catalog, change.namespace, "", 1000)
+        if children:
+            raise NamespaceNotEmpty(
+                f"Namespace {change.printed} is not empty. Contains {len(children)} child namespace(s)."
+            )
+        self._run("drop_namespace", named)
+
+    def _update_namespace(self, change: UpdateNamespace) -> tuple[str, ...]:
+        """Change properties; returns the keys that were to be removed and are not there."""
+        if not self._namespace_exists(change.catalog, change.namespace):
+            raise NoSuchNamespace(f"Namespace does not exist: {change.printed}")
+        self._run("mark_namespace", {"catalog": change.catalog, "namespace": change.namespace})
+        missing = []
+        for key in change.removals:
+            if key == "exists" or not self._run(
+                "remove_namespace_property", {"catalog": change.catalog, "namespace": change.namespace, "key": key}
+            ):
+                missing.append(key)
+        self._save_properties(change.catalog, change.namespace, change.updates)
+        return tuple(missing)
+
+    # Answers, jobs, reports
+
+    def _save_answer(self, change: SaveAnswer) -> None:
+        self._run(
+            "save_answer",
+            {
+                "principal": change.principal,
+                "key": change.key,
+                "request_hash": change.request_hash,
+                "status": change.answer.status,
+                "body": change.answer.body,
+                "metadata_location": change.answer.metadata_location,
+                "now_ms": change.now_ms,
+                "expires_ms": change.expires_ms,
+            },
+        )
+
+    def _add_job(self, change: AddJob) -> None:
+        self._run("add_job", {"kind": change.kind, "payload": change.payload})
+
+    def _finish_job(self, change: FinishJob) -> None:
+        self._run("finish_job", {"job_id": change.job_id})
+
+    def _postpone_job(self, change: PostponeJob) -> None:
+        values = {"job_id": change.job_id, "not_before_ms": change.not_before_ms, "error": change.error}
+        self._run("postpone_job", values)
+
+    def _save_report(self, change: SaveReport) -> None:
+        values = {**_named(change.key), "received_ms": change.received_ms, "report": change.report}
+        self._run("add_report", values)
+        self._run("trim_reports", {"keep": KEPT_REPORTS})
+
+    def _save_secret(self, change: SaveSecret) -> None:
+        self._run("save_secret", {"name": change.name, "value": change.value})
+
+    def _forget_answers(self, change: ForgetAnswers) -> None:
+        self._run("forget_answers", {"now_ms": change.now_ms})
+
+
+def _named(key: Key) -> dict[str, object]:
+    return {"catalog": key.catalog, "namespace": key.namespace, "name": key.name}
+
+
+def _missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
+    if kind == "VIEW":
+        return NoSuchView(f"View does not exist: {printed}")
+    return NoSuchTable(f"Table does not exist: {printed}")
+
+
+def taken_text(wanted: Kind, found: str, printed: str) -> str:
+    """The reference's words for a name that is taken, by its own kind or the other."""
+    if wanted == found:
+        return f"{'View' if found == 'VIEW' else 'Table'} already exists: {printed}"
+    return f"{'View' if found == 'VIEW' else 'Table'} with same name already exists: {printed}"
+
+
+def _rename_refusal(change: RenameHead, found: str) -> str:
+    if change.kind == "TABLE" and found == "TABLE":
+        return f"Table already exists: {change.printed_to}"
+    what = "View" if found == "VIEW" else "Table"
+    return f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists"
+
+
+def ancestors_of(location: str) -> list[str]:
+    """Every folder above `location`, down to the root of its store."""
+    scheme, _, path = location.partition("://")
+    parts = path.split("/")
+    return [f"{scheme}://{'/'.join(parts[:end])}" for end in range(1, len(parts))]
+
+
+def overlapping(rows_of: RowsOf, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
+    found = list(rows_of("heads_inside", {"location": location}))
+    for ancestor in ancestors:
+        found.extend(rows_of("head_at", {"location": ancestor}))
+    return [Neighbour(Key(row[0], row[1], row[2]), row[3], row[4]) for row in found]
+
+
+def list_namespaces(
+    row_of: RowOf, catalog: str, parent: str, after: str, limit: int
+) -> tuple[list[str], str | None]:
+    """Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below."""
+    prefix = f"{parent}." if parent else ""
+    before = f"{parent}/" if parent else "\U0010ffff"
+    position = max(after, prefix)
+    children: list[str] = []
+    while len(children) < limit:
+        row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
+        if row is None or row[0] is None:
+            return children, None
+        found: str = row[0]
+        child = prefix + found[len(prefix) :].partition(".")[0]
+        if child == found:
+            children.append(child)
+            position = found
+        else:
+            # Something below `child`. It was listed already if it stands there by itself; its descendants are skipped.
+            if not row_of("namespace_stands", {"catalog": catalog, "namespace": child})[0]:  # type: ignore[index]
+                children.append(child)
+            position = f"{child}/"
+    row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
+    return children, position if row is not None and row[0] is not None else None
+
+
+def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: str | None) -> bytes:
+    """What a purge job is told; the table is gone from the catalog when it runs."""
+    return msgspec.json.encode(
+        {
+            "catalog": key.catalog,
+            "namespace": key.namespace,
+            "name": key.name,
+            "metadata-location": metadata_location,
+            "location": location,
+            "table-uuid": uuid,
+        }
+    )

@@ -1,0 +1,140 @@
+"""Every error we answer with: one tree, each class knows its HTTP status and its Iceberg type."""
+
+from typing import ClassVar
+
+
+class CatalogError(Exception):
+    """Something the caller is told about; `hint` says what to do next and never holds a secret."""
+
+    status: ClassVar[int] = 500
+    iceberg_type: ClassVar[str] = "InternalServerError"
+    # An answer that would be the same for the same request later may be replayed for an Idempotency-Key.
+    deterministic: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadRequest(CatalogError):
+    """The request cannot be understood, or asks for something that no retry will make possible."""
+
+    status = 400
+    iceberg_type = "BadRequestException"
+    deterministic = True
+
+
+class IllegalArgument(BadRequest):
+    """What the reference calls IllegalArgumentException: well-formed, but not allowed on this metadata."""
+
+    iceberg_type = "IllegalArgumentException"
+
+
+class InvalidMetadata(BadRequest):
+    """What the reference calls ValidationException: the resulting metadata would break the table format."""
+
+    iceberg_type = "ValidationException"
+
+
+class NotAuthenticated(CatalogError):
+    status = 401
+    iceberg_type = "NotAuthorizedException"
+
+
+class Forbidden(CatalogError):
+    status = 403
+    iceberg_type = "ForbiddenException"
+
+
+class NotFound(CatalogError):
+    status = 404
+    iceberg_type = "NotFoundException"
+    deterministic = True
+
+
+class NoSuchNamespace(NotFound):
+    iceberg_type = "NoSuchNamespaceException"
+
+
+class NoSuchTable(NotFound):
+    iceberg_type = "NoSuchTableException"
+
+
+class NoSuchView(NotFound):
+    iceberg_type = "NoSuchViewException"
+
+
+class NoSuchWarehouse(NotFound):
+    iceberg_type = "NoSuchWarehouseException"
+
+
+class MethodNotAllowed(CatalogError):
+    status = 405
+    iceberg_type = "MethodNotAllowedException"
+
+
+class Unsupported(CatalogError):
+    status = 406
+    iceberg_type = "UnsupportedOperationException"
+    deterministic = True
+
+
+class Conflict(CatalogError):
+    status = 409
+    iceberg_type = "ConflictException"
+    deterministic = True
+
+
+class AlreadyExists(Conflict):
+    iceberg_type = "AlreadyExistsException"
+
+
+class NamespaceNotEmpty(Conflict):
+    iceberg_type = "NamespaceNotEmptyException"
+
+
+class CommitFailed(Conflict):
+    """The table moved on; the client may refresh and try again. Certain: nothing was applied."""
+
+    iceberg_type = "CommitFailedException"
+
+
+class TooLarge(CatalogError):
+    status = 413
+    iceberg_type = "PayloadTooLargeException"
+
+
+class UnsupportedMediaType(CatalogError):
+    status = 415
+    iceberg_type = "UnsupportedMediaTypeException"
+
+
+class Unprocessable(CatalogError):
+    status = 422
+    iceberg_type = "UnprocessableEntityException"
+    deterministic = True
+
+
+class TooManyRequests(CatalogError):
+    status = 429
+    iceberg_type = "TooManyRequestsException"
+
+
+class OutcomeUnknown(CatalogError):
+    """The swap was sent and we cannot tell whether it happened: clients must keep their files."""
+
+    status = 500
+    iceberg_type = "CommitStateUnknownException"
+
+
+class InternalError(CatalogError):
+    status = 500
+    iceberg_type = "InternalServerError"
+
+
+class ServiceUnavailable(CatalogError):
+    """Nothing was done; the same request may be sent again after `Retry-After`."""
+
+    status = 503
+    iceberg_type = "ServiceUnavailableException"

@@ -1,0 +1,66 @@
+"""What the server counts about itself, in Prometheus' terms; counting costs the hot path one dictionary look-up."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+# Every metric once: name, kind and meaning; the reference page is made from it.
+METRICS: tuple[tuple[str, str, str], ...] = (
+    ("nunatak_requests_total", "counter", "Requests by operation, method and status."),
+    ("nunatak_request_seconds_total", "counter", "Seconds spent answering, by operation, method and status."),
+    ("nunatak_database_reads_total", "counter", "Statements read from the database."),
+    ("nunatak_database_transactions_total", "counter", "Changes handed to the database."),
+    ("nunatak_database_groups_total", "counter", "Database commits; several changes may share one."),
+    ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
+    ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
+)
+_MEANING = {name: meaning for name, _, meaning in METRICS}
+
+
+class Metrics(Collector):
+    """Counts requests; everything else is asked for when somebody looks."""
+
+    def __init__(
+        self, database: Callable[[], Mapping[str, int]], objects: Callable[[], Mapping[str, int]], cache: Callable[[], int]
+    ) -> None:
+        self._requests: dict[tuple[str, str, int], list[float]] = {}
+        self._database, self._objects, self._cache = database, objects, cache
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def count(self, operation: str, method: str, status: int, seconds: float) -> None:
+        entry = self._requests.get((operation, method, status))
+        if entry is None:
+            entry = self._requests[(operation, method, status)] = [0.0, 0.0]
+        entry[0] += 1
+        entry[1] += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        labels = ["operation", "method", "status"]
+        requests = CounterMetricFamily("nunatak_requests", _MEANING["nunatak_requests_total"], labels=labels)
+        seconds = CounterMetricFamily("nunatak_request_seconds", _MEANING["nunatak_request_seconds_total"], labels=labels)
+        for (operation, method, status), (count, spent) in list(self._requests.items()):
+            requests.add_metric([operation, method, str(status)], count)
+            seconds.add_metric([operation, method, str(status)], spent)
+        yield requests
+        yield seconds
+        counts = self._database()
+        for name, key in (("reads", "read"), ("transactions", "transaction"), ("groups", "group")):
+            full = f"nunatak_database_{name}"
+            yield CounterMetricFamily(full, _MEANING[f"{full}_total"], value=counts[key])
+        operations = CounterMetricFamily(
+            "nunatak_object_operations", _MEANING["nunatak_object_operations_total"], labels=["operation"]
+        )
+        for name, value in self._objects().items():
+            operations.add_metric([name], value)
+        yield operations
+        yield GaugeMetricFamily("nunatak_cache_bytes", _MEANING["nunatak_cache_bytes"], value=self._cache())
+
+    def page(self) -> bytes:
+        """The text Prometheus scrapes."""
+        return generate_latest(self._registry)

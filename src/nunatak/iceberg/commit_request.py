@@ -1,0 +1,300 @@
+"""The wire of a commit: requirements and updates as tagged values, decoded and not yet checked or applied."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from nunatak.errors import BadRequest
+from nunatak.iceberg.shapes import Int, Json, Long
+
+
+class TableIdentifier(msgspec.Struct, frozen=True):
+    namespace: list[str]
+    name: str
+
+
+class _Requirement(msgspec.Struct, frozen=True, rename="kebab", tag_field="type"):
+    pass
+
+
+class AssertCreate(_Requirement, frozen=True, tag="assert-create"):
+    pass
+
+
+class AssertTableUuid(_Requirement, frozen=True, tag="assert-table-uuid"):
+    uuid: str
+
+
+class AssertViewUuid(_Requirement, frozen=True, tag="assert-view-uuid"):
+    uuid: str
+
+
+class AssertRefSnapshotId(_Requirement, frozen=True, tag="assert-ref-snapshot-id"):
+    """No snapshot id, or -1, means that the reference must not exist."""
+
+    ref: str
+    snapshot_id: Long | None = None
+
+
+class AssertCurrentSnapshotId(_Requirement, frozen=True, tag="assert-current-snapshot-id"):
+    """An older name for the same question about main."""
+
+    snapshot_id: Long | None = None
+
+
+class AssertLastAssignedFieldId(_Requirement, frozen=True, tag="assert-last-assigned-field-id"):
+    last_assigned_field_id: Int
+
+
+class AssertCurrentSchemaId(_Requirement, frozen=True, tag="assert-current-schema-id"):
+    current_schema_id: Int
+
+
+class AssertLastAssignedPartitionId(_Requirement, frozen=True, tag="assert-last-assigned-partition-id"):
+    last_assigned_partition_id: Int
+
+
+class AssertDefaultSpecId(_Requirement, frozen=True, tag="assert-default-spec-id"):
+    default_spec_id: Int
+
+
+class AssertDefaultSortOrderId(_Requirement, frozen=True, tag="assert-default-sort-order-id"):
+    default_sort_order_id: Int
+
+
+Requirement = (
+    AssertCreate
+    | AssertTableUuid
+    | AssertViewUuid
+    | AssertRefSnapshotId
+    | AssertCurrentSnapshotId
+    | AssertLastAssignedFieldId
+    | AssertCurrentSchemaId
+    | AssertLastAssignedPartitionId
+    | AssertDefaultSpecId
+    | AssertDefaultSortOrderId
+)
+
+
+class _Update(msgspec.Struct, frozen=True, rename="kebab", tag_field="action"):
+    pass
+
+
+class AssignUuid(_Update, frozen=True, tag="assign-uuid"):
+    uuid: str
+
+
+class UpgradeFormatVersion(_Update, frozen=True, tag="upgrade-format-version"):
+    format_version: Int
+
+
+class AddSchema(_Update, frozen=True, tag="add-schema"):
+    """`last-column-id` is deprecated and ignored: the highest id is read from the schema."""
+
+    schema: Json
+
+
+class SetCurrentSchema(_Update, frozen=True, tag="set-current-schema"):
+    schema_id: Int
+
+
+class AddSpec(_Update, frozen=True, tag="add-spec"):
+    spec: Json
+
+
+class SetDefaultSpec(_Update, frozen=True, tag="set-default-spec"):
+    spec_id: Int
+
+
+class AddSortOrder(_Update, frozen=True, tag="add-sort-order"):
+    sort_order: Json
+
+
+class SetDefaultSortOrder(_Update, frozen=True, tag="set-default-sort-order"):
+    sort_order_id: Int
+
+
+class AddSnapshot(_Update, frozen=True, tag="add-snapshot"):
+    snapshot: Json
+
+
+class SetSnapshotRef(_Update, frozen=True, tag="set-snapshot-ref"):
+    ref_name: str
+    snapshot_id: Long
+    type: str
+    min_snapshots_to_keep: Int | None = None
+    max_snapshot_age_ms: Long | None = None
+    max_ref_age_ms: Long | None = None
+
+
+class SetCurrentSnapshot(_Update, frozen=True, tag="set-current-snapshot"):
+    """An older name for setting the main branch."""
+
+    snapshot_id: Long
+
+
+class RemoveSnapshots(_Update, frozen=True, tag="remove-snapshots"):
+    snapshot_ids: list[Long]
+
+
+class RemoveSnapshotRef(_Update, frozen=True, tag="remove-snapshot-ref"):
+    ref_name: str
+
+
+class SetLocation(_Update, frozen=True, tag="set-location"):
+    location: str
+
+
+class SetProperties(_Update, frozen=True, tag="set-properties"):
+    """`updated` is what old clients call `updates`."""
+
+    updates: dict[str, str] | None = None
+    updated: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.updates is None and self.updated is None:
+            raise ValueError("Object missing required field `updates`")
+
+
+class RemoveProperties(_Update, frozen=True, tag="remove-properties"):
+    """`removed` is what old clients call `removals`."""
+
+    removals: list[str] | None = None
+    removed: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.removals is None and self.removed is None:
+            raise ValueError("Object missing required field `removals`")
+
+
+class SetStatistics(_Update, frozen=True, tag="set-statistics"):
+    """`snapshot-id` beside the statistics is deprecated and ignored."""
+
+    statistics: Json
+
+
+class RemoveStatistics(_Update, frozen=True, tag="remove-statistics"):
+    snapshot_id: Long
+
+
+class SetPartitionStatistics(_Update, frozen=True, tag="set-partition-statistics"):
+    partition_statistics: Json
+
+
+class RemovePartitionStatistics(_Update, frozen=True, tag="remove-partition-statistics"):
+    snapshot_id: Long
+
+
+class RemovePartitionSpecs(_Update, frozen=True, tag="remove-partition-specs"):
+    spec_ids: list[Int]
+
+
+class RemoveSchemas(_Update, frozen=True, tag="remove-schemas"):
+    schema_ids: list[Int]
+
+
+class AddEncryptionKey(_Update, frozen=True, tag="add-encryption-key"):
+    encryption_key: Json
+
+
+class RemoveEncryptionKey(_Update, frozen=True, tag="remove-encryption-key"):
+    key_id: str
+
+
+class AddViewVersion(_Update, frozen=True, tag="add-view-version"):
+    view_version: Json
+
+
+class SetCurrentViewVersion(_Update, frozen=True, tag="set-current-view-version"):
+    view_version_id: Int
+
+
+Update = (
+    AssignUuid
+    | UpgradeFormatVersion
+    | AddSchema
+    | SetCurrentSchema
+    | AddSpec
+    | SetDefaultSpec
+    | AddSortOrder
+    | SetDefaultSortOrder
+    | AddSnapshot
+    | SetSnapshotRef
+    | SetCurrentSnapshot
+    | RemoveSnapshots
+    | RemoveSnapshotRef
+    | SetLocation
+    | SetProperties
+    | RemoveProperties
+    | SetStatistics
+    | RemoveStatistics
+    | SetPartitionStatistics
+    | RemovePartitionStatistics
+    | RemovePartitionSpecs
+    | RemoveSchemas
+    | AddEncryptionKey
+    | RemoveEncryptionKey
+    | AddViewVersion
+    | SetCurrentViewVersion
+)
+
+
+class CommitTableRequest(msgspec.Struct, frozen=True):
+    updates: list[Update]
+    requirements: list[Requirement] = []
+    identifier: TableIdentifier | None = None
+
+
+class TableChange(CommitTableRequest, frozen=True, kw_only=True):
+    """One table's part of a transaction: here the identifier is required, since no URL names the table."""
+
+    identifier: TableIdentifier
+
+
+class CommitTransactionRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    table_changes: list[TableChange]
+
+
+_commit_decoder = msgspec.json.Decoder(CommitTableRequest)
+_transaction_decoder = msgspec.json.Decoder(CommitTransactionRequest)
+_REQUIREMENT_TYPES = frozenset(each.__struct_config__.tag for each in Requirement.__args__)
+_UPDATE_ACTIONS = frozenset(each.__struct_config__.tag for each in Update.__args__)
+
+Request = TypeVar("Request")
+
+
+def decode_commit(data: bytes) -> CommitTableRequest:
+    """Raises BadRequest, which names an unknown requirement type or update action."""
+    return _decode(data, _commit_decoder, lambda json: [json])
+
+
+def decode_transaction(data: bytes) -> CommitTransactionRequest:
+    return _decode(data, _transaction_decoder, lambda json: json.get("table-changes"))
+
+
+def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Any) -> Request:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_unknown_tag(data, commits) or f"Malformed commit request: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"Malformed commit request: not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise BadRequest("Malformed commit request: nested too deeply") from error
+
+
+def _unknown_tag(data: bytes, commits: Any) -> str | None:
+    """The decoder says where a tag is wrong but not that it is merely unknown; find the first that is."""
+    json = msgspec.json.decode(data)
+    found = commits(json) if isinstance(json, dict) else None
+    for commit in found if isinstance(found, list) else ():
+        for list_name, tag_field, known, text in (
+            ("requirements", "type", _REQUIREMENT_TYPES, "Unknown requirement type"),
+            ("updates", "action", _UPDATE_ACTIONS, "Unknown update action"),
+        ):
+            items = commit.get(list_name) if isinstance(commit, dict) else None
+            for item in items if isinstance(items, list) else ():
+                tag = item.get(tag_field) if isinstance(item, dict) else None
+                if isinstance(tag, str) and tag not in known:
+                    return f"{text}: {tag[:100]}"
+    return None

@@ -1,0 +1,42 @@
+"""Names and places of metadata files, and the folders of new tables; pure text, nothing is touched."""
+
+import re
+from collections.abc import Mapping
+
+from nunatak.iceberg.identifiers import Identifier
+
+# Properties that say where somebody will write; each must stay inside what the warehouse allows.
+STEERING_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+_VERSION = re.compile(r"(?:^|/)v?(\d{1,9})(?:-[^/]*)?(?:\.gz)?\.metadata\.json$")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_SLUG_LENGTH = 48  # enough for a person to recognise; the uuid makes it unique
+
+
+def new_metadata_location(
+    location: str, properties: Mapping[str, str], previous: str | None, metadata_uuid: str
+) -> str:
+    """Where the next metadata file goes: numbered for people, unique by its uuid."""
+    folder = properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
+    found = _VERSION.search(previous) if previous is not None else None
+    version = int(found[1]) + 1 if found else 0
+    codec = properties.get("write.metadata.compression-codec", "none").lower()
+    extension = ".gz.metadata.json" if codec == "gzip" else ".metadata.json"
+    return f"{folder}/{version:05d}-{metadata_uuid}{extension}"
+
+
+def new_folder(base: str, identifier: Identifier | None, table_uuid: str) -> str:
+    """A folder no other table ever had. Names are reduced to harmless characters: they are there for people only."""
+    if identifier is None:
+        return f"{base}/{table_uuid}"
+    levels = [slug(level) for level in identifier.namespace]
+    return "/".join([base, *levels, f"{slug(identifier.name)}-{table_uuid}"])
+
+
+def slug(name: str) -> str:
+    return _UNSAFE.sub("_", name)[:_SLUG_LENGTH] or "_"

@@ -1,0 +1,375 @@
+"""Schemas as values: parsed and indexed from JSON, compared, checked for a format version, and given fresh ids."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg.shapes import Json, check_depth, print_json
+from nunatak.iceberg.types import canonical_type, check_default, min_format_version
+
+MAX_TYPE_DEPTH = 100  # parsing is recursive; nobody nests types this deeply
+DEFAULT_VALUES_MIN_FORMAT_VERSION = 3
+_MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field, wherever it is nested. `type` is canonical JSON: a string, or a dict for a nested type."""
+
+    id: int
+    name: str
+    full_name: str
+    required: bool
+    type: str | Json
+    parent_id: int | None
+    initial_default: object = None
+
+    @property
+    def is_primitive(self) -> bool:
+        return isinstance(self.type, str) and self.type != "variant"
+
+    @property
+    def is_struct(self) -> bool:
+        return isinstance(self.type, dict) and self.type["type"] == "struct"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema whose structure is sound: every id and every full name occurs once."""
+
+    json: Json
+    schema_id: int
+    identifier_field_ids: frozenset[int]
+    fields: dict[int, Field]
+    ids_by_name: dict[str, int]
+
+    @property
+    def highest_field_id(self) -> int:
+        return max(self.fields, default=0)
+
+    def find_field(self, name: str) -> Field | None:
+        """By full name, or by the short one that skips `element` and `value` before a struct's fields."""
+        field_id = self.ids_by_name.get(name)
+        return None if field_id is None else self.fields[field_id]
+
+
+def check_schema(schema: Json, format_version: int) -> None:
+    """Refuse a schema that is malformed, or that needs a newer format version."""
+    check_compatibility(parse_schema(schema), format_version)
+
+
+def parse_schema(schema: object) -> Schema:
+    """Index `schema`; its `json` is a copy in canonical spelling that keeps unknown fields."""
+    if schema is None:
+        raise IllegalArgument("Invalid schema: null")
+    if not isinstance(schema, dict):
+        raise IllegalArgument(f"Cannot parse type from json: {print_json(schema)}")
+    if schema.get("type") != "struct":
+        raise IllegalArgument(f"Cannot create schema, not a struct type: {print_json(schema.get('type'))}")
+    check_depth(schema, "schema")
+    reader = _Reader()
+    json = reader.struct(schema, _Place())
+    schema_id = 0 if schema.get("schema-id") is None else _int(schema, "schema-id")
+    identifiers = _identifier_field_ids(schema)
+    result = Schema(
+        # In the order the reference writes; the rest is whatever else the client sent.
+        json={"type": "struct", "schema-id": schema_id}
+        | ({"identifier-field-ids": identifiers} if identifiers else {})
+        | {"fields": json.pop("fields")}
+        | {key: value for key, value in json.items() if key not in _SCHEMA_KEYS},
+        schema_id=schema_id,
+        identifier_field_ids=frozenset(identifiers),
+        fields=reader.fields,
+        ids_by_name=reader.short_names | reader.names,
+    )
+    for field_id in identifiers:
+        _check_identifier_field(field_id, result)
+    return result
+
+
+def check_compatibility(schema: Schema, format_version: int) -> None:
+    problems: list[str] = []
+    for field_id in sorted(schema.fields):
+        field = schema.fields[field_id]
+        if field.initial_default is not None and format_version < DEFAULT_VALUES_MIN_FORMAT_VERSION:
+            problems.append(
+                f"Invalid initial default for {field.full_name}: non-null default "
+                f"({_print_default(field.initial_default)}) is not supported until v{DEFAULT_VALUES_MIN_FORMAT_VERSION}"
+            )
+        elif isinstance(field.type, str) and format_version < (needed := min_format_version(field.type)):
+            problems.append(f"Invalid type for {field.full_name}: {field.type} is not supported until v{needed}")
+    if problems:
+        raise InvalidMetadata(f"Invalid schema for v{format_version}:\n- " + "\n- ".join(problems))
+
+
+def same_schema(one: Schema, other: Schema) -> bool:
+    """Whether both have the same fields and identifier fields; their ids and unknown fields do not count."""
+    return (
+        one.identifier_field_ids == other.identifier_field_ids
+        and one.fields.keys() == other.fields.keys()
+        and _known_type(one.json) == _known_type(other.json)
+    )
+
+
+def with_schema_id(schema: Schema, schema_id: int) -> Json:
+    return schema.json if schema.schema_id == schema_id else schema.json | {"schema-id": schema_id}
+
+
+def assign_fresh_ids(schema: Schema) -> tuple[Json, dict[int, int]]:
+    """The schema with ids from 1 and schema id 0, and the new id of every old one.
+
+    All fields of a struct are numbered before any of them is descended into, as the reference does.
+    """
+    counter = count(1)
+    fresh: dict[int, int] = {}
+
+    def next_id(old: int) -> int:
+        fresh[old] = new = next(counter)
+        return new
+
+    json = _renumber(schema.json, next_id) | {"schema-id": 0}
+    if schema.identifier_field_ids:
+        json["identifier-field-ids"] = [fresh[old] for old in schema.json["identifier-field-ids"]]
+    return json, fresh
+
+
+def print_type(type_json: str | Json) -> str:
+    """A type as the reference prints it in messages: `list<int>`, `struct<1: a: optional int>`."""
+    if isinstance(type_json, str):
+        return type_json
+    if type_json["type"] == "list":
+        return f"list<{print_type(type_json['element'])}>"
+    if type_json["type"] == "map":
+        return f"map<{print_type(type_json['key'])}, {print_type(type_json['value'])}>"
+    return f"struct<{', '.join(_print_field(field) for field in type_json['fields'])}>"
+
+
+def _print_field(field: Json) -> str:
+    required = "required" if field["required"] else "optional"
+    doc = f" ({field['doc']})" if field.get("doc") is not None else ""
+    return f"{field['id']}: {field['name']}: {required} {print_type(field['type'])}{doc}"
+
+
+def _print_default(value: object) -> str:
+    return value if isinstance(value, str) else print_json(value)
+
+
+_SCHEMA_KEYS = frozenset({"type", "schema-id", "identifier-field-ids", "fields"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a schema a type stands: how deep, under which names, inside which field."""
+
+    depth: int = 0
+    path: str = ""
+    short_path: str = ""
+    parent_id: int | None = None
+
+
+class _Reader:
+    """Walks a schema once; collects every field by id and by name."""
+
+    __slots__ = ("fields", "names", "short_names")
+
+    def __init__(self) -> None:
+        self.fields: dict[int, Field] = {}
+        self.names: dict[str, int] = {}
+        self.short_names: dict[str, int] = {}
+
+    def struct(self, json: Json, place: _Place) -> Json:
+        fields = json.get("fields")
+        if not isinstance(fields, list):
+            raise IllegalArgument(f"Cannot parse struct fields from non-array: {print_json(fields)}")
+        return json | {"type": "struct", "fields": [self.field(field, place) for field in fields]}
+
+    def field(self, json: object, place: _Place) -> Json:
+        if not isinstance(json, dict):
+            raise IllegalArgument(f"Cannot parse struct field from non-object: {print_json(json)}")
+        field_id, name, required = _int(json, "id"), _string(json, "name"), _bool(json, "required")
+        doc = json.get("doc")
+        if doc is not None and not isinstance(doc, str):
+            raise IllegalArgument(f"Cannot parse to a string value: doc: {print_json(doc)}")
+        full_name, short_name = place.path + name, place.short_path + name
+        inner = _Place(place.depth + 1, f"{full_name}.", f"{short_name}.", field_id)
+        type_json = self.type(json, "type", inner)
+        for key in ("initial-default", "write-default"):
+            if json.get(key) is not None:
+                _check_default(type_json, json[key])
+        field = Field(field_id, name, full_name, required, type_json, place.parent_id, json.get("initial-default"))
+        self.add(field, short_name)
+        if type_json is not json["type"]:
+            json = json | {"type": type_json}
+        if None in json.values():
+            json = {key: value for key, value in json.items() if value is not None}
+        return json
+
+    def type(self, json: Json, key: str, place: _Place) -> str | Json:
+        value: str | Json | None = json.get(key)
+        if value is None:
+            raise IllegalArgument(f"Cannot parse missing field: {key}")
+        if isinstance(value, str):
+            canonical = canonical_type(value)
+            return value if canonical == value else canonical
+        if place.depth > MAX_TYPE_DEPTH:
+            raise IllegalArgument(f"Cannot parse schema: types nested more than {MAX_TYPE_DEPTH} levels deep")
+        match value.get("type") if isinstance(value, dict) else None:
+            case "struct":
+                return self.struct(value, place)
+            case "list":
+                required = _bool(value, "element-required")
+                return value | {"element": self.item(value, "element", place, required=required)}
+            case "map":
+                required = _bool(value, "value-required")
+                return value | {
+                    "key": self.item(value, "key", place, required=True),
+                    "value": self.item(value, "value", place, required=required),
+                }
+            case _:
+                raise IllegalArgument(f"Cannot parse type from json: {print_json(value)}")
+
+    def item(self, json: Json, key: str, place: _Place, *, required: bool) -> str | Json:
+        """The element of a list, or the key or value of a map: a field without a name of its own."""
+        field_id = _int(json, f"{key}-id")
+        inner = json.get(key)
+        is_struct = isinstance(inner, dict) and inner.get("type") == "struct"
+        short_path = place.short_path if is_struct and key != "key" else f"{place.short_path}{key}."
+        type_json = self.type(json, key, _Place(place.depth + 1, f"{place.path}{key}.", short_path, field_id))
+        field = Field(field_id, key, place.path + key, required, type_json, place.parent_id)
+        self.add(field, place.short_path + key)
+        return type_json
+
+    def add(self, field: Field, short_name: str) -> None:
+        if field.required and field.type == "unknown":
+            raise IllegalArgument(f"Cannot create required field with unknown type: {field.name}")
+        known = self.names.setdefault(field.full_name, field.id)
+        if known != field.id or (field.id in self.fields and self.fields[field.id].full_name == field.full_name):
+            raise InvalidMetadata(f"Invalid schema: multiple fields for name {field.full_name}: {known} and {field.id}")
+        if (other := self.fields.get(field.id)) is not None:
+            raise IllegalArgument(
+                f"Multiple entries with same key: {field.id}={field.full_name} and {field.id}={other.full_name}"
+            )
+        self.fields[field.id] = field
+        self.short_names.setdefault(short_name, field.id)
+
+
+def _check_default(type_json: str | Json, value: object) -> None:
+    if isinstance(type_json, dict):
+        raise IllegalArgument(f"Invalid default value for {print_type(type_json)}: {print_json(value)} (must be null)")
+    check_default(type_json, value)
+
+
+def _identifier_field_ids(schema: Json) -> list[int]:
+    ids = schema.get("identifier-field-ids")
+    if ids is None:
+        return []
+    if not isinstance(ids, list):
+        raise IllegalArgument(f"Cannot parse JSON array from non-array value: identifier-field-ids: {print_json(ids)}")
+    for field_id in ids:
+        if not _is_int(field_id):
+            raise IllegalArgument(
+                f"Cannot parse integer from non-int value in identifier-field-ids: {print_json(field_id)}"
+            )
+    return list(dict.fromkeys(ids))
+
+
+def _check_identifier_field(field_id: int, schema: Schema) -> None:
+    field = schema.fields.get(field_id)
+    if field is None:
+        raise IllegalArgument(f"Cannot add fieldId {field_id} as an identifier field: field does not exist")
+    prefix = f"Cannot add field {field.name} as an identifier field: "
+    if not field.is_primitive:
+        raise IllegalArgument(prefix + "not a primitive type field")
+    if not field.required:
+        raise IllegalArgument(prefix + "not a required field")
+    if field.type in ("float", "double"):
+        raise IllegalArgument(prefix + "must not be float or double field")
+    parents: list[Field] = []
+    parent_id = field.parent_id
+    while parent_id is not None:
+        parents.append(schema.fields[parent_id])
+        parent_id = parents[-1].parent_id
+    for parent in reversed(parents):
+        printed = (
+            f"{parent.id}: {parent.name}: {'required' if parent.required else 'optional'} {print_type(parent.type)}"
+        )
+        if not parent.is_struct:
+            raise IllegalArgument(f"{prefix}must not be nested in {printed}")
+        if not parent.required:
+            raise IllegalArgument(f"{prefix}must not be nested in an optional field {printed}")
+
+
+_KNOWN_FIELD_KEYS = ("id", "name", "required", "doc", "initial-default", "write-default")
+
+
+def _known_type(type_json: str | Json) -> Any:
+    """What of a type counts when two are compared: everything the format knows, and nothing else."""
+    if isinstance(type_json, str):
+        return type_json
+    if type_json["type"] == "struct":
+        return [
+            [*(field.get(key) for key in _KNOWN_FIELD_KEYS), _known_type(field["type"])]
+            for field in type_json["fields"]
+        ]
+    items = ("element",) if type_json["type"] == "list" else ("key", "value")
+    ids_and_flags = [type_json.get(f"{item}-{suffix}") for item in items for suffix in ("id", "required")]
+    return [type_json["type"], ids_and_flags, *(_known_type(type_json[item]) for item in items)]
+
+
+def _renumber(type_json: Any, next_id: Callable[[int], int]) -> Any:
+    if isinstance(type_json, str):
+        return type_json
+    match type_json["type"]:
+        case "struct":
+            ids = [next_id(field["id"]) for field in type_json["fields"]]
+            return type_json | {
+                "fields": [
+                    field | {"id": field_id, "type": _renumber(field["type"], next_id)}
+                    for field, field_id in zip(type_json["fields"], ids, strict=True)
+                ]
+            }
+        case "list":
+            element_id = next_id(type_json["element-id"])
+            return type_json | {"element-id": element_id, "element": _renumber(type_json["element"], next_id)}
+        case _:
+            key_id, value_id = next_id(type_json["key-id"]), next_id(type_json["value-id"])
+            return type_json | {
+                "key-id": key_id,
+                "key": _renumber(type_json["key"], next_id),
+                "value-id": value_id,
+                "value": _renumber(type_json["value"], next_id),
+            }
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int and _MIN_INT <= value <= _MAX_INT
+
+
+def _int(json: Json, key: str) -> int:
+    if key not in json:
+        raise IllegalArgument(f"Cannot parse missing int: {key}")
+    value = json[key]
+    if not _is_int(value):
+        raise IllegalArgument(f"Cannot parse to an integer value: {key}: {print_json(value)}")
+    assert isinstance(value, int)
+    return value
+
+
+def _string(json: Json, key: str) -> str:
+    if key not in json:
+        raise IllegalArgument(f"Cannot parse missing string: {key}")
+    value = json[key]
+    if not isinstance(value, str):
+        raise IllegalArgument(f"Cannot parse to a string value: {key}: {print_json(value)}")
+    return value
+
+
+def _bool(json: Json, key: str) -> bool:
+    if key not in json:
+        raise IllegalArgument(f"Cannot parse missing boolean: {key}")
+    value = json[key]
+    if not isinstance(value, bool):
+        raise IllegalArgument(f"Cannot parse to a boolean value: {key}: {print_json(value)}")
+    return value

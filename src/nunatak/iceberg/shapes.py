@@ -1,0 +1,181 @@
+"""What the JSON objects inside table metadata must look like: their fields and JSON types, not yet their meaning."""
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from nunatak.errors import IllegalArgument
+
+Json = dict[str, Any]
+Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+NonNegativeLong = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+# Deep enough for 100 nested types, and far from Python's recursion limit when the metadata is read and written again.
+MAX_JSON_DEPTH = 400
+
+ShapeType = TypeVar("ShapeType")
+
+
+class Shape(msgspec.Struct, rename="kebab", frozen=True, gc=False):
+    """Decoding into a shape checks an object; the object itself stays a dict, so that unknown fields survive."""
+
+
+class PartitionFieldShape(Shape, frozen=True):
+    name: str
+    transform: str
+    source_id: Int
+    field_id: Int | None = None
+
+
+class PartitionSpecShape(Shape, frozen=True):
+    fields: list[PartitionFieldShape]
+    spec_id: Int | None = None
+
+
+class StoredPartitionSpecShape(Shape, frozen=True):
+    spec_id: Int
+    fields: list[PartitionFieldShape]
+
+
+class SortFieldShape(Shape, frozen=True):
+    transform: str
+    source_id: Int
+    direction: str
+    null_order: str
+
+
+class SortOrderShape(Shape, frozen=True):
+    fields: list[SortFieldShape]
+    order_id: Int | None = None
+
+
+class StoredSortOrderShape(Shape, frozen=True):
+    order_id: Int
+    fields: list[SortFieldShape]
+
+
+class SnapshotShape(Shape, frozen=True):
+    snapshot_id: Long
+    timestamp_ms: Long
+    parent_snapshot_id: Long | None = None
+    sequence_number: NonNegativeLong | None = None
+    summary: dict[str, str] | None = None
+    manifest_list: str | None = None
+    manifests: list[str] | None = None
+    schema_id: Int | None = None
+    first_row_id: Long | None = None
+    added_rows: Long | None = None
+    key_id: str | None = None
+
+
+class SnapshotRefShape(Shape, frozen=True):
+    snapshot_id: Long
+    type: str
+    min_snapshots_to_keep: Int | None = None
+    max_snapshot_age_ms: Long | None = None
+    max_ref_age_ms: Long | None = None
+
+
+class SnapshotLogEntryShape(Shape, frozen=True):
+    timestamp_ms: Long
+    snapshot_id: Long
+
+
+class MetadataLogEntryShape(Shape, frozen=True):
+    timestamp_ms: Long
+    metadata_file: str
+
+
+class BlobMetadataShape(Shape, frozen=True):
+    type: str
+    snapshot_id: Long
+    sequence_number: Long
+    fields: list[Int]
+    properties: dict[str, str] | None = None
+
+
+class StatisticsFileShape(Shape, frozen=True):
+    snapshot_id: Long
+    statistics_path: str
+    file_size_in_bytes: Long
+    file_footer_size_in_bytes: Long
+    blob_metadata: list[BlobMetadataShape]
+
+
+class PartitionStatisticsFileShape(Shape, frozen=True):
+    snapshot_id: Long
+    statistics_path: str
+    file_size_in_bytes: Long
+
+
+class EncryptedKeyShape(Shape, frozen=True):
+    key_id: str
+    encrypted_key_metadata: str
+    encrypted_by_id: str | None = None
+    properties: dict[str, str] | None = None
+
+
+class TableMetadataShape(Shape, frozen=True):
+    """Everything every format version may hold; which fields a version requires is decided after decoding."""
+
+    format_version: Int
+    location: str
+    last_updated_ms: Long
+    last_column_id: Int
+    table_uuid: str | None = None
+    last_sequence_number: Long | None = None
+    schema: Json | None = None
+    schemas: list[Json] | None = None
+    current_schema_id: Int | None = None
+    partition_spec: list[PartitionFieldShape] | None = None
+    partition_specs: list[StoredPartitionSpecShape] | None = None
+    default_spec_id: Int | None = None
+    last_partition_id: Int | None = None
+    sort_orders: list[StoredSortOrderShape] | None = None
+    default_sort_order_id: Int | None = None
+    properties: dict[str, str] | None = None
+    current_snapshot_id: Long | None = None
+    snapshots: list[SnapshotShape] | None = None
+    snapshot_log: list[SnapshotLogEntryShape] | None = None
+    metadata_log: list[MetadataLogEntryShape] | None = None
+    refs: dict[str, SnapshotRefShape] | None = None
+    statistics: list[StatisticsFileShape] | None = None
+    partition_statistics: list[PartitionStatisticsFileShape] | None = None
+    encryption_keys: list[EncryptedKeyShape] | None = None
+    next_row_id: Long | None = None
+
+
+def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
+    """Return `value` as seen through `shape`, or refuse it as malformed, naming the field."""
+    try:
+        checked = msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise IllegalArgument(f"Cannot parse {what}: {error}") from error
+    check_depth(value, what)
+    return checked
+
+
+def check_depth(value: object, what: str) -> None:
+    """Refuse JSON nested so deeply that it could be stored but perhaps not be read back."""
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        deeper: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(inner for inner in item.values() if isinstance(inner, dict | list))
+            elif isinstance(item, list):
+                deeper.extend(inner for inner in item if isinstance(inner, dict | list))
+        if not deeper:
+            return
+        level = deeper
+    raise IllegalArgument(f"Cannot parse {what}: nested more than {MAX_JSON_DEPTH} levels deep")
+
+
+def print_json(value: object) -> str:
+    """`value` for an error message: compact, and never longer than a line."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (RecursionError, UnicodeEncodeError):
+        return "(unprintable)"
+    return text if len(text) <= 200 else text[:200] + "…"

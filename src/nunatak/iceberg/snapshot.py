@@ -1,0 +1,93 @@
+"""Snapshots, the references to them, and finding one among many. All stay JSON dicts."""
+
+from collections.abc import Sequence
+
+from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg.shapes import Json, SnapshotShape, check
+
+MAIN = "main"
+NO_SNAPSHOT = -1  # how formats before v3, and some clients, say "none"
+
+Positions = dict[int, int]
+"""Where each snapshot id stands. Shared by a table's successive versions, so that appending costs nothing per snapshot
+already there. It holds every id of each version that shares it, and perhaps ids and places of others, so that a hit
+is a hint to be verified and a miss is certain."""
+
+
+def read_snapshot(snapshot: object) -> Json:
+    """A copy without nulls, and with the operation that a summary has to name."""
+    shape = check(snapshot, SnapshotShape, "snapshot")
+    assert isinstance(snapshot, dict)
+    if shape.snapshot_id == NO_SNAPSHOT:
+        raise IllegalArgument("Invalid snapshot id: -1 means that there is no snapshot")
+    if shape.manifest_list is None and shape.manifests is None:
+        raise IllegalArgument("Cannot parse missing list: manifests")
+    if shape.first_row_id is not None:
+        if shape.first_row_id < 0:
+            raise IllegalArgument(f"Invalid first-row-id (cannot be negative): {shape.first_row_id}")
+        if shape.added_rows is None:
+            raise IllegalArgument("Invalid added-rows (required when first-row-id is set): null")
+    if shape.added_rows is not None and shape.added_rows < 0:
+        raise IllegalArgument(f"Invalid added-rows (cannot be negative): {shape.added_rows}")
+    result = {key: value for key, value in snapshot.items() if value is not None}
+    if shape.first_row_id is None:
+        result.pop("added-rows", None)  # means nothing without row lineage, and the reference drops it too
+    if shape.summary is not None:
+        if not shape.summary:
+            del result["summary"]
+        elif "operation" not in shape.summary:
+            # The reference reads a summary without one as an overwrite, the operation that promises least.
+            result["summary"] = {"operation": "overwrite", **shape.summary}
+    return result
+
+
+def sequence_number(snapshot: Json) -> int:
+    return snapshot.get("sequence-number") or 0
+
+
+def read_ref(
+    name: str,
+    snapshot_id: int,
+    ref_type: str,
+    *,
+    min_snapshots_to_keep: int | None = None,
+    max_snapshot_age_ms: int | None = None,
+    max_ref_age_ms: int | None = None,
+) -> Json:
+    kind = ref_type.lower()
+    if kind not in ("branch", "tag"):
+        raise IllegalArgument(f"Invalid snapshot ref type: {ref_type}")
+    if kind == "tag":
+        if name == MAIN:
+            raise InvalidMetadata("Cannot set main to a tag: main is always a branch")
+        if min_snapshots_to_keep is not None:
+            raise IllegalArgument("Tags do not support setting minSnapshotsToKeep")
+        if max_snapshot_age_ms is not None:
+            raise IllegalArgument("Tags do not support setting maxSnapshotAgeMs")
+    if min_snapshots_to_keep is not None and min_snapshots_to_keep <= 0:
+        raise IllegalArgument("Min snapshots to keep must be greater than 0")
+    if max_snapshot_age_ms is not None and max_snapshot_age_ms <= 0:
+        raise IllegalArgument("Max snapshot age must be greater than 0 ms")
+    if max_ref_age_ms is not None and max_ref_age_ms <= 0:
+        raise IllegalArgument("Max reference age must be greater than 0")
+    ref: Json = {"snapshot-id": snapshot_id, "type": kind}
+    if min_snapshots_to_keep is not None:
+        ref["min-snapshots-to-keep"] = min_snapshots_to_keep
+    if max_snapshot_age_ms is not None:
+        ref["max-snapshot-age-ms"] = max_snapshot_age_ms
+    if max_ref_age_ms is not None:
+        ref["max-ref-age-ms"] = max_ref_age_ms
+    return ref
+
+
+def index_snapshots(snapshots: Sequence[Json]) -> Positions:
+    return {snapshot["snapshot-id"]: position for position, snapshot in enumerate(snapshots)}
+
+
+def find_snapshot(snapshots: Sequence[Json], positions: Positions, snapshot_id: int) -> Json | None:
+    position = positions.get(snapshot_id)
+    if position is None:
+        return None
+    if position < len(snapshots) and snapshots[position]["snapshot-id"] == snapshot_id:
+        return snapshots[position]
+    return next((snapshot for snapshot in snapshots if snapshot["snapshot-id"] == snapshot_id), None)

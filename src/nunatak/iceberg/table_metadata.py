@@ -1,0 +1,338 @@
+"""Table metadata as a value: read from and written to the JSON of format versions 1, 2 and 3."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+
+from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg import partition_spec, snapshot
+from nunatak.iceberg.schema import parse_schema
+from nunatak.iceberg.shapes import Json, TableMetadataShape
+from nunatak.iceberg.sort_order import UNSORTED
+
+SUPPORTED_FORMAT_VERSION = 3
+DEFAULT_FORMAT_VERSION = 2
+ROW_LINEAGE_FORMAT_VERSION = 3
+
+_shape_decoder = msgspec.json.Decoder(TableMetadataShape)
+_json_decoder = msgspec.json.Decoder(dict[str, Any])
+_encoder = msgspec.json.Encoder()
+_KNOWN_FIELDS = frozenset(TableMetadataShape.__struct_encode_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """One version of a table. Nested objects are the JSON as it was written, and are never mutated.
+
+    `unknown` holds top-level fields this code does not know; they are written back as they were read.
+    """
+
+    format_version: int
+    table_uuid: str
+    location: str
+    last_sequence_number: int
+    last_updated_ms: int
+    last_column_id: int
+    schemas: tuple[Json, ...]
+    current_schema_id: int
+    partition_specs: tuple[Json, ...]
+    default_spec_id: int
+    last_partition_id: int
+    sort_orders: tuple[Json, ...]
+    default_sort_order_id: int
+    properties: dict[str, str]
+    current_snapshot_id: int | None = None
+    snapshots: tuple[Json, ...] = ()
+    snapshot_log: tuple[Json, ...] = ()
+    metadata_log: tuple[Json, ...] = ()
+    refs: dict[str, Json] = field(default_factory=dict)
+    statistics: tuple[Json, ...] = ()
+    partition_statistics: tuple[Json, ...] = ()
+    encryption_keys: tuple[Json, ...] = ()
+    next_row_id: int = 0
+    unknown: Json = field(default_factory=dict)
+    # Not an init field: `replace` must not carry an index over to other snapshots.
+    _positions: snapshot.Positions | None = field(init=False, default=None, compare=False, repr=False)
+
+    @property
+    def current_schema(self) -> Json:
+        return next(schema for schema in self.schemas if schema["schema-id"] == self.current_schema_id)
+
+    @property
+    def default_spec(self) -> Json:
+        return next(spec for spec in self.partition_specs if spec["spec-id"] == self.default_spec_id)
+
+    @property
+    def default_sort_order(self) -> Json:
+        return next(order for order in self.sort_orders if order["order-id"] == self.default_sort_order_id)
+
+    @property
+    def current_snapshot(self) -> Json | None:
+        return None if self.current_snapshot_id is None else self.find_snapshot(self.current_snapshot_id)
+
+    def find_snapshot(self, snapshot_id: int) -> Json | None:
+        return snapshot.find_snapshot(self.snapshots, self.snapshot_positions(), snapshot_id)
+
+    def snapshot_positions(self) -> snapshot.Positions:
+        if self._positions is None:
+            self.adopt_positions(snapshot.index_snapshots(self.snapshots))
+        assert self._positions is not None
+        return self._positions
+
+    def adopt_positions(self, positions: snapshot.Positions) -> None:
+        """Use an index that is known to hold every snapshot of this version."""
+        object.__setattr__(self, "_positions", positions)
+
+
+def decode(data: bytes | memoryview) -> TableMetadata:
+    """Read a metadata file; what older writers left out is filled in. Raises InvalidMetadata for anything else."""
+    try:
+        shape = _shape_decoder.decode(data)
+        json = _json_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise InvalidMetadata(f"Cannot parse table metadata: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidMetadata("Cannot parse table metadata: not valid UTF-8") from error
+    except RecursionError as error:
+        raise InvalidMetadata("Cannot parse table metadata: nested too deeply") from error
+    try:
+        return _normalise(shape, json)
+    except IllegalArgument as error:
+        raise InvalidMetadata(error.message) from error
+
+
+def encode(metadata: TableMetadata) -> bytes:
+    """The metadata file, with the fields of its format version in the order the reference writes them."""
+    return _encoder.encode(to_json(metadata))
+
+
+def to_json(metadata: TableMetadata) -> Json:
+    version = metadata.format_version
+    json: Json = {
+        "format-version": version,
+        "table-uuid": metadata.table_uuid,
+        "location": metadata.location,
+    }
+    if version > 1:
+        json["last-sequence-number"] = metadata.last_sequence_number
+    json["last-updated-ms"] = metadata.last_updated_ms
+    json["last-column-id"] = metadata.last_column_id
+    if version == 1:
+        json["schema"] = metadata.current_schema
+    json["current-schema-id"] = metadata.current_schema_id
+    json["schemas"] = metadata.schemas
+    if version == 1:
+        json["partition-spec"] = metadata.default_spec["fields"]
+    json["default-spec-id"] = metadata.default_spec_id
+    json["partition-specs"] = metadata.partition_specs
+    json["last-partition-id"] = metadata.last_partition_id
+    json["default-sort-order-id"] = metadata.default_sort_order_id
+    json["sort-orders"] = metadata.sort_orders
+    json["properties"] = metadata.properties
+    if metadata.current_snapshot_id is not None:
+        json["current-snapshot-id"] = metadata.current_snapshot_id
+    else:
+        json["current-snapshot-id"] = None if version >= ROW_LINEAGE_FORMAT_VERSION else snapshot.NO_SNAPSHOT
+    if version >= ROW_LINEAGE_FORMAT_VERSION:
+        json["next-row-id"] = metadata.next_row_id
+    if metadata.encryption_keys:
+        json["encryption-keys"] = metadata.encryption_keys
+    json["refs"] = metadata.refs
+    json["snapshots"] = metadata.snapshots
+    json["statistics"] = metadata.statistics
+    json["partition-statistics"] = metadata.partition_statistics
+    json["snapshot-log"] = metadata.snapshot_log
+    json["metadata-log"] = metadata.metadata_log
+    json.update(metadata.unknown)
+    return json
+
+
+def only_referenced_snapshots(metadata: TableMetadata) -> TableMetadata:
+    """What `?snapshots=refs` answers: only snapshots that a branch or tag points at; the logs stay whole."""
+    referenced = {ref["snapshot-id"] for ref in metadata.refs.values()}
+    if len(referenced) == len(metadata.snapshots):
+        return metadata
+    kept = tuple(each for each in metadata.snapshots if each["snapshot-id"] in referenced)
+    return replace(metadata, snapshots=kept)
+
+
+def strip_trailing_slash(location: str) -> str:
+    if not location:
+        raise IllegalArgument("path must not be null or empty")
+    while location.endswith("/") and not location.endswith("://"):
+        location = location[:-1]
+    return location
+
+
+def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
+    version = shape.format_version
+    if not 1 <= version <= SUPPORTED_FORMAT_VERSION:
+        raise InvalidMetadata(f"Cannot read unsupported version {version}")
+    schemas, current_schema_id = _schemas(shape, json)
+    specs, default_spec_id = _partition_specs(shape, json)
+    orders, default_sort_order_id = _sort_orders(shape, json)
+    snapshots = tuple(json.get("snapshots") or ())
+    positions = snapshot.index_snapshots(snapshots)
+    if len(positions) != len(snapshots):
+        raise InvalidMetadata("Invalid table metadata: snapshots share an id")
+    current_snapshot_id = shape.current_snapshot_id
+    if current_snapshot_id is not None and current_snapshot_id < 0 and current_snapshot_id not in positions:
+        current_snapshot_id = None
+    metadata = TableMetadata(
+        format_version=version,
+        table_uuid=_table_uuid(shape),
+        location=strip_trailing_slash(shape.location),
+        last_sequence_number=_required(shape.last_sequence_number, "last-sequence-number", version) or 0,
+        last_updated_ms=shape.last_updated_ms,
+        last_column_id=shape.last_column_id,
+        schemas=schemas,
+        current_schema_id=current_schema_id,
+        partition_specs=specs,
+        default_spec_id=default_spec_id,
+        last_partition_id=_last_partition_id(shape, specs),
+        sort_orders=orders,
+        default_sort_order_id=default_sort_order_id,
+        properties=json.get("properties") or {},
+        current_snapshot_id=current_snapshot_id,
+        snapshots=snapshots,
+        snapshot_log=tuple(json.get("snapshot-log") or ()),
+        metadata_log=tuple(json.get("metadata-log") or ()),
+        refs=_refs(json, current_snapshot_id, positions),
+        statistics=tuple(json.get("statistics") or ()),
+        partition_statistics=tuple(json.get("partition-statistics") or ()),
+        encryption_keys=tuple(json.get("encryption-keys") or ()),
+        next_row_id=_next_row_id(shape),
+        unknown={key: value for key, value in json.items() if key not in _KNOWN_FIELDS},
+    )
+    metadata.adopt_positions(positions)
+    return metadata
+
+
+def _required(value: Any, name: str, version: int) -> Any:
+    """Fields that v1 did not have, or did not have from the beginning."""
+    if version == 1:
+        return value if name != "last-sequence-number" else 0
+    if value is None:
+        raise InvalidMetadata(f"{name} must exist in format v{version}")
+    return value
+
+
+def _table_uuid(shape: TableMetadataShape) -> str:
+    if shape.table_uuid is not None:
+        return shape.table_uuid
+    if shape.format_version > 1:
+        raise InvalidMetadata(f"UUID is required in format v{shape.format_version}")
+    # Spec, table-uuid: a UUID that differs after a refresh is an error. Until a commit stores one, the same location
+    # has to give the same UUID.
+    return str(uuid5(NAMESPACE_URL, shape.location))
+
+
+def _schemas(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...], int]:
+    if shape.schemas is None:
+        if shape.format_version > 1:
+            raise InvalidMetadata(f"schemas must exist in format v{shape.format_version}")
+        if shape.schema is None:
+            raise InvalidMetadata("Cannot parse missing field: schema")
+        schema_id = parse_schema(shape.schema).schema_id
+        return ({**json["schema"], "schema-id": schema_id},), schema_id
+    current = shape.current_schema_id
+    if current is None:
+        raise InvalidMetadata("Cannot parse missing int: current-schema-id")
+    ids = [parse_schema(schema).schema_id for schema in shape.schemas]
+    _check_unique(ids, "schemas")
+    if current not in ids:
+        raise InvalidMetadata(f"Cannot find schema with current-schema-id={current} from schemas")
+    if any("schema-id" not in schema for schema in json["schemas"]):
+        return tuple({**schema, "schema-id": id_} for schema, id_ in zip(json["schemas"], ids, strict=True)), current
+    return tuple(json["schemas"]), current
+
+
+def _partition_specs(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...], int]:
+    if shape.partition_specs is None:
+        if shape.format_version > 1:
+            raise InvalidMetadata(f"partition-specs must exist in format v{shape.format_version}")
+        if shape.partition_spec is None:
+            raise InvalidMetadata("Cannot parse missing field: partition-spec")
+        specs: list[Json] = [{"spec-id": 0, "fields": json["partition-spec"]}]
+        default_spec_id = 0
+    else:
+        if shape.default_spec_id is None:
+            raise InvalidMetadata("Cannot parse missing int: default-spec-id")
+        specs, default_spec_id = json["partition-specs"], shape.default_spec_id
+    _check_unique([spec["spec-id"] for spec in specs], "partition-specs")
+    if all(spec["spec-id"] != default_spec_id for spec in specs):
+        raise InvalidMetadata(f"Cannot find partition spec with default-spec-id={default_spec_id} from partition-specs")
+    return tuple(_with_all_field_ids(spec) for spec in specs), default_spec_id
+
+
+def _with_all_field_ids(spec: Json) -> Json:
+    # Old writers left partition field ids out; they always counted from 1000.
+    missing = sum(field.get("field-id") is None for field in spec["fields"])
+    if missing not in (0, len(spec["fields"])):
+        raise InvalidMetadata(
+            f"Cannot parse spec with missing field IDs: {missing} missing of {len(spec['fields'])} fields."
+        )
+    return partition_spec.with_field_ids(spec, (), 0, 1) if missing else spec
+
+
+def _last_partition_id(shape: TableMetadataShape, specs: Iterable[Json]) -> int:
+    known = _required(shape.last_partition_id, "last-partition-id", shape.format_version)
+    return known if known is not None else max(map(partition_spec.last_field_id, specs))
+
+
+def _sort_orders(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...], int]:
+    if shape.sort_orders is None:
+        if shape.format_version > 1:
+            raise InvalidMetadata(f"sort-orders must exist in format v{shape.format_version}")
+        return (UNSORTED,), 0
+    default = shape.default_sort_order_id
+    if default is None:
+        raise InvalidMetadata("Cannot parse missing int: default-sort-order-id")
+    ids = [order.order_id for order in shape.sort_orders]
+    if not ids:
+        raise InvalidMetadata("Sort orders cannot be null or empty")
+    _check_unique(ids, "sort-orders")
+    if default not in ids:
+        raise InvalidMetadata(f"Cannot find sort order with default-sort-order-id={default} from sort-orders")
+    return tuple(json["sort-orders"]), default
+
+
+def _check_unique(ids: list[int], name: str) -> None:
+    if len(set(ids)) != len(ids):
+        raise InvalidMetadata(f"Invalid table metadata: {name} share an id")
+
+
+def _refs(json: Json, current_snapshot_id: int | None, positions: snapshot.Positions) -> dict[str, Json]:
+    if current_snapshot_id is not None and current_snapshot_id not in positions:
+        raise InvalidMetadata("Invalid table metadata: Cannot find current version")
+    refs: dict[str, Json] | None = json.get("refs")
+    if refs is None:
+        # Metadata from before branches and tags: its one line of history is the main branch.
+        if current_snapshot_id is None:
+            return {}
+        return {snapshot.MAIN: {"snapshot-id": current_snapshot_id, "type": "branch"}}
+    for name, ref in refs.items():
+        if ref["type"].lower() not in ("branch", "tag"):
+            raise InvalidMetadata(f"Invalid snapshot ref type: {ref['type']}")
+        if ref["snapshot-id"] not in positions:
+            raise InvalidMetadata(f"Snapshot for reference {name} does not exist in the existing snapshots list")
+    main = refs.get(snapshot.MAIN)
+    if main is not None:
+        if current_snapshot_id is None:
+            raise InvalidMetadata("Current snapshot is not set, but main branch exists")
+        if main["snapshot-id"] != current_snapshot_id:
+            raise InvalidMetadata(
+                f"Current snapshot ID does not match main branch ({current_snapshot_id} != {main['snapshot-id']})"
+            )
+    return refs
+
+
+def _next_row_id(shape: TableMetadataShape) -> int:
+    if shape.format_version < ROW_LINEAGE_FORMAT_VERSION:
+        return 0
+    if shape.next_row_id is None:
+        raise InvalidMetadata("Cannot parse missing long: next-row-id")
+    return shape.next_row_id

@@ -1,0 +1,48 @@
+"""Partition and sort transforms: their canonical spelling, and the source types each can be applied to."""
+
+import re
+
+from nunatak.errors import IllegalArgument
+from nunatak.iceberg.types import type_name
+
+_PLAIN = frozenset({"identity", "year", "month", "day", "hour", "void"})
+_WITH_WIDTH = re.compile(r"([A-Za-z0-9_]+)\[([0-9]+)\]")
+_MAX_INT = 2**31 - 1
+
+_DATES = frozenset({"date"})
+_TIMESTAMPS = frozenset({"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"})
+_TRUNCATABLE = frozenset({"int", "long", "string", "binary", "decimal"})
+_SOURCES = {
+    "bucket": _TRUNCATABLE | _DATES | _TIMESTAMPS | {"time", "fixed", "uuid"},
+    "truncate": _TRUNCATABLE,
+    "year": _DATES | _TIMESTAMPS,
+    "month": _DATES | _TIMESTAMPS,
+    "day": _DATES | _TIMESTAMPS,
+    "hour": _TIMESTAMPS,
+}
+_NOT_FOR_IDENTITY = frozenset({"variant", "geometry", "geography"})
+
+
+def canonical_transform(text: str) -> str:
+    """The spelling the reference writes. A transform we do not know is kept as it is: readers must ignore it."""
+    lower = text.lower()
+    if lower in _PLAIN:
+        return lower
+    if (match := _WITH_WIDTH.fullmatch(lower)) and match[1] in ("bucket", "truncate"):
+        digits = match[2].lstrip("0")
+        if len(digits) > 10 or int(digits or 0) > _MAX_INT:
+            raise IllegalArgument(f"Invalid transform, not an integer: {text}")
+        if not digits:
+            what = "number of buckets" if match[1] == "bucket" else "truncate width"
+            raise IllegalArgument(f"Invalid {what}: 0 (must be > 0)")
+        return f"{match[1]}[{digits}]"
+    return text
+
+
+def can_transform(transform: str, source_type: str) -> bool:
+    """Both in canonical spelling. An unknown transform is assumed to fit, as the spec asks."""
+    source = type_name(source_type)
+    if transform == "identity":
+        return source not in _NOT_FOR_IDENTITY
+    sources = _SOURCES.get(transform.partition("[")[0])
+    return sources is None or source in sources

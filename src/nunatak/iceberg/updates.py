@@ -1,0 +1,559 @@
+"""What a commit changes: metadata in, new metadata out. No clock, no I/O."""
+
+import base64
+import binascii
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import assert_never
+
+from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
+from nunatak.iceberg import partition_spec, schema, sort_order
+from nunatak.iceberg.commit_request import (
+    AddEncryptionKey,
+    AddSchema,
+    AddSnapshot,
+    AddSortOrder,
+    AddSpec,
+    AddViewVersion,
+    AssignUuid,
+    RemoveEncryptionKey,
+    RemovePartitionSpecs,
+    RemovePartitionStatistics,
+    RemoveProperties,
+    RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
+    SetCurrentSchema,
+    SetCurrentSnapshot,
+    SetCurrentViewVersion,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetLocation,
+    SetPartitionStatistics,
+    SetProperties,
+    SetSnapshotRef,
+    SetStatistics,
+    Update,
+    UpgradeFormatVersion,
+)
+from nunatak.iceberg.properties import (
+    METADATA_PREVIOUS_VERSIONS_MAX,
+    METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
+    int_property,
+    without_reserved,
+)
+from nunatak.iceberg.shapes import (
+    EncryptedKeyShape,
+    Json,
+    PartitionStatisticsFileShape,
+    StatisticsFileShape,
+    check,
+)
+from nunatak.iceberg.snapshot import MAIN, find_snapshot, index_snapshots, read_ref, read_snapshot, sequence_number
+from nunatak.iceberg.table_metadata import (
+    DEFAULT_FORMAT_VERSION,
+    ROW_LINEAGE_FORMAT_VERSION,
+    SUPPORTED_FORMAT_VERSION,
+    TableMetadata,
+    strip_trailing_slash,
+)
+
+LAST_ADDED = -1  # the wire's way to mean what was added last in the same commit
+CLOCK_TOLERANCE_MS = 60_000  # commits come from different machines; their clocks may differ by a minute
+_MAX_LONG = 2**63 - 1
+# What updates may change; the metadata log and the time of the update follow from a change.
+_CHANGEABLE = tuple(
+    each.name
+    for each in fields(TableMetadata)
+    if each.init and each.name not in ("last_updated_ms", "metadata_log", "unknown")
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def apply_all(
+    updates: Sequence[Update], base: TableMetadata | None, *, base_location: str | None, now_ms: int
+) -> TableMetadata:
+    """Apply `updates` in order; return `base` itself if nothing is different afterwards.
+
+    Without a base the updates create the table. `base_location`, where `base` is stored, goes into the metadata log.
+    """
+    draft = _Draft(base or _empty_table(updates, now_ms), is_new=base is None, now_ms=now_ms)
+    for update in updates:
+        draft.apply(update)
+    return draft.finish(base_location)
+
+
+def _empty_table(updates: Iterable[Update], now_ms: int) -> TableMetadata:
+    """What a creating commit starts from: its own format version, and nothing else."""
+    versions = (update.format_version for update in updates if isinstance(update, UpgradeFormatVersion))
+    version = next(versions, DEFAULT_FORMAT_VERSION)
+    _check_supported(version)
+    if version < 1:
+        raise IllegalArgument(f"Unsupported format version: v{version} (supported: v{SUPPORTED_FORMAT_VERSION})")
+    return TableMetadata(
+        format_version=version,
+        table_uuid="",
+        location="",
+        last_sequence_number=0,
+        last_updated_ms=now_ms,
+        last_column_id=0,
+        schemas=(),
+        current_schema_id=0,
+        partition_specs=(),
+        default_spec_id=0,
+        last_partition_id=partition_spec.UNPARTITIONED_LAST_FIELD_ID,
+        sort_orders=(),
+        default_sort_order_id=0,
+        properties={},
+    )
+
+
+def _check_supported(version: int) -> None:
+    if version > SUPPORTED_FORMAT_VERSION:
+        raise IllegalArgument(
+            f"Cannot upgrade table to unsupported format version: v{version} (supported: v{SUPPORTED_FORMAT_VERSION})"
+        )
+
+
+class _Draft:
+    """The metadata while updates are applied to it. Collections are replaced, never mutated: the base shares them."""
+
+    def __init__(self, base: TableMetadata, *, is_new: bool, now_ms: int) -> None:
+        self.base = base
+        self.is_new = is_new
+        # Spec, last-updated-ms: must not go back, whatever the clock does.
+        self.last_updated_ms = now_ms if is_new else max(now_ms, base.last_updated_ms + 1)
+
+        self.format_version = base.format_version
+        self.table_uuid = base.table_uuid
+        self.location = base.location
+        self.last_sequence_number = base.last_sequence_number
+        self.last_column_id = base.last_column_id
+        self.schemas = base.schemas
+        self.current_schema_id = base.current_schema_id
+        self.partition_specs = base.partition_specs
+        self.default_spec_id = base.default_spec_id
+        self.last_partition_id = base.last_partition_id
+        self.sort_orders = base.sort_orders
+        self.default_sort_order_id = base.default_sort_order_id
+        self.properties = base.properties
+        self.current_snapshot_id = base.current_snapshot_id
+        self.snapshots = base.snapshots
+        self.snapshot_positions = base.snapshot_positions()
+        self.snapshot_log = base.snapshot_log
+        self.refs = base.refs
+        self.statistics = base.statistics
+        self.partition_statistics = base.partition_statistics
+        self.encryption_keys = base.encryption_keys
+        self.next_row_id = base.next_row_id
+
+        self.added_schema_ids: set[int] = set()
+        self.last_added_schema_id: int | None = None
+        self.last_added_spec_id: int | None = None
+        self.last_added_order_id: int | None = None
+        self.added_snapshot_ids: set[int] = set()
+        self.set_as_main: list[int] = []
+        self.has_removed_snapshots = False
+
+    def apply(self, update: Update) -> None:
+        match update:
+            case AddSnapshot():
+                self.add_snapshot(read_snapshot(update.snapshot))
+            case SetSnapshotRef():
+                ref = read_ref(
+                    update.ref_name,
+                    update.snapshot_id,
+                    update.type,
+                    min_snapshots_to_keep=update.min_snapshots_to_keep,
+                    max_snapshot_age_ms=update.max_snapshot_age_ms,
+                    max_ref_age_ms=update.max_ref_age_ms,
+                )
+                self.set_ref(update.ref_name, ref)
+            case SetCurrentSnapshot():
+                self.set_ref(MAIN, read_ref(MAIN, update.snapshot_id, "branch"))
+            case RemoveSnapshots():
+                self.remove_snapshots(set(update.snapshot_ids))
+            case RemoveSnapshotRef():
+                self.remove_ref(update.ref_name)
+            case SetProperties():
+                self.set_properties((update.updates if update.updates is not None else update.updated) or {})
+            case RemoveProperties():
+                self.remove_properties((update.removals if update.removals is not None else update.removed) or [])
+            case AssignUuid():
+                self.assign_uuid(update.uuid)
+            case UpgradeFormatVersion():
+                self.upgrade_format_version(update.format_version)
+            case SetLocation():
+                self.location = strip_trailing_slash(update.location)
+            case AddSchema():
+                self.add_schema(schema.parse_schema(update.schema))
+            case SetCurrentSchema():
+                self.set_current_schema(update.schema_id)
+            case RemoveSchemas():
+                self.remove_schemas(set(update.schema_ids))
+            case AddSpec():
+                self.add_spec(partition_spec.read_spec(update.spec))
+            case SetDefaultSpec():
+                self.set_default_spec(update.spec_id)
+            case RemovePartitionSpecs():
+                self.remove_partition_specs(set(update.spec_ids))
+            case AddSortOrder():
+                self.add_sort_order(sort_order.read_order(update.sort_order))
+            case SetDefaultSortOrder():
+                self.set_default_sort_order(update.sort_order_id)
+            case SetStatistics():
+                check(update.statistics, StatisticsFileShape, "statistics")
+                self.statistics = _with_file(self.statistics, update.statistics)
+            case RemoveStatistics():
+                self.statistics = _without_files(self.statistics, {update.snapshot_id})
+            case SetPartitionStatistics():
+                check(update.partition_statistics, PartitionStatisticsFileShape, "partition statistics")
+                self.partition_statistics = _with_file(self.partition_statistics, update.partition_statistics)
+            case RemovePartitionStatistics():
+                self.partition_statistics = _without_files(self.partition_statistics, {update.snapshot_id})
+            case AddEncryptionKey():
+                self.add_encryption_key(update.encryption_key)
+            case RemoveEncryptionKey():
+                self.encryption_keys = tuple(key for key in self.encryption_keys if key["key-id"] != update.key_id)
+            case AddViewVersion():
+                raise BadRequest("Cannot apply update AddViewVersion to a table")
+            case SetCurrentViewVersion():
+                raise BadRequest("Cannot apply update SetCurrentViewVersion to a table")
+            case _:
+                assert_never(update)
+
+    def finish(self, base_location: str | None) -> TableMetadata:
+        if self.is_new:
+            self._check_complete()
+        self._check_current_schema()
+        self.snapshot_log = self._finished_snapshot_log()
+        base = self.base
+        changed = {name: value for name in _CHANGEABLE if (value := getattr(self, name)) is not getattr(base, name)}
+        if not self.is_new and all(value == getattr(base, name) for name, value in changed.items()):
+            return base
+        self._check_clock()
+        if not self.is_new:
+            changed["metadata_log"] = self._metadata_log(base_location)
+        updated = replace(base, last_updated_ms=self.last_updated_ms, **changed)
+        updated.adopt_positions(self.snapshot_positions)
+        return updated
+
+    # The table itself
+
+    def assign_uuid(self, uuid: str) -> None:
+        if not _UUID.fullmatch(uuid):
+            raise IllegalArgument(f"Invalid UUID string: {uuid[:100]}")
+        if self.table_uuid and uuid.lower() != self.table_uuid.lower():
+            # REST spec, assign-uuid: it is not safe to re-assign the UUID of a table that has one.
+            raise IllegalArgument(f"Cannot reassign table UUID: {self.table_uuid} to {uuid}")
+        self.table_uuid = self.table_uuid or uuid
+
+    def upgrade_format_version(self, version: int) -> None:
+        _check_supported(version)
+        if version < self.format_version:
+            raise IllegalArgument(f"Cannot downgrade v{self.format_version} table to v{version}")
+        self.format_version = version
+
+    def set_properties(self, updates: dict[str, str]) -> None:
+        self.properties = self.properties | without_reserved(updates)
+
+    def remove_properties(self, removals: Collection[str]) -> None:
+        removed = set(removals)
+        self.properties = {key: value for key, value in self.properties.items() if key not in removed}
+
+    def add_encryption_key(self, key: Json) -> None:
+        shape = check(key, EncryptedKeyShape, "encryption key")
+        try:
+            base64.b64decode(shape.encrypted_key_metadata, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise IllegalArgument("Cannot parse encryption key: encrypted-key-metadata is not base64") from error
+        if all(other["key-id"] != shape.key_id for other in self.encryption_keys):
+            self.encryption_keys = (*self.encryption_keys, key)
+
+    # Schemas
+
+    def add_schema(self, added: schema.Schema) -> None:
+        schema.check_compatibility(added, self.format_version)
+        schema_id, found = self.current_schema_id, False
+        for existing in map(schema.parse_schema, self.schemas):
+            if schema.same_schema(existing, added):
+                schema_id, found = existing.schema_id, True
+                break
+            schema_id = max(schema_id, existing.schema_id + 1)
+        self.last_column_id = max(self.last_column_id, added.highest_field_id)
+        if found:
+            # Only a schema that this commit added can be the last added one, and only if none was reused in between.
+            if schema_id not in self.added_schema_ids or self.last_added_schema_id is None:
+                self.last_added_schema_id = None
+            else:
+                self.last_added_schema_id = schema_id
+            return
+        self.schemas = (*self.schemas, schema.with_schema_id(added, schema_id))
+        self.added_schema_ids.add(schema_id)
+        self.last_added_schema_id = schema_id
+
+    def set_current_schema(self, schema_id: int) -> None:
+        if schema_id == LAST_ADDED:
+            if self.last_added_schema_id is None:
+                raise InvalidMetadata("Cannot set last added schema: no schema has been added")
+            schema_id = self.last_added_schema_id
+        if schema_id != self.current_schema_id and all(each["schema-id"] != schema_id for each in self.schemas):
+            raise IllegalArgument(f"Cannot set current schema to unknown schema: {schema_id}")
+        self.current_schema_id = schema_id
+
+    def remove_schemas(self, schema_ids: set[int]) -> None:
+        if self.current_schema_id in schema_ids:
+            raise IllegalArgument("Cannot remove the current schema")
+        self.schemas = tuple(each for each in self.schemas if each["schema-id"] not in schema_ids)
+
+    def current_schema(self) -> schema.Schema:
+        for each in self.schemas:
+            if each["schema-id"] == self.current_schema_id:
+                return schema.parse_schema(each)
+        raise InvalidMetadata("Cannot bind to the current schema: no schema has been added")
+
+    # Partition specs
+
+    def add_spec(self, spec: Json) -> None:
+        current = self.current_schema()
+        spec = partition_spec.with_field_ids(spec, self.partition_specs, self.last_partition_id, self.format_version)
+        partition_spec.check_names(spec, current)
+        partition_spec.check_compatibility(spec, current)
+        spec_id = 0
+        for existing in self.partition_specs:
+            if partition_spec.is_compatible(existing, spec):
+                if self.last_added_spec_id is not None:
+                    self.last_added_spec_id = existing["spec-id"]
+                return
+            spec_id = max(spec_id, existing["spec-id"] + 1)
+        if self.format_version == 1:
+            partition_spec.check_sequential_ids(spec)
+        self.last_partition_id = max(self.last_partition_id, partition_spec.last_field_id(spec))
+        self.partition_specs = (*self.partition_specs, spec | {"spec-id": spec_id})
+        self.last_added_spec_id = spec_id
+
+    def set_default_spec(self, spec_id: int) -> None:
+        if spec_id == LAST_ADDED:
+            if self.last_added_spec_id is None:
+                raise InvalidMetadata("Cannot set last added spec: no spec has been added")
+            spec_id = self.last_added_spec_id
+        self.default_spec_id = spec_id
+
+    def remove_partition_specs(self, spec_ids: set[int]) -> None:
+        if self.default_spec_id in spec_ids:
+            raise IllegalArgument("Cannot remove the default partition spec")
+        self.partition_specs = tuple(spec for spec in self.partition_specs if spec["spec-id"] not in spec_ids)
+
+    # Sort orders
+
+    def add_sort_order(self, order: Json) -> None:
+        sort_order.check_compatibility(order, self.current_schema())
+        order_id = sort_order.FIRST_ORDER_ID if order["fields"] else 0
+        for existing in self.sort_orders:
+            if sort_order.same_order(existing, order):
+                if self.last_added_order_id is not None:
+                    self.last_added_order_id = existing["order-id"]
+                return
+            if order["fields"]:
+                order_id = max(order_id, existing["order-id"] + 1)
+        self.sort_orders = (*self.sort_orders, order | {"order-id": order_id})
+        self.last_added_order_id = order_id
+
+    def set_default_sort_order(self, order_id: int) -> None:
+        if order_id == LAST_ADDED:
+            if self.last_added_order_id is None:
+                raise InvalidMetadata("Cannot set last added sort order: no sort order has been added")
+            order_id = self.last_added_order_id
+        self.default_sort_order_id = order_id
+
+    # Snapshots and references
+
+    def add_snapshot(self, added: Json) -> None:
+        for existing, what in (
+            (self.schemas, "schema"),
+            (self.partition_specs, "partition spec"),
+            (self.sort_orders, "sort order"),
+        ):
+            if not existing:
+                raise InvalidMetadata(f"Attempting to add a snapshot before a {what} is added")
+        snapshot_id = added["snapshot-id"]
+        if find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id) is not None:
+            raise InvalidMetadata(f"Snapshot already exists for id: {snapshot_id}")
+        added = self._with_sequence_number(added)
+        if self.format_version >= ROW_LINEAGE_FORMAT_VERSION:
+            self._assign_rows(added)
+        self.snapshot_positions[snapshot_id] = len(self.snapshots)
+        self.snapshots = _append(self.snapshots, added)
+        self.added_snapshot_ids.add(snapshot_id)
+
+    def _with_sequence_number(self, added: Json) -> Json:
+        if self.format_version == 1:
+            if sequence_number(added) != 0:
+                raise IllegalArgument(f"Sequence number must be 0 in v1: {added['sequence-number']}")
+            return added
+        if "sequence-number" not in added:
+            # Simple clients leave the number to the catalog; it can only be the next one.
+            added = {"sequence-number": self.last_sequence_number + 1, **added}
+        number = sequence_number(added)
+        if number <= self.last_sequence_number:
+            if "parent-snapshot-id" in added:
+                raise CommitFailed(
+                    "Validation failed, please retry: Cannot add snapshot with sequence number "
+                    f"{number} older than last sequence number {self.last_sequence_number}"
+                )
+            # A snapshot without a parent starts over, as replacing a table does, and may share the last number.
+            highest = max(map(sequence_number, self.snapshots), default=0)
+            if number < highest:
+                raise InvalidMetadata(
+                    f"Invalid snapshot with sequence number {highest} greater than last sequence number {number}"
+                )
+        self.last_sequence_number = max(self.last_sequence_number, number)
+        return added
+
+    def _assign_rows(self, added: Json) -> None:
+        first_row_id = added.get("first-row-id")
+        if first_row_id is None:
+            raise InvalidMetadata("Cannot add a snapshot: first-row-id is null")
+        if first_row_id < self.next_row_id:
+            raise CommitFailed(
+                "Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: "
+                f"{first_row_id} < {self.next_row_id}"
+            )
+        # Counted from the snapshot's own first row, so that a gap before it can never make two rows share an id.
+        self.next_row_id = first_row_id + added["added-rows"]
+        if self.next_row_id > _MAX_LONG:
+            raise IllegalArgument(f"Invalid added-rows: row ids would exceed {_MAX_LONG}")
+
+    def set_ref(self, name: str, ref: Json) -> None:
+        if self.refs.get(name) == ref:
+            return
+        snapshot_id = ref["snapshot-id"]
+        target = find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id)
+        if target is None:
+            raise InvalidMetadata(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
+        if name == MAIN:
+            self.current_snapshot_id = snapshot_id
+            # Going back to an existing snapshot happens now; a new one became current when it was made.
+            is_added = snapshot_id in self.added_snapshot_ids
+            timestamp_ms = target["timestamp-ms"] if is_added else self.last_updated_ms
+            self.snapshot_log = _append(self.snapshot_log, {"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
+            self.set_as_main.append(snapshot_id)
+        self.refs = self.refs | {name: ref}
+
+    def remove_ref(self, name: str) -> None:
+        if name == MAIN:
+            self.current_snapshot_id = None
+        self.refs = {other: ref for other, ref in self.refs.items() if other != name}
+
+    def remove_snapshots(self, snapshot_ids: set[int]) -> None:
+        kept = tuple(each for each in self.snapshots if each["snapshot-id"] not in snapshot_ids)
+        if len(kept) == len(self.snapshots):
+            return
+        self.snapshots = kept
+        self.snapshot_positions = index_snapshots(kept)
+        self.has_removed_snapshots = True
+        self.statistics = _without_files(self.statistics, snapshot_ids)
+        self.partition_statistics = _without_files(self.partition_statistics, snapshot_ids)
+        for name in [name for name, ref in self.refs.items() if ref["snapshot-id"] in snapshot_ids]:
+            self.remove_ref(name)
+
+    # Finishing
+
+    def _check_complete(self) -> None:
+        if not self.schemas:
+            raise InvalidMetadata("Cannot create table: no schema has been added")
+        if not self.partition_specs:
+            raise IllegalArgument("Partition specs cannot be null or empty")
+        if not self.sort_orders:
+            raise IllegalArgument("Sort orders cannot be null or empty")
+        if not self.table_uuid:
+            raise IllegalArgument("Cannot create table: no UUID has been assigned")
+        if not self.location:
+            raise IllegalArgument("Cannot create table: no location has been set")
+
+    def _check_current_schema(self) -> None:
+        """The default spec and sort order must exist and fit the current schema; checked if one of them changed."""
+        base = self.base
+        if (
+            self.schemas is base.schemas
+            and self.partition_specs is base.partition_specs
+            and self.sort_orders is base.sort_orders
+            and self.current_schema_id == base.current_schema_id
+            and self.default_spec_id == base.default_spec_id
+            and self.default_sort_order_id == base.default_sort_order_id
+        ):
+            return
+        current = self.current_schema()
+        spec = next((each for each in self.partition_specs if each["spec-id"] == self.default_spec_id), None)
+        if spec is None:
+            raise IllegalArgument(f"Cannot set default partition spec to unknown spec: {self.default_spec_id}")
+        partition_spec.check_compatibility(spec, current)
+        order = next((each for each in self.sort_orders if each["order-id"] == self.default_sort_order_id), None)
+        if order is None:
+            raise IllegalArgument(f"Cannot set default sort order to unknown sort order: {self.default_sort_order_id}")
+        sort_order.check_compatibility(order, current)
+
+    def _finished_snapshot_log(self) -> tuple[Json, ...]:
+        """The log without snapshots that this commit both added and superseded: they were never current for anyone."""
+        intermediate = {
+            snapshot_id
+            for snapshot_id in self.set_as_main
+            if snapshot_id in self.added_snapshot_ids and snapshot_id != self.current_snapshot_id
+        }
+        if not intermediate and not self.has_removed_snapshots:
+            return self.snapshot_log
+        log: list[Json] = []
+        for entry in self.snapshot_log:
+            snapshot_id = entry["snapshot-id"]
+            if find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id) is not None:
+                if snapshot_id not in intermediate:
+                    log.append(entry)
+            elif self.has_removed_snapshots:
+                # With a gap, time travel would believe that the entry before it was current for longer than it was.
+                log.clear()
+        if log and self.current_snapshot_id is not None and log[-1]["snapshot-id"] != self.current_snapshot_id:
+            raise InvalidMetadata("Cannot set invalid snapshot log: latest entry is not the current snapshot")
+        return tuple(log)
+
+    def _check_clock(self) -> None:
+        """Readers search the log by time: what a commit adds to it runs neither backwards nor into the future."""
+        if not self.set_as_main or not self.snapshot_log:
+            return
+        times = [entry["timestamp-ms"] for entry in self.snapshot_log[-len(self.set_as_main) - 1 :]]
+        for before, after in pairwise(times):
+            if after < before - CLOCK_TOLERANCE_MS:
+                raise InvalidMetadata(f"Invalid snapshot timestamp {after}: before last snapshot log entry at {before}")
+        if self.last_updated_ms < times[-1] - CLOCK_TOLERANCE_MS:
+            raise IllegalArgument(
+                f"Invalid update timestamp {self.last_updated_ms}: before last snapshot log entry at {times[-1]}"
+            )
+
+    def _metadata_log(self, base_location: str | None) -> tuple[Json, ...]:
+        log = self.base.metadata_log
+        if base_location is None:
+            return log
+        limit = int_property(self.properties, METADATA_PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
+        kept = log[max(0, len(log) - max(1, limit) + 1) :]
+        return (*kept, {"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
+
+
+def _append(items: tuple[Json, ...], added: Json) -> tuple[Json, ...]:
+    # Unpacking would go through a list, which takes twice as long on a table with ten thousand snapshots.
+    return items + (added,)  # noqa: RUF005
+
+
+def _with_file(files: tuple[Json, ...], added: Json) -> tuple[Json, ...]:
+    """Each snapshot has one statistics file; a new one takes its predecessor's place."""
+    snapshot_id = added["snapshot-id"]
+    if all(file["snapshot-id"] != snapshot_id for file in files):
+        return (*files, added)
+    kept = [file for file in files if file["snapshot-id"] != snapshot_id]
+    position = next(index for index, file in enumerate(files) if file["snapshot-id"] == snapshot_id)
+    return (*kept[:position], added, *kept[position:])
+
+
+def _without_files(files: tuple[Json, ...], snapshot_ids: set[int]) -> tuple[Json, ...]:
+    return tuple(file for file in files if file["snapshot-id"] not in snapshot_ids)

@@ -1,0 +1,409 @@
+"""What a commit to a view asks for and what it changes: metadata in, new metadata out. No clock, no I/O."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+import msgspec
+
+from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
+from nunatak.iceberg.schema import parse_schema, same_schema, with_schema_id
+from nunatak.iceberg.shapes import Int, Json, check
+from nunatak.iceberg.view_metadata import (
+    SUPPORTED_FORMAT_VERSION,
+    ViewMetadata,
+    check_version,
+    dialects,
+    parse_json,
+    print_set,
+)
+
+LAST_ADDED = -1
+FIRST_VERSION_ID = 1
+MAX_ID = 2**31 - 1
+
+VERSION_HISTORY_SIZE = "version.history.num-entries"
+VERSION_HISTORY_SIZE_DEFAULT = 10  # the reference's
+REPLACE_DROP_DIALECT_ALLOWED = "replace.drop-dialect.allowed"
+
+
+class ViewIdentifier(msgspec.Struct, frozen=True):
+    namespace: list[str]
+    name: str
+
+
+class AssertViewUUID(msgspec.Struct, frozen=True):
+    uuid: str
+
+
+class AssignUUID(msgspec.Struct, frozen=True):
+    uuid: str
+
+
+class UpgradeFormatVersion(msgspec.Struct, frozen=True, rename="kebab"):
+    format_version: Int
+
+
+class AddSchema(msgspec.Struct, frozen=True):
+    schema: Json
+
+
+class SetLocation(msgspec.Struct, frozen=True):
+    location: str
+
+
+class SetProperties(msgspec.Struct, frozen=True):
+    updates: dict[str, str]
+
+
+class RemoveProperties(msgspec.Struct, frozen=True):
+    removals: list[str]
+
+
+class AddViewVersion(msgspec.Struct, frozen=True, rename="kebab"):
+    view_version: Json
+
+
+class SetCurrentViewVersion(msgspec.Struct, frozen=True, rename="kebab"):
+    view_version_id: Int
+
+
+ViewRequirement = AssertViewUUID
+ViewUpdate = (
+    AssignUUID
+    | UpgradeFormatVersion
+    | AddSchema
+    | SetLocation
+    | SetProperties
+    | RemoveProperties
+    | AddViewVersion
+    | SetCurrentViewVersion
+)
+
+
+class CommitViewRequest(msgspec.Struct, frozen=True):
+    updates: list[ViewUpdate]
+    requirements: list[ViewRequirement] = []
+    identifier: ViewIdentifier | None = None
+
+
+_UPDATES: dict[str, type[ViewUpdate]] = {
+    "assign-uuid": AssignUUID,
+    "upgrade-format-version": UpgradeFormatVersion,
+    "add-schema": AddSchema,
+    "set-location": SetLocation,
+    "set-properties": SetProperties,
+    "remove-properties": RemoveProperties,
+    "add-view-version": AddViewVersion,
+    "set-current-view-version": SetCurrentViewVersion,
+}
+
+# The reference names its classes when it refuses these, and its clients show that text.
+_TABLE_UPDATES = {
+    "set-current-schema": "SetCurrentSchema",
+    "add-spec": "AddPartitionSpec",
+    "set-default-spec": "SetDefaultPartitionSpec",
+    "remove-partition-specs": "RemovePartitionSpecs",
+    "remove-schemas": "RemoveSchemas",
+    "add-sort-order": "AddSortOrder",
+    "set-default-sort-order": "SetDefaultSortOrder",
+    "set-statistics": "SetStatistics",
+    "remove-statistics": "RemoveStatistics",
+    "set-partition-statistics": "SetPartitionStatistics",
+    "remove-partition-statistics": "RemovePartitionStatistics",
+    "add-snapshot": "AddSnapshot",
+    "remove-snapshots": "RemoveSnapshots",
+    "set-snapshot-ref": "SetSnapshotRef",
+    "remove-snapshot-ref": "RemoveSnapshotRef",
+    "add-encryption-key": "AddEncryptionKey",
+    "remove-encryption-key": "RemoveEncryptionKey",
+}
+_TABLE_REQUIREMENTS = {
+    "assert-create": "AssertTableDoesNotExist",
+    "assert-table-uuid": "AssertTableUUID",
+    "assert-ref-snapshot-id": "AssertRefSnapshotID",
+    "assert-last-assigned-field-id": "AssertLastAssignedFieldId",
+    "assert-current-schema-id": "AssertCurrentSchemaID",
+    "assert-last-assigned-partition-id": "AssertLastAssignedPartitionId",
+    "assert-default-spec-id": "AssertDefaultSpecID",
+    "assert-default-sort-order-id": "AssertDefaultSortOrderID",
+}
+# Clients before 1.4 spell these fields so; the new name wins where both are sent.
+_LEGACY_FIELDS = {"set-properties": ("updated", "updates"), "remove-properties": ("removed", "removals")}
+
+
+class _Envelope(msgspec.Struct):
+    """The request before its updates and requirements are told apart."""
+
+    updates: list[Json]
+    requirements: list[Json] | None = None
+    identifier: ViewIdentifier | None = None
+
+
+def decode_commit(data: bytes) -> CommitViewRequest:
+    """Read a commit to a view; BadRequest names what is malformed, unknown or only meant for tables."""
+    envelope = check(parse_json(data, "commit view request"), _Envelope, "commit view request")
+    return CommitViewRequest(
+        identifier=envelope.identifier,
+        requirements=[_decode_requirement(requirement) for requirement in envelope.requirements or ()],
+        updates=[_decode_update(update) for update in envelope.updates],
+    )
+
+
+def check_all(requirements: Sequence[ViewRequirement], base: ViewMetadata | None) -> None:
+    """Raise CommitFailed for the first requirement that `base` does not meet; None is a view that is not there."""
+    for requirement in requirements:
+        if base is None:
+            raise CommitFailed(f"Requirement failed: view does not exist, expected UUID {requirement.uuid}")
+        if requirement.uuid.lower() != base.view_uuid.lower():
+            raise CommitFailed(
+                f"Requirement failed: view UUID does not match: expected {base.view_uuid} != {requirement.uuid}"
+            )
+
+
+def apply_all(updates: Sequence[ViewUpdate], base: ViewMetadata | None, *, now_ms: int) -> ViewMetadata:
+    """The metadata after `updates`, or `base` itself if they change nothing; None builds a view from nothing.
+
+    The updates are taken to be well-formed, as decode_commit leaves them.
+    """
+    draft = _Draft(base, now_ms)
+    for update in updates:
+        draft.apply(update)
+    return draft.build()
+
+
+def new_view(
+    *,
+    schema: Json,
+    view_version: Json,
+    location: str,
+    properties: Mapping[str, str],
+    view_uuid: str,
+    now_ms: int,
+) -> ViewMetadata:
+    """A view's first metadata; the ids that the client chose for schema and version give way to ours."""
+    check_version(view_version)
+    if not view_version["representations"]:
+        raise IllegalArgument("Cannot create view without specifying a query")
+    draft = _Draft(None, now_ms)
+    draft.apply(AssignUUID(view_uuid))
+    draft.apply(SetLocation(location))
+    draft.apply(SetProperties(check(dict(properties), dict[str, str], "properties")))
+    draft.apply(AddSchema(schema))
+    draft.apply(AddViewVersion({**view_version, "version-id": FIRST_VERSION_ID, "schema-id": LAST_ADDED}))
+    draft.apply(SetCurrentViewVersion(LAST_ADDED))
+    return draft.build()
+
+
+class _Draft:
+    """Metadata while updates are applied; the base it came from is never touched."""
+
+    def __init__(self, base: ViewMetadata | None, now_ms: int) -> None:
+        self.base = base
+        self.now_ms = now_ms
+        self.view_uuid = base.view_uuid if base else None
+        self.format_version = base.format_version if base else SUPPORTED_FORMAT_VERSION
+        self.location = base.location if base else None
+        self.schemas: dict[int, Json] = (
+            {parse_schema(schema).schema_id: schema for schema in base.schemas} if base else {}
+        )
+        self.versions: dict[int, Json] = {version["version-id"]: version for version in base.versions} if base else {}
+        self.properties = dict(base.properties) if base else {}
+        self.current_version_id = base.current_version_id if base else None
+        self.log_entry: Json | None = None
+        self.added_version_ids: set[int] = set()
+        self.last_added_schema_id: int | None = None
+        self.last_added_version_id: int | None = None
+
+    def apply(self, update: ViewUpdate) -> None:
+        match update:
+            case AssignUUID(uuid):
+                if self.view_uuid not in (None, uuid):
+                    raise IllegalArgument("Cannot reassign uuid")
+                self.view_uuid = uuid
+            case UpgradeFormatVersion(format_version):
+                if format_version < self.format_version:
+                    raise IllegalArgument(f"Cannot downgrade v{self.format_version} view to v{format_version}")
+                if format_version > SUPPORTED_FORMAT_VERSION:
+                    raise IllegalArgument(f"Unsupported format version: {format_version}")
+            case SetLocation(location):
+                self.location = location
+            case SetProperties(updates):
+                self.properties.update(updates)
+            case RemoveProperties(removals):
+                for name in removals:
+                    self.properties.pop(name, None)
+            case AddSchema(schema):
+                self.last_added_schema_id = self._add_schema(schema)
+            case AddViewVersion(view_version):
+                self.last_added_version_id = self._add_version(view_version)
+            case SetCurrentViewVersion(version_id):
+                self._set_current_version(version_id)
+            case _:
+                assert_never(update)
+
+    def build(self) -> ViewMetadata:
+        if self.location is None:
+            raise IllegalArgument("Invalid location: null")
+        if self.view_uuid is None:
+            raise IllegalArgument("Cannot set uuid to null")
+        if not self.versions:
+            raise IllegalArgument("Invalid view: no versions were added")
+        if self.current_version_id is None:
+            raise IllegalArgument("Invalid view: no current version was set")
+        base_log = self.base.version_log if self.base else ()
+        updated = ViewMetadata(
+            view_uuid=self.view_uuid,
+            format_version=self.format_version,
+            location=self.location,
+            schemas=tuple(self.schemas.values()),
+            current_version_id=self.current_version_id,
+            versions=tuple(self.versions.values()),
+            version_log=(*base_log, self.log_entry) if self.log_entry else base_log,
+            properties=self.properties,
+            unknown=self.base.unknown if self.base else {},
+        )
+        if self.base == updated:
+            return self.base
+        self._check_dialects(self.versions[self.current_version_id])
+        return self._expire_versions(updated)
+
+    # A schema or version that is there already counts as added: the client cannot know that somebody else was first,
+    # or that its own lost request had arrived, and its -1 means this one either way. (The reference refuses the -1.)
+
+    def _add_schema(self, schema: Json) -> int:
+        added = parse_schema(schema)
+        for known_id, known in self.schemas.items():
+            if same_schema(parse_schema(known), added):
+                return known_id
+        new_id = max(self.schemas, default=-1) + 1
+        self.schemas[_assignable(new_id, "schema")] = with_schema_id(added, new_id)
+        return new_id
+
+    def _add_version(self, sent: Json) -> int:
+        version = {**sent, "schema-id": self._resolve_schema_id(sent["schema-id"])}
+        if version.get("default-catalog", "") is None:
+            del version["default-catalog"]
+        for known_id, known in self.versions.items():
+            if _same_version(known, version):
+                return known_id
+        _check_distinct_dialects(version)
+        new_id: int = max(sent["version-id"], max(self.versions, default=0) + 1)
+        self.versions[_assignable(new_id, "version")] = {**version, "version-id": new_id}
+        self.added_version_ids.add(new_id)
+        return new_id
+
+    def _resolve_schema_id(self, sent_id: int) -> int:
+        if sent_id != LAST_ADDED:
+            if sent_id not in self.schemas:
+                raise IllegalArgument(f"Cannot add version with unknown schema: {sent_id}")
+            return sent_id
+        if self.last_added_schema_id is None:
+            raise InvalidMetadata("Cannot set last added schema: no schema has been added")
+        return self.last_added_schema_id
+
+    def _set_current_version(self, version_id: int) -> None:
+        if version_id == LAST_ADDED:
+            if self.last_added_version_id is None:
+                raise InvalidMetadata("Cannot set last version id: no current version id has been set")
+            version_id = self.last_added_version_id
+        if version_id == self.current_version_id:
+            return
+        if version_id not in self.versions:
+            raise IllegalArgument(f"Cannot set current version to unknown version: {version_id}")
+        self.current_version_id = version_id
+        # A version that becomes current again was made earlier: its own timestamp would put the log out of order.
+        added_now = version_id in self.added_version_ids
+        timestamp_ms = self.versions[version_id]["timestamp-ms"] if added_now else self.now_ms
+        # A commit leaves one log entry however often it switches; only its last choice was ever visible.
+        self.log_entry = {"timestamp-ms": timestamp_ms, "version-id": version_id}
+
+    def _check_dialects(self, current: Json) -> None:
+        """An engine that could read the view before must not lose it by a replace that forgot its dialect."""
+        if self.base is None or self.properties.get(REPLACE_DROP_DIALECT_ALLOWED, "false").lower() == "true":
+            return
+        before = next(v for v in self.base.versions if v["version-id"] == self.base.current_version_id)
+        if not dialects(before) <= dialects(current):
+            raise IllegalArgument(
+                f"Cannot replace view due to loss of view dialects ({REPLACE_DROP_DIALECT_ALLOWED}=false):\n"
+                f"Previous dialects: {print_set(dialects(before))}\nNew dialects: {print_set(dialects(current))}"
+            )
+
+    def _expire_versions(self, metadata: ViewMetadata) -> ViewMetadata:
+        """Keep the current version and the newest others; the log keeps what follows the last version it lost."""
+        protected = self.added_version_ids | {metadata.current_version_id}
+        size = max(len(protected), _history_size(metadata.properties))
+        if len(metadata.versions) <= size:
+            return metadata
+        others = sorted(self.versions.keys() - {metadata.current_version_id}, reverse=True)
+        kept = [metadata.current_version_id, *others[: size - 1]]
+        log: list[Json] = []
+        for entry in metadata.version_log:
+            if entry["version-id"] in kept:
+                log.append(entry)
+            else:
+                log.clear()
+        return replace(metadata, versions=tuple(self.versions[id] for id in kept), version_log=tuple(log))
+
+
+def _decode_update(sent: Json) -> ViewUpdate:
+    action = _tag(sent, "action", "metadata update")
+    if action in _TABLE_UPDATES:
+        raise BadRequest(f"Cannot apply update {_TABLE_UPDATES[action]} to a view")
+    if action not in _UPDATES:
+        raise BadRequest(f"Unknown update action: {action}", hint=f"A view accepts {', '.join(_UPDATES)}")
+    if action in _LEGACY_FIELDS:
+        legacy, field = _LEGACY_FIELDS[action]
+        if field not in sent and legacy in sent:
+            sent = {**sent, field: sent[legacy]}
+    update = check(sent, _UPDATES[action], f"{action} update")
+    if isinstance(update, AddViewVersion):
+        check_version(update.view_version)
+    elif isinstance(update, AddSchema):
+        parse_schema(update.schema)
+    return update
+
+
+def _decode_requirement(sent: Json) -> ViewRequirement:
+    type = _tag(sent, "type", "update requirement")
+    if type in _TABLE_REQUIREMENTS:
+        raise InvalidMetadata(f"Cannot validate {_TABLE_REQUIREMENTS[type]} against a view")
+    if type != "assert-view-uuid":
+        raise BadRequest(f"Unknown update requirement: {type}", hint="A view accepts assert-view-uuid")
+    return check(sent, AssertViewUUID, f"{type} requirement")
+
+
+def _tag(sent: Json, field: str, what: str) -> str:
+    tag = sent.get(field)
+    if not isinstance(tag, str):
+        raise BadRequest(f"Cannot parse {what}. Missing field: {field}")
+    return tag.lower()
+
+
+def _same_version(one: Json, other: Json) -> bool:
+    """Whether two versions behave alike, whatever their ids and timestamps."""
+    compared = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
+    return all(one.get(field) == other.get(field) for field in compared)
+
+
+def _check_distinct_dialects(version: Json) -> None:
+    seen: set[str] = set()
+    for representation in version["representations"]:
+        dialect = representation["dialect"].lower()
+        if dialect in seen:
+            raise IllegalArgument(f"Invalid view version: Cannot add multiple queries for dialect {dialect}")
+        seen.add(dialect)
+
+
+def _history_size(properties: Mapping[str, str]) -> int:
+    text = properties.get(VERSION_HISTORY_SIZE, str(VERSION_HISTORY_SIZE_DEFAULT))
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text) or int(text) <= 0:
+        raise IllegalArgument(f"{VERSION_HISTORY_SIZE} must be positive but was {text}")
+    return int(text)
+
+
+def _assignable(new_id: int, what: str) -> int:
+    if new_id > MAX_ID:
+        raise IllegalArgument(f"Cannot add {what}: no {what} id is left after {MAX_ID}")
+    return new_id

@@ -1,0 +1,152 @@
+"""A view's metadata as a value, read from and written to its JSON file. What a commit changes is in view_commit.py."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
+from nunatak.iceberg.schema import parse_schema
+from nunatak.iceberg.shapes import Int, Json, Long, Shape, check
+
+SUPPORTED_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ViewMetadata:
+    """Schemas, versions and log entries stay as they were read, so that a field we do not know is never lost."""
+
+    view_uuid: str
+    format_version: int
+    location: str
+    schemas: tuple[Json, ...]
+    current_version_id: int
+    versions: tuple[Json, ...]
+    version_log: tuple[Json, ...]
+    properties: dict[str, str]
+    unknown: Json
+
+
+class RepresentationShape(Shape):
+    type: str
+    sql: str | None = None
+    dialect: str | None = None
+
+
+class ViewVersionShape(Shape):
+    version_id: Int
+    schema_id: Int
+    timestamp_ms: Long
+    summary: dict[str, str]
+    representations: list[RepresentationShape]
+    default_namespace: list[str]
+    default_catalog: str | None = None
+
+
+class VersionLogEntryShape(Shape):
+    version_id: Int
+    timestamp_ms: Long
+
+
+class ViewMetadataShape(Shape):
+    view_uuid: str
+    format_version: Int
+    location: str
+    schemas: list[Json]
+    current_version_id: Int
+    versions: list[ViewVersionShape]
+    version_log: list[VersionLogEntryShape]
+    properties: dict[str, str] | None = None
+
+
+_KNOWN = frozenset(ViewMetadataShape.__struct_encode_fields__)
+
+
+def decode(data: bytes | memoryview) -> ViewMetadata:
+    """Read a metadata file; InvalidMetadata says what is wrong with it."""
+    try:
+        document = parse_json(data, "view metadata")
+        checked = check(document, ViewMetadataShape, "view metadata")
+        for version in checked.versions:
+            _check_representations(version)
+        schema_ids = [parse_schema(schema).schema_id for schema in checked.schemas]
+    except BadRequest as error:
+        raise InvalidMetadata(error.message) from error
+    _check_references(checked, schema_ids)
+    return ViewMetadata(
+        view_uuid=checked.view_uuid,
+        format_version=checked.format_version,
+        location=checked.location,
+        schemas=tuple(document["schemas"]),
+        current_version_id=checked.current_version_id,
+        versions=tuple(document["versions"]),
+        version_log=tuple(document["version-log"]),
+        properties=checked.properties or {},
+        unknown={name: value for name, value in document.items() if name not in _KNOWN},
+    )
+
+
+def encode(metadata: ViewMetadata) -> bytes:
+    document: Json = {
+        "view-uuid": metadata.view_uuid,
+        "format-version": metadata.format_version,
+        "location": metadata.location,
+        "schemas": metadata.schemas,
+        "current-version-id": metadata.current_version_id,
+        "versions": metadata.versions,
+        "version-log": metadata.version_log,
+    }
+    if metadata.properties:
+        document["properties"] = metadata.properties
+    return msgspec.json.encode({**document, **metadata.unknown})
+
+
+def check_version(version: object) -> None:
+    """Refuse a version that a client sent and that could not be read back."""
+    checked = check(version, ViewVersionShape, "view version")
+    _check_representations(checked)
+    unsupported = {entry.type for entry in checked.representations if entry.type.lower() != "sql"}
+    if unsupported:
+        raise IllegalArgument(f"Found unsupported view representations: {print_set(unsupported)}")
+
+
+def dialects(version: Json) -> set[str]:
+    """The SQL dialects a version can be read in; they differ only beyond case."""
+    return {entry["dialect"].lower() for entry in version["representations"] if entry["type"].lower() == "sql"}
+
+
+def print_set(names: Collection[str]) -> str:
+    """As the reference prints a set, in a fixed order."""
+    return f"[{', '.join(sorted(names))}]"
+
+
+def parse_json(data: bytes | memoryview, what: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:  # msgspec's errors and bad UTF-8 are ValueErrors
+        raise BadRequest(f"Cannot parse {what}: {error}") from error
+
+
+def _check_representations(version: ViewVersionShape) -> None:
+    for entry in version.representations:
+        if entry.type.lower() == "sql" and (entry.sql is None or entry.dialect is None):
+            missing = "sql" if entry.sql is None else "dialect"
+            raise IllegalArgument(f"Cannot parse view version: SQL representation misses the string `{missing}`")
+
+
+def _check_references(document: ViewMetadataShape, schema_ids: list[int]) -> None:
+    if document.format_version != SUPPORTED_FORMAT_VERSION:
+        raise InvalidMetadata(f"Unsupported format version: {document.format_version}")
+    versions = {version.version_id: version for version in document.versions}
+    if len(versions) < len(document.versions):
+        raise InvalidMetadata(f"Invalid view metadata: version ids are not unique: {sorted(versions)}")
+    if len(set(schema_ids)) < len(schema_ids):
+        raise InvalidMetadata(f"Invalid view metadata: schema ids are not unique: {schema_ids}")
+    current = versions.get(document.current_version_id)
+    if current is None:
+        raise InvalidMetadata(
+            f"Cannot find current version {document.current_version_id} in view versions: {sorted(versions)}"
+        )
+    if current.schema_id not in schema_ids:
+        raise InvalidMetadata(f"Cannot find current schema with id {current.schema_id} in schemas: {schema_ids}")

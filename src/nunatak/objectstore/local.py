@@ -1,0 +1,146 @@
+"""Files of this machine: create-only writes that are on disk when they return, and no way through a symbolic link."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nunatak.errors import InternalError, NotFound, ServiceUnavailable
+from nunatak.objectstore.location import Location
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_READ_BYTES = 512 * 1024 * 1024  # metadata beyond this is not served; see the size alarm
+
+
+class LocalFiles:
+    """Reads and writes below the allowed places; each may itself be reached through a link, nothing below it may."""
+
+    def __init__(self, allowed: tuple[Location, ...]) -> None:
+        self._roots = tuple(sorted((place for place in allowed), key=lambda place: -len(place.segments)))
+        self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0}
+
+    def write_new(self, location: Location, data: bytes) -> None:
+        """Create the file; it and its folder entry are on disk on return, and an existing file is never touched."""
+        self.counts["write"] += 1
+        with self._folder(location, create=True) as (folder, name):
+            try:
+                file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+            except OSError as error:
+                raise _trouble("write", location, error) from error
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(file, view) :]
+                os.fsync(file)
+            except OSError as error:
+                os.unlink(name, dir_fd=folder)  # nobody can point at it yet
+                raise _trouble("write", location, error) from error
+            finally:
+                os.close(file)
+            os.fsync(folder)
+
+    def read(self, location: Location, spelled: str) -> bytes:
+        """The bytes, or NotFound in the reference's words with the location as it was spelled."""
+        self.counts["read"] += 1
+        try:
+            with self._folder(location, create=False) as (folder, name):
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                with os.fdopen(file, "rb") as opened:
+                    if not stat.S_ISREG(os.fstat(file).st_mode):
+                        raise missing_file(spelled)
+                    data = opened.read(MAX_READ_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise missing_file(spelled) from error
+        except OSError as error:
+            raise _trouble("read", location, error) from error
+        if len(data) > MAX_READ_BYTES:
+            raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
+        return data
+
+    def exists(self, location: Location) -> bool:
+        self.counts["stat"] += 1
+        try:
+            return stat.S_ISREG(os.stat(path_of(location)).st_mode)
+        except OSError:
+            return False
+
+    def delete(self, location: Location) -> None:
+        """Remove the file; one that is not there is fine."""
+        self.counts["delete"] += 1
+        try:
+            with self._folder(location, create=False) as (folder, name):
+                os.unlink(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return
+        except OSError as error:
+            if error.errno == errno.EISDIR:
+                return
+            raise _trouble("delete", location, error) from error
+
+    def make_folder(self, location: Location) -> None:
+        """Make the folder, for clients that write into a table's folder without making it."""
+        inner = Location(location.scheme, location.authority, (*location.segments, "."))
+        with self._folder(inner, create=True):
+            pass
+
+    def remove_empty_folders(self, location: Location) -> None:
+        """Remove the folder and everything below it that holds no file; never a folder above an allowed place."""
+        if not any(place.contains(location) and place != location for place in self._roots):
+            return
+        for folder, _, _ in os.walk(path_of(location), topdown=False, followlinks=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                continue  # not empty: something in it is not ours to remove
+
+    @contextmanager
+    def _folder(self, location: Location, *, create: bool) -> Iterator[tuple[int, str]]:
+        """The opened folder of a file and the file's name; each step below the allowed place refuses links."""
+        root = next((place for place in self._roots if place.contains(location)), None)
+        if root is None or len(location.segments) <= len(root.segments):
+            raise InternalError(f"The location {location} lies outside what this server may touch")
+        if create:
+            os.makedirs(path_of(root), exist_ok=True)
+        folder = os.open(path_of(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for segment in location.segments[len(root.segments) : -1]:
+                folder = _enter(folder, segment, create=create)
+            yield folder, location.segments[-1]
+        finally:
+            os.close(folder)
+
+
+def _enter(folder: int, segment: str, *, create: bool) -> int:
+    """Step into a sub-folder; closes the outer one once inside."""
+    try:
+        inner = os.open(segment, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+        try:
+            os.mkdir(segment, 0o755, dir_fd=folder)
+            os.fsync(folder)  # the new folder must survive a power cut as much as the file in it
+        except FileExistsError:
+            pass  # somebody else was quicker
+        inner = os.open(segment, _FOLDER, dir_fd=folder)
+    os.close(folder)
+    return inner
+
+
+def path_of(location: Location) -> str:
+    return "/" + "/".join(location.segments)
+
+
+def missing_file(spelled: str) -> NotFound:
+    return NotFound(
+        f"Failed to open input stream for file: {spelled}",
+        hint="The catalog points at this metadata file, but it is not there; restore it or register the table anew.",
+    )
+
+
+def _trouble(verb: str, location: Location, error: OSError) -> InternalError | ServiceUnavailable:
+    text = f"Cannot {verb} {location}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
+        return ServiceUnavailable(text)
+    return InternalError(text)

@@ -1,0 +1,70 @@
+"""Where things lie: a location as scheme, authority and path segments, compared by segments and never by characters."""
+
+import re
+from dataclasses import dataclass
+
+from nunatak.errors import BadRequest
+
+# Spellings of one store: what Hadoop calls s3a is the same bucket.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+_REFUSED = re.compile(r"[\x00-\x1f\x7f?#\\]")
+_SHAPE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a store; `segments` are taken as they stand, nothing is decoded."""
+
+    scheme: str
+    authority: str
+    segments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The canonical spelling, the same for every way of writing the place."""
+        return f"{self.scheme}://{self.authority}/{'/'.join(self.segments)}"
+
+    def parent(self, size: int) -> "Location":
+        """The place made of the first `size` segments."""
+        return Location(self.scheme, self.authority, self.segments[:size])
+
+    def contains(self, other: "Location") -> bool:
+        """Whether `other` is this place or lies inside it."""
+        return (
+            self.scheme == other.scheme
+            and self.authority == other.authority
+            and other.segments[: len(self.segments)] == self.segments
+        )
+
+
+def parse_location(text: str) -> Location:
+    """The place `text` names, or BadRequest for anything whose meaning could be read in two ways."""
+    if _REFUSED.search(text):
+        raise BadRequest(f"Invalid location: {text!r} holds a character that is not allowed in one")
+    found = _SHAPE.match(text)
+    if found is None:
+        raise BadRequest(f"Invalid location: {text!r}", hint="A location looks like file:///folder or s3://bucket/folder.")
+    scheme = _SCHEMES.get(found[1].lower(), found[1].lower())
+    authority = found[2] or ""
+    path = (found[3] or "").strip("/") if scheme == "file" else (found[3] or "").removeprefix("/").rstrip("/")
+    if scheme == "file" and authority == "localhost":
+        authority = ""
+    if scheme == "file" and authority:
+        raise BadRequest(f"Invalid location: {text!r} names a host", hint="Write file:///folder.")
+    if "@" in authority and scheme != "abfss":
+        raise BadRequest(f"Invalid location: {text!r} holds credentials")
+    segments = tuple(path.split("/")) if path else ()
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise BadRequest(f"Invalid location: {text!r} holds an empty segment, '.' or '..'")
+    return Location(scheme, authority, segments)
+
+
+def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Location:
+    """The place `text` names, refused unless one of the allowed places contains it."""
+    location = parse_location(text)
+    if not any(place.contains(location) for place in allowed):
+        places = ", ".join(str(place) for place in allowed)
+        raise BadRequest(
+            f"Invalid {what}: {text} lies outside the locations allowed for this warehouse",
+            hint=f"Allowed are {places}; leave the location out to let the catalog choose.",
+        )
+    return location

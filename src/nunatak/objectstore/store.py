@@ -1,0 +1,64 @@
+"""The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from nunatak.errors import BadRequest, InvalidMetadata
+from nunatak.objectstore.local import LocalFiles
+from nunatak.objectstore.location import Location, parse_location
+
+THREADS = 16  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
+T = TypeVar("T")
+
+
+class ObjectStore:
+    """Files by location, for the allowed places of all warehouses."""
+
+    def __init__(self, allowed: tuple[Location, ...]) -> None:
+        for place in allowed:
+            if place.scheme != "file":
+                raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
+        self.local = LocalFiles(allowed)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    async def read(self, location: str) -> bytes:
+        return await self._run(self.local.read, parse_location(location), location)
+
+    async def read_metadata(self, location: str) -> bytes:
+        """The JSON of a metadata file, decompressed if its name or its first bytes say so."""
+        data = await self.read(location)
+        if data[:2] != b"\x1f\x8b":
+            return data
+        try:
+            return gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InvalidMetadata(f"The metadata file {location} cannot be decompressed: {error}") from error
+
+    async def write_metadata(self, location: str, data: bytes) -> None:
+        """Write a new metadata file; a name ending in .gz.metadata.json is compressed."""
+        content = gzip.compress(data, 6) if location.endswith(".gz.metadata.json") else data
+        await self._run(self.local.write_new, parse_location(location), content)
+
+    def exists(self, location: str) -> bool:
+        """Asked on the load path: one stat, cheaper than a hop to a thread."""
+        return self.local.exists(parse_location(location))
+
+    async def delete(self, location: str) -> None:
+        await self._run(self.local.delete, parse_location(location))
+
+    async def make_folders(self, locations: Iterable[str]) -> None:
+        for location in locations:
+            await self._run(self.local.make_folder, parse_location(location))
+
+    async def remove_empty_folders(self, location: str) -> None:
+        await self._run(self.local.remove_empty_folders, parse_location(location))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)

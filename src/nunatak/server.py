@@ -1,0 +1,186 @@
+"""Builds everything from settings and runs it; the only file that knows every part."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from nunatak.api.app import App
+from nunatak.api.paging import Tokens
+from nunatak.api.router import TOP_WORDS
+from nunatak.catalog.cache import MetadataCache
+from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.jobs import run_jobs
+from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate_file
+from nunatak.errors import CatalogError
+from nunatak.events.metrics import Metrics
+from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.store import ObjectStore
+from nunatak.settings import Settings, SettingsError
+
+DATABASE_FILE = "nunatak.db"
+DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
+_WAREHOUSE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
+
+
+def run(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if settings.workers != 1:
+        raise SettingsError("workers must be 1 on SQLite: one process writes the file")
+    listener = _listen(settings)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    with contextlib.closing(listener):
+        uvloop.run(_serve(settings, listener, lambda: announce(f"http://{shown}:{port}")))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+async def _serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
+    app = await build_app(settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        http="httptools",
+        lifespan="off",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    server = uvicorn.Server(config)
+    jobs = asyncio.create_task(run_jobs(app.catalog))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        if server.started:
+            announce()
+        await serving
+    finally:
+        jobs.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await jobs
+        await close_app(app)
+
+
+async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
+    """Everything a request needs; close it with `close_app`."""
+    places = _warehouses(settings)
+    allowed = tuple(dict.fromkeys(place for warehouse in places.values() for place in warehouse.allowed))
+    try:
+        objects = ObjectStore(allowed)
+    except CatalogError as error:
+        raise SettingsError(error.message) from error
+    try:
+        store = SqliteStore(database_path(settings), exclusive=exclusive)
+    except DatabaseInUse as error:
+        raise SettingsError(f"{error}; stop it, or choose another data folder") from error
+    catalog = Catalog(
+        store=store,
+        objects=objects,
+        warehouses=places,
+        default_warehouse=settings.default_warehouse,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        new_uuid=lambda: str(uuid.uuid4()),
+        cache=MetadataCache(settings.cache_bytes),
+        namespace_separator=settings.namespace_separator,
+        idempotency_seconds=settings.idempotency_seconds,
+    )
+    metrics = Metrics(lambda: store.counts, lambda: objects.local.counts, lambda: catalog.cache.bytes)
+    tokens = Tokens(await store.secret("page-token"))
+    return App(catalog, tokens, metrics, settings.max_body_bytes)
+
+
+async def close_app(app: App) -> None:
+    await app.catalog.store.close()
+    app.catalog.objects.close()
+
+
+def database_path(settings: Settings) -> Path:
+    """The SQLite file of these settings, its folder made."""
+    url = settings.database_url
+    if not url:
+        settings.data.mkdir(parents=True, exist_ok=True)
+        return settings.data / DATABASE_FILE
+    if url.startswith("sqlite:///"):
+        path = Path(url.removeprefix("sqlite:///"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+    raise SettingsError(f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or leave it empty")
+
+
+def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
+    places: dict[str, WarehousePlace] = {}
+    for warehouse in settings.all_warehouses():
+        if not _WAREHOUSE_NAME.match(warehouse.name) or warehouse.name in TOP_WORDS:
+            raise SettingsError(f"{warehouse.name!r} cannot name a warehouse: use letters, digits, _ and -")
+        if warehouse.name in places:
+            raise SettingsError(f"two warehouses are named {warehouse.name}")
+        try:
+            allowed = tuple(parse_location(text) for text in (warehouse.location, *warehouse.allowed_locations))
+        except CatalogError as error:
+            raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
+        _refuse_shared(warehouse.name, allowed, places)
+        places[warehouse.name] = WarehousePlace(warehouse.name, warehouse.location, allowed)
+    return places
+
+
+def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str, WarehousePlace]) -> None:
+    for other in places.values():
+        mine, theirs = allowed[0], other.allowed[0]
+        if mine.contains(theirs) or theirs.contains(mine):
+            raise SettingsError(f"the warehouses {name} and {other.name} overlap")
+
+
+def migrate(settings: Settings) -> list[str]:
+    """Bring the database to this version; returns the names of the migrations applied."""
+    return migrate_file(database_path(settings))
+
+
+def answer(
+    settings: Settings, method: str, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    """One request without a socket; beside a running server it may only read."""
+
+    async def once() -> tuple[int, dict[str, str], bytes]:
+        app = await build_app(settings, exclusive=method not in ("GET", "HEAD"))
+        try:
+            raw_path, _, query = path.partition("?")
+            encoded = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
+
+            async def receive() -> dict[str, Any]:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            _, response = await app.answer(method, raw_path.encode(), query.encode(), encoded, receive)
+            shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+            return response.status, shown, response.body
+        finally:
+            await close_app(app)
+
+    return asyncio.run(once())
+

@@ -1,0 +1,195 @@
+"""Every setting once: name, type, default and meaning; from flags, the environment and `nunatak.toml`, in that order."""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PREFIX = "NUNATAK_"
+CONFIG_FILE = "nunatak.toml"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it and says what would do."""
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A named place for tables: `location` is where new ones go, `allowed_locations` where others may lie."""
+
+    name: str
+    location: str
+    allowed_locations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as the operator sees it; `parse` turns text into the value or raises ValueError."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    meaning: str
+
+    @property
+    def environment_variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise ValueError("a port lies between 0 and 65535")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("must be at least 1")
+    return value
+
+
+def _not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("must not be negative")
+    return value
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _separator(text: str) -> str:
+    if len(text) != 1 or text in "/%":
+        raise ValueError("one character other than / and %")
+    return text
+
+
+def _warehouses(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in _list(text):
+        name, equals, location = item.partition("=")
+        if not equals or not name or not location:
+            raise ValueError("write name=location, separated by commas")
+        pairs.append((name, location))
+    return tuple(pairs)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("host", "127.0.0.1", str, "Address to listen on."),
+    Setting("port", 8181, _port, "Port to listen on; 0 takes a free one and prints it."),
+    Setting("data", Path("nunatak-data"), Path, "Folder of the embedded default: database and local warehouse."),
+    Setting("database_url", "", str, "Where the catalog remembers; empty means SQLite in the data folder."),
+    Setting("workers", 1, _positive, "Server processes; SQLite takes exactly one."),
+    Setting("warehouse", "", str, "Location of the default warehouse; empty means the folder `warehouse` in the data folder."),
+    Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
+    Setting("warehouses", (), _warehouses, "Further warehouses as name=location, separated by commas."),
+    Setting(
+        "allowed_locations",
+        (),
+        _list,
+        "Further places where tables of the default warehouse may lie, e.g. file:///tmp; separated by commas.",
+    ),
+    Setting("namespace_separator", "\x1f", _separator, "Separator of namespace levels in URLs; %1F is always understood too."),
+    Setting("max_body_bytes", 32 * 1024 * 1024, _positive, "Largest request body, counted after decompression."),
+    Setting("idempotency_seconds", 1800, _positive, "How long an Idempotency-Key is remembered at least."),
+    Setting("cache_bytes", 64 * 1024 * 1024, _not_negative, "Memory for metadata bytes that were served or committed."),
+    Setting("log_level", "warning", str, "debug, info, warning or error."),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `load` makes of all sources; `origins` says for each setting where its value came from."""
+
+    host: str
+    port: int
+    data: Path
+    database_url: str
+    workers: int
+    warehouse: str
+    default_warehouse: str
+    warehouses: tuple[tuple[str, str], ...]
+    allowed_locations: tuple[str, ...]
+    namespace_separator: str
+    max_body_bytes: int
+    idempotency_seconds: int
+    cache_bytes: int
+    log_level: str
+    origins: Mapping[str, str]
+
+    def all_warehouses(self) -> tuple[Warehouse, ...]:
+        """The default warehouse first, then the others by the order they were given."""
+        # Iceberg's clients take the path of a file: location as it stands, so nothing is percent-encoded here.
+        home = self.warehouse or f"file://{self.data.resolve()}/warehouse"
+        first = Warehouse(self.default_warehouse, home.rstrip("/"), self.allowed_locations)
+        return (first, *(Warehouse(name, location.rstrip("/")) for name, location in self.warehouses))
+
+
+def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """Flags beat the environment, which beats the file, which beats the defaults; None in `overrides` means not given."""
+    file_path = Path(environment.get(PREFIX + "CONFIG") or CONFIG_FILE)
+    file_values = _read_file(file_path)
+    _refuse_unknown_variables(environment)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for setting in SETTINGS:
+        flag = overrides.get(setting.name)
+        variable = environment.get(setting.environment_variable)
+        if flag is not None:
+            values[setting.name], origins[setting.name] = _parsed(setting, flag, "the command line"), "command line"
+        elif variable is not None:
+            values[setting.name] = _parsed(setting, variable, setting.environment_variable)
+            origins[setting.name] = setting.environment_variable
+        elif setting.name in file_values:
+            values[setting.name] = _parsed(setting, file_values[setting.name], str(file_path))
+            origins[setting.name] = str(file_path)
+        else:
+            values[setting.name], origins[setting.name] = setting.default, "default"
+    return Settings(**values, origins=origins)
+
+
+def _parsed(setting: Setting, value: object, source: str) -> Any:
+    if isinstance(value, list):
+        value = ",".join(str(item) for item in value)
+    elif isinstance(value, dict):
+        value = ",".join(f"{name}={item}" for name, item in value.items())
+    try:
+        return setting.parse(str(value))
+    except ValueError as error:
+        raise SettingsError(f"{setting.name} from {source} is {str(value)!r}: {error}") from error
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+    for name in values:
+        if name not in BY_NAME:
+            raise SettingsError(f"{path} has an unknown setting {name!r}{_did_you_mean(name, list(BY_NAME))}")
+    return values
+
+
+# Read by the command line and the tests, not by the server.
+_OTHER_VARIABLES = {"NUNATAK_CONFIG", "NUNATAK_URI"}
+_OTHER_PREFIXES = ("NUNATAK_TEST_", "NUNATAK_BENCH_", "NUNATAK_DIFFERENTIAL_", "NUNATAK_REST_SPEC", "NUNATAK_MAVEN_")
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {setting.environment_variable for setting in SETTINGS} | _OTHER_VARIABLES
+    for name in environment:
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_OTHER_PREFIXES):
+            raise SettingsError(f"unknown environment variable {name}{_did_you_mean(name, sorted(known))}")
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"

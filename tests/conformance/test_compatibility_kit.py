@@ -1,0 +1,44 @@
+"""The official compatibility kit, every switch at its strictest: no test fails, and none is skipped that could run."""
+
+import pytest
+
+from tests.support.java.project import missing_tools
+from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
+from tests.support.server import running_server
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+PUBLISHED = 157  # executions of version 1.11.0: 106 for tables, 51 for views
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    if (reason := missing_tools()) is not None:
+        pytest.skip(f"NOT RUN: the compatibility kit ({reason})")
+    folder = tmp_path_factory.mktemp("kit")
+    # The kit asks for locations below this folder; they are constants in its source.
+    with running_server(folder / "data", environment={"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}) as server:
+        return run_kit(server.uri, folder / "work")
+
+
+def test_no_test_of_the_kit_fails(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\n{summary(results)}")
+
+    failed = [f"{result.suite}.{result.test}: {result.message}" for result in results if result.outcome == "failed"]
+    assert not failed, "\n".join(failed)
+
+
+def test_the_whole_kit_ran_and_the_opened_tests_on_top(results: list[Result]) -> None:
+    ours = {result.method for result in results if result.suite == "OpenedKitTests"}
+
+    assert len(results) == PUBLISHED + len(ONLY_OPENED)
+    assert ours == ONLY_OPENED
+
+
+def test_only_what_no_server_can_run_is_skipped(results: list[Result]) -> None:
+    skipped = {result.method for result in results if result.outcome == "skipped"}
+    passed = {result.method for result in results if result.outcome == "passed"}
+
+    assert skipped == NEVER_RUN | ONLY_OPENED
+    assert skipped - passed == NEVER_RUN

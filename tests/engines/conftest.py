@@ -1,0 +1,51 @@
+"""What the Spark tests share: one session for the whole run, one namespace for each test."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.spark import CannotRun, Sql, rest_catalog, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # PySpark leaves every socket it reads rows from to the garbage collector; that is not ours to fail for.
+    tolerate = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(tolerate)
+
+
+@pytest.fixture(scope="session")
+def spark_uri(request: pytest.FixtureRequest) -> str:
+    """The server that Spark speaks to; SPARK_SUITE_URI names another one, to tell our bugs from Spark's habits."""
+    return os.environ.get("SPARK_SUITE_URI") or request.getfixturevalue("shared_server").uri
+
+
+@pytest.fixture(scope="session")
+def spark(spark_uri: str, cache_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    try:
+        with spark_session(
+            cache_folder / "jars", tmp_path_factory.mktemp("spark"), rest_catalog("lake", spark_uri)
+        ) as session:
+            yield session
+    except CannotRun as reason:
+        pytest.skip(f"NOT RUN: {reason}")
+
+
+@pytest.fixture
+def sql(spark: "SparkSession") -> Iterator[Sql]:
+    """Statements in a namespace of the test's own, which is the current one; nothing is dropped afterwards."""
+    namespace = f"spark_{os.getpid()}_{next(NAMES)}"
+    spark.sql(f"CREATE NAMESPACE lake.{namespace}")
+    spark.sql(f"USE lake.{namespace}")
+    yield Sql(spark, "lake", namespace)
+    spark.sql("USE spark_catalog.default")

@@ -1,0 +1,72 @@
+"""Class paths for the two Java programs tests run: resolved by Maven once, compiled once, then kept in a cache."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESOLVE_SECONDS = 900  # the first time Maven fetches about 85 MB
+RESOLVE_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.9.0:build-classpath"
+
+
+class JavaFailed(Exception):
+    """Maven, the compiler or the program itself did not do what it was started for; the message ends with its log."""
+
+
+def missing_tools() -> str | None:
+    """What keeps Java tests from running here, as a sentence, or None if nothing does."""
+    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    return f"{' and '.join(missing)} not on the PATH" if missing else None
+
+
+def class_path(project: str) -> str:
+    """The class path of `kit` or `reference`, our classes first; needs neither Maven nor a network the second time."""
+    folder = HERE / project
+    sources = sorted(folder.glob("*.java"))
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in [folder / "pom.xml", *sources])).hexdigest()[:16]
+    ready = cache_folder() / "java" / f"{project}-{key}"
+    if not _is_complete(ready):
+        _build(folder / "pom.xml", sources, ready)
+    return os.pathsep.join([str(ready / "classes"), (ready / "classpath").read_text()])
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nunatak"
+
+
+def _is_complete(ready: Path) -> bool:
+    """Somebody may have emptied Maven's repository since."""
+    listed = ready / "classpath"
+    return listed.exists() and all(Path(jar).exists() for jar in listed.read_text().split(os.pathsep))
+
+
+def _build(pom: Path, sources: list[Path], ready: Path) -> None:
+    # Two test runs may build at once: each does so in a folder of its own, and the last to finish stays.
+    draft = ready.with_name(f"{ready.name}.{os.getpid()}")
+    (draft / "classes").mkdir(parents=True)
+    try:
+        listed = draft / "classpath"
+        # Maven 3 reads its own files only; -N and a build folder here keep the source tree clean.
+        _run("mvn", "-q", "-B", "-N", "-f", str(pom), RESOLVE_GOAL, f"-Dmdep.outputFile={listed}")
+        listed.write_text(listed.read_text().strip())
+        compiler = ["javac", "--release", "17", "-proc:none", "-Xlint:-options", "-nowarn"]
+        _run(*compiler, "-cp", listed.read_text(), "-d", str(draft / "classes"), *map(str, sources))
+        shutil.rmtree(ready, ignore_errors=True)
+        draft.rename(ready)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=RESOLVE_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise JavaFailed(f"{command[0]} ended with {done.returncode}:\n{done.stdout.decode(errors='replace')[-4000:]}")

@@ -1,0 +1,101 @@
+"""A real server process for tests: started on a free port, ended by its pid."""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 60  # a cold start takes about half a second; a starved machine gets time
+
+
+@dataclass
+class RunningServer:
+    """One `nunatak serve` process; `uri` is what a client is given, the part before `/v1`."""
+
+    uri: str
+    process: subprocess.Popen[bytes]
+    data: Path
+    log: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.uri.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        """SIGTERM and wait; returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+def start_server(
+    data: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()
+) -> RunningServer:
+    """Start `nunatak serve` on `data` and return once it says where it listens."""
+    data.mkdir(parents=True, exist_ok=True)
+    log = data.parent / f"{data.name}.server.log"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
+    with log.open("ab") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nunatak", "serve", "--port", str(port), "--data", str(data), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**clean, "PYTHONUNBUFFERED": "1", **(environment or {})},
+        )
+    try:
+        uri = _await_address(process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        print(log.read_text(errors="replace")[-4000:])
+        raise
+    return RunningServer(uri, process, data, log)
+
+
+@contextlib.contextmanager
+def running_server(
+    data: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()
+) -> Iterator[RunningServer]:
+    server = start_server(data, port=port, environment=environment, arguments=arguments)
+    try:
+        yield server
+    finally:
+        server.stop()
+        assert server.process.stdout is not None
+        server.process.stdout.close()
+
+
+def _await_address(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_SECONDS
+    seen = b""
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([process.stdout], [], [], 0.2)
+        if ready:
+            chunk = os.read(process.stdout.fileno(), 65536)
+            seen += chunk
+            found = re.search(rb"listening on (http://\S+)", seen)
+            if found:
+                return found.group(1).decode()
+            if not chunk:
+                break
+        elif process.poll() is not None:
+            break
+    raise RuntimeError(f"the server did not start: exit {process.poll()}, printed {seen.decode(errors='replace')!r}")

@@ -1,0 +1,125 @@
+"""`nunatak serve` as a process, and the commands that need no server."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nunatak.client import Client
+from tests.support.server import start_server
+from tests.unit.cli.conftest import run_command
+
+
+def serve_until(stop: signal.Signals, data: Path) -> tuple[int, str]:
+    """Start, wait until it listens, stop it by `stop`; its exit status and all it printed after the first line."""
+    server = start_server(data)
+    with Client(server.uri) as client:
+        client.create_namespace(("kept",), {})
+    server.process.send_signal(stop)
+    rest, _ = server.process.communicate(timeout=60)
+    return server.process.returncode, rest.decode()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_asked_to_stop_ends_cleanly_and_forgets_nothing(stop: signal.Signals, tmp_path: Path) -> None:
+    status, _ = serve_until(stop, tmp_path / "data")
+
+    assert status == 0
+    got = run_command("get", "/v1/namespaces", "--data", str(tmp_path / "data"))
+    assert got.code == 0, got
+    assert got.json["namespaces"] == [["kept"]]
+
+
+def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nunatak", "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**environment, "NUNATAK_PORT": "0", "NUNATAK_DATA": str(tmp_path / "elsewhere")},
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=60)
+
+    said, _, uri = first.strip().rpartition(" ")
+    assert said == "listening on"
+    assert uri.startswith("http://127.0.0.1:")
+    for words in (
+        f'load_catalog("lake", type="rest", uri="{uri}")',
+        "SparkSession",
+        "ATTACH ''",
+        f"curl -s {uri}/v1/config",
+    ):
+        assert words in rest
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_a_second_server_on_the_same_data_does_not_start(tmp_path: Path) -> None:
+    server = start_server(tmp_path / "data")
+    try:
+        second = subprocess.run(
+            [sys.executable, "-m", "nunatak", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        server.stop()
+        server.process.communicate()
+
+    assert second.returncode != 0
+    assert "listening" not in second.stdout
+    assert "Traceback" not in second.stderr
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = subprocess.run(
+            [sys.executable, "-m", "nunatak", "serve", "--port", str(port), "--data", str(tmp_path / "data")],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert ended.returncode != 0
+    assert str(port) in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_is_none_is_a_usage_error() -> None:
+    outcome = run_command("serve", "--port", "eighty")
+
+    assert outcome.code == 2
+    assert "port from the command line is 'eighty'" in outcome.err
+
+
+def test_get_answers_without_a_server(tmp_path: Path) -> None:
+    config = run_command("get", "v1/config", "--data", str(tmp_path / "data"))
+    missing = run_command("get", "/v1/namespaces/none", "--data", str(tmp_path / "data"))
+
+    assert config.code == 0
+    assert "GET /v1/{prefix}/namespaces" in config.json["endpoints"]
+    assert missing.code == 1
+    assert json.loads(missing.err)["error"]["type"] == "NoSuchNamespaceException"
+
+
+def test_migrating_twice_finds_nothing_the_second_time(tmp_path: Path) -> None:
+    first = run_command("database", "migrate", "--data", str(tmp_path / "data"))
+    second = run_command("database", "migrate", "--data", str(tmp_path / "data"))
+
+    assert first.code == second.code == 0
+    assert first.out.startswith("applied 0001")
+    assert second.out == "nothing to do: the database is up to date\n"

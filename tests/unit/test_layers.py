@@ -1,0 +1,131 @@
+"""Who may import whom: each layer imports only layers to its right, and imports stand at the top of the file."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "nunatak"
+
+LAYERS = [
+    "cli",
+    "server",
+    "ui",
+    "api",
+    "catalog",
+    "events",
+    "access",
+    "objectstore",
+    "database",
+    "iceberg",
+    "settings",
+    "errors",
+]
+# These stand beside the line, each on what it names; the layers that may use them follow.
+BESIDE = {
+    "client": ({"iceberg", "errors"}, {"cli"}),
+    "connect": (set[str](), {"cli", "server", "ui", "api"}),
+}
+DRIVERS = {"nunatak.database.sqlite", "nunatak.database.sqlite_changes", "nunatak.objectstore.local"}
+DRIVERS_NAMED_BY = {"server"}
+
+# An import that has to hide inside a function shows a function in the wrong file. `file: reason` for each exception.
+HIDDEN_IMPORTS: dict[str, str] = {}
+
+FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
+LAYERED = [file for file in FILES if str(file) not in {"__init__.py", "__main__.py"}]
+
+
+def part_of(module: str) -> str | None:
+    """`nunatak.api.tables` belongs to `api`; the package itself (its version) belongs to nobody."""
+    pieces = module.split(".")
+    return pieces[1] if pieces[0] == "nunatak" and len(pieces) > 1 else None
+
+
+def layer_of(file: Path) -> str:
+    return file.parts[0].removesuffix(".py")
+
+
+def imported_modules(tree: ast.AST, file: Path) -> Iterator[str]:
+    """Every module that is imported anywhere in the file, by its full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} imports relatively; write the full name"
+            assert node.module is not None
+            yield node.module
+            # `from nunatak import server` and `from nunatak.database import sqlite` name modules, too.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def known_modules(tree: ast.AST, file: Path) -> Iterator[str]:
+    """Those of them that are ours and exist as a file or folder."""
+    for module in imported_modules(tree, file):
+        inside = SOURCE.joinpath(*module.split(".")[1:])
+        if part_of(module) and (inside.is_dir() or inside.with_suffix(".py").is_file()):
+            yield module
+
+
+def may_import(importer: str, imported: str) -> bool:
+    if importer == imported:
+        return True
+    if importer in BESIDE:
+        return imported in BESIDE[importer][0]
+    if imported in BESIDE:
+        return importer in BESIDE[imported][1]
+    return LAYERS.index(importer) < LAYERS.index(imported)
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse((SOURCE / file).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("file", LAYERED, ids=str)
+def test_a_file_imports_only_to_its_right(file: Path) -> None:
+    importer = layer_of(file)
+    assert importer in LAYERS or importer in BESIDE, f"{file} belongs to no layer; give it one in this test"
+
+    wrong = [module for module in known_modules(parsed(file), file) if not may_import(importer, part_of(module) or "")]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_only_the_server_names_a_driver(file: Path) -> None:
+    named = DRIVERS & set(known_modules(parsed(file), file))
+
+    if str(file.parent) not in {"database", "objectstore"} and layer_of(file) not in DRIVERS_NAMED_BY:
+        assert named == set()
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_imports_stand_at_the_top(file: Path) -> None:
+    functions = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    hidden = [
+        node.lineno
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+    assert (hidden != []) == (str(file) in HIDDEN_IMPORTS), f"{file} imports inside a function at lines {hidden}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_module_opens_with_a_sentence(file: Path) -> None:
+    opening = ast.get_docstring(parsed(file))
+
+    assert (opening and opening.strip()) or not (SOURCE / file).read_text().strip(), f"{file} does not say what is here"
+
+
+def test_the_rule_itself_refuses_what_it_should() -> None:
+    assert may_import("api", "catalog")
+    assert not may_import("catalog", "api")
+    assert not may_import("iceberg", "database")
+    assert not may_import("server", "cli")
+    assert not may_import("client", "catalog")
+    assert not may_import("catalog", "client")
+    assert may_import("cli", "client")
+    assert set(known_modules(ast.parse("from nunatak import server\nimport os"), Path("x.py"))) <= {"nunatak.server"}
