@@ -1,12 +1,13 @@
 """Writes docs/reference from the code, so that the pages cannot say anything else: `make docs`."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
-from nunatak.api.routes import ROUTES, Route
 
 from nunatak.access.privileges import Privilege
+from nunatak.api.routes import ROUTES, Route
 from nunatak.cli.config import written
 from nunatak.cli.main import COMMANDS, root
 from nunatak.errors import CatalogError
@@ -72,7 +73,7 @@ def errors_page() -> str:
         (
             str(kind.status),
             f"`{kind.iceberg_type}`",
-            (kind.__doc__ or "").strip(),
+            meaning(kind),
             "yes" if kind.deterministic else "no",
         )
         for kind in sorted(error_tree(CatalogError), key=lambda kind: (kind.status, kind.iceberg_type))
@@ -93,9 +94,17 @@ there is one, is for people.
 
 
 def error_tree(kind: type[CatalogError]) -> Iterator[type[CatalogError]]:
+    """What errors.py names; an inner layer may refine one for itself, and that never reaches the wire as a new type."""
     for child in kind.__subclasses__():
-        yield child
-        yield from error_tree(child)
+        if child.__module__ == CatalogError.__module__:
+            yield child
+            yield from error_tree(child)
+
+
+def meaning(kind: type[CatalogError]) -> str:
+    """What its docstring says, or else its name as words: NoSuchTable is "No such table."."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).capitalize()
+    return " ".join(kind.__doc__.split()) if kind.__doc__ else f"{words}."
 
 
 def routes_page() -> str:

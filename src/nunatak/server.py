@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import logging
 import re
+import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import uvicorn
 import uvloop
 
 from nunatak.api.app import App
+from nunatak.api.fast_lane import FastLane, protocol_with
 from nunatak.api.paging import Tokens
 from nunatak.api.router import TOP_WORDS
 from nunatak.catalog.cache import MetadataCache
@@ -58,13 +60,24 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
+class _Server(uvicorn.Server):
+    """Stops on SIGTERM and Ctrl-C and leaves the rest to us: uvicorn would raise the signal again and end the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for stop in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(stop, self.handle_exit, stop, None)
+        yield
+
+
 async def _serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
     app = await build_app(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
-        http="httptools",
+        http=protocol_with(_fast_lane(app)),
         lifespan="off",
         server_header=False,
         date_header=False,
@@ -72,7 +85,7 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
         timeout_graceful_shutdown=DRAIN_SECONDS,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     jobs = asyncio.create_task(run_jobs(app.catalog))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
@@ -86,6 +99,12 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
         with contextlib.suppress(asyncio.CancelledError):
             await jobs
         await close_app(app)
+
+
+def _fast_lane(app: App) -> FastLane | None:
+    """Only a database that is read without waiting has one."""
+    store = app.catalog.store
+    return FastLane(app, store) if isinstance(store, SqliteStore) else None
 
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:

@@ -2,18 +2,20 @@
 
 import os
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.differential.exchange import Answer, Comparison, Request, Side
+from tests.conformance.differential.exchange import SENT_AGO_MS, Answer, Comparison, Request, Side
 from tests.conformance.differential.run import Run, describe
 from tests.support.java.project import missing_tools
 from tests.support.reference import reference_server
 from tests.support.server import running_server
 
 REQUESTS = int(os.environ.get("NUNATAK_DIFFERENTIAL_REQUESTS", "1500"))
+THOROUGH = 20_000  # requests after which every listed difference has occurred
 LEAST_VALID = 0.6  # a sequence of mistakes would compare little but error messages
 
 
@@ -26,20 +28,24 @@ def test_every_answer_is_the_references_or_differs_for_a_listed_reason(
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the comparison with the reference server ({reason})")
     seed = int(os.environ.get("NUNATAK_DIFFERENTIAL_SEED") or random.randrange(1_000_000))
-    ours = running_server(tmp_path / "ours", environment={"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"})
+    allowed = {"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"}
 
-    with reference_server(tmp_path / "reference") as reference, ours as server:
-        run = Run(
-            seed,
-            Side(reference.uri, "", f"file:{tmp_path}/reference-elsewhere"),
-            Side(server.uri, "/default", f"file:{tmp_path}/ours-elsewhere"),
-        )
-        report = run.run(REQUESTS)
+    with (
+        reference_server(tmp_path / "reference") as theirs,
+        running_server(tmp_path / "ours", environment=allowed) as server,
+        closing(Side(theirs.uri, "", f"file:{tmp_path}/reference-elsewhere")) as reference,
+        closing(Side(server.uri, "/default", f"file:{tmp_path}/ours-elsewhere")) as ours,
+    ):
+        report = Run(seed, reference, ours).run(REQUESTS)
 
     with capsys.disabled():
         print(f"\n{report.summary()}")
-        for entry in report.never_seen():
-            print(f"  listed, but not seen in this run: {entry}")
+        if unseen := report.never_seen():
+            print(
+                f"  {len(unseen)} listed differences did not occur (some are rare: a run of {THOROUGH} shows them all)"
+            )
+    if report.requests >= THOROUGH:
+        assert not unseen, "listed, but no longer there:\n" + "\n".join(unseen)
     assert not report.unexplained, f"{report.summary()}\n{describe(report)}"
     assert report.succeeded >= LEAST_VALID * report.requests
 
@@ -64,7 +70,7 @@ def test_the_comparison_lets_each_server_choose_its_uuids_but_not_change_them() 
 def test_the_comparison_lets_servers_make_up_times_but_not_change_those_they_were_given() -> None:
     comparison = Comparison()
     sent = comparison.now_ms()
-    made_up = sent + 40_000
+    made_up = sent + SENT_AGO_MS
 
     assert differing(comparison, {"ms": made_up}, {"ms": made_up + 5}) == []
     assert differing(comparison, {"ms": sent}, {"ms": sent}) == []
@@ -95,4 +101,4 @@ def test_the_comparison_reads_messages() -> None:
     other = comparison.compare(request, failed("No file: /one/a"), failed("File is missing: /two/b"))
 
     assert same.findings == ()
-    assert [finding.path for finding in other.findings] == ["error.message"]
+    assert [finding.path for finding in other.findings] == ["answer"]

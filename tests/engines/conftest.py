@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark import CannotRun, Sql, rest_catalog, spark_session
+from tests.support.spark import CannotRun, Installation, Sql, find_installation, rest_catalog, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,20 +25,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_uri(request: pytest.FixtureRequest) -> str:
+def spark_installation(cache_folder: Path) -> Installation:
+    try:
+        return find_installation(cache_folder / "jars")
+    except CannotRun as reason:
+        pytest.skip(f"NOT RUN: {reason}")
+
+
+@pytest.fixture(scope="session")
+def spark_uri(spark_installation: Installation, request: pytest.FixtureRequest) -> str:
     """The server that Spark speaks to; SPARK_SUITE_URI names another one, to tell our bugs from Spark's habits."""
     return os.environ.get("SPARK_SUITE_URI") or request.getfixturevalue("shared_server").uri
 
 
 @pytest.fixture(scope="session")
-def spark(spark_uri: str, cache_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    try:
-        with spark_session(
-            cache_folder / "jars", tmp_path_factory.mktemp("spark"), rest_catalog("lake", spark_uri)
-        ) as session:
-            yield session
-    except CannotRun as reason:
-        pytest.skip(f"NOT RUN: {reason}")
+def spark(
+    spark_installation: Installation, spark_uri: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["SparkSession"]:
+    """One session for the whole run: starting it takes longer than most of the tests together."""
+    with spark_session(
+        spark_installation, tmp_path_factory.mktemp("spark"), rest_catalog("lake", spark_uri)
+    ) as session:
+        yield session
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType, TimestampType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, running_server
 
 CITIES = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("city", pa.string())])
 CITIES_WITH_IDS = Schema(
@@ -107,6 +107,25 @@ def test_a_uri_with_v1_a_warehouse_and_a_filtered_scan_work_together(
         found = other.load_table(cities.name()).scan(row_filter="id >= 2").to_arrow()
 
     assert found.num_rows == 1
+
+
+def test_the_client_beats_the_defaults_of_the_server_and_the_overrides_beat_the_client(tmp_path: Path) -> None:
+    """MISSION: 001-04"""
+    locations = {name: (tmp_path / name).as_uri() for name in ("first", "second")}
+    environment = {"NUNATAK_WAREHOUSE": locations["first"], "NUNATAK_WAREHOUSES": f"second={locations['second']}"}
+    with running_server(tmp_path / "nunatak-data", environment=environment) as server:
+        with closing(RestCatalog("lake", uri=server.uri)) as silent:
+            assert silent.properties["warehouse"] == locations["first"]
+        with closing(RestCatalog("lake", uri=server.uri, warehouse="second", prefix="mine")) as outspoken:
+            assert outspoken.properties["warehouse"] == "second"
+            assert outspoken.properties["prefix"] == "second"
+            outspoken.create_namespace("own")
+            table = outspoken.create_table("own.cities", CITIES)
+            table.append(rows((1, "Oslo")))
+            assert table.location().startswith(locations["second"])
+            assert contents(table) == [(1, "Oslo")]
+        with closing(RestCatalog("lake", uri=server.uri)) as silent:
+            assert silent.list_namespaces() == []
 
 
 # Namespaces
@@ -200,6 +219,21 @@ def test_a_table_of_either_format_version_is_created_written_and_read(
     assert "format-version" not in loaded.properties
     assert contents(loaded) == [(1, "Oslo")]
     assert local_path(loaded.metadata_location).is_file()
+
+
+def test_a_table_of_format_version_three_is_created_and_changed(catalog: RestCatalog, namespace: str) -> None:
+    """PyIceberg reads version three and writes its metadata, though no rows yet."""
+    table = catalog.create_table((namespace, "cities"), CITIES, properties={"format-version": "3"})
+    with table.transaction() as transaction:
+        transaction.set_properties(owner="ops")
+    with table.update_schema() as update:
+        update.add_column("height", DoubleType())
+
+    loaded = catalog.load_table((namespace, "cities"))
+    assert loaded.format_version == 3
+    assert loaded.properties["owner"] == "ops"
+    assert [field.name for field in loaded.schema().fields] == ["id", "city", "height"]
+    assert loaded.scan().to_arrow().num_rows == 0
 
 
 def test_a_table_is_upgraded_to_format_version_two(catalog: RestCatalog, namespace: str) -> None:

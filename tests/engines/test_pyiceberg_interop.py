@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -111,6 +112,22 @@ def test_a_commit_of_either_side_is_seen_by_the_other_at_once(
     assert len(rest.load_table(name).snapshots()) == 6
 
 
+def test_a_cached_answer_is_not_confirmed_after_a_commit_from_outside(
+    shared_server: RunningServer, rest: RestCatalog, sql: SqlCatalog, namespace: str
+) -> None:
+    rest.create_table((namespace, "cities"), CITIES)
+    url = f"{shared_server.uri}/v1/namespaces/{namespace}/tables/cities"
+    first = requests.get(url, timeout=30)
+    assert requests.get(url, headers={"If-None-Match": first.headers["ETag"]}, timeout=30).status_code == 304
+
+    sql.load_table((namespace, "cities")).append(rows(1))
+
+    second = requests.get(url, headers={"If-None-Match": first.headers["ETag"]}, timeout=30)
+    assert second.status_code == 200
+    assert second.json()["metadata-location"] == sql.load_table((namespace, "cities")).metadata_location
+    assert requests.get(url, headers={"If-None-Match": second.headers["ETag"]}, timeout=30).status_code == 304
+
+
 @pytest.mark.parametrize("winner", ["rest", "sql"])
 def test_of_two_interleaved_appends_the_loser_gets_a_conflict(
     rest: RestCatalog, sql: SqlCatalog, namespace: str, winner: str
@@ -193,7 +210,7 @@ def test_a_table_dropped_and_made_again_outside_is_served_as_the_new_one(
     rest: RestCatalog, sql: SqlCatalog, namespace: str
 ) -> None:
     name = (namespace, "cities")
-    old: Table = rest.create_table(name, CITIES)
+    old: Table = rest.create_table(name, CITIES, properties=NO_RETRIES)
     old.append(rows(1))
     sql.drop_table(name)
     new = sql.create_table(name, CITIES, location=f"{old.location()}-again")

@@ -85,6 +85,7 @@ def test_a_dropped_and_added_column_does_not_show_the_old_values(sql: Sql) -> No
 
 
 def test_properties_are_set_changed_and_unset(sql: Sql) -> None:
+    """MISSION: 000-10, 000-65"""
     sql("CREATE TABLE orders (id INT) USING iceberg TBLPROPERTIES ('keep' = '1', 'change' = '1', 'drop' = '1')")
 
     sql("ALTER TABLE orders SET TBLPROPERTIES ('change' = '2', 'read.split.target-size' = '1048576')")
@@ -96,6 +97,7 @@ def test_properties_are_set_changed_and_unset(sql: Sql) -> None:
 
 
 def test_a_renamed_table_keeps_its_rows_and_its_history(sql: Sql) -> None:
+    """MISSION: 000-25, 003-07"""
     sql("CREATE TABLE orders (id INT) USING iceberg")
     sql("INSERT INTO orders VALUES (1)")
     before = sql("SELECT snapshot_id FROM here.orders.snapshots")
@@ -158,6 +160,7 @@ def test_a_write_order_and_identifier_fields_are_kept(sql: Sql) -> None:
 
 
 def test_namespaces_nest_three_levels_deep(sql: Sql) -> None:
+    """MISSION: 003-06"""
     sql("CREATE NAMESPACE here.europe")
     sql("CREATE NAMESPACE here.europe.denmark")
     sql("CREATE TABLE here.europe.denmark.orders AS SELECT 1 AS id")
@@ -171,6 +174,7 @@ def test_namespaces_nest_three_levels_deep(sql: Sql) -> None:
 
 
 def test_a_namespace_keeps_its_properties_and_goes_only_when_empty(sql: Sql) -> None:
+    """MISSION: 000-08, 000-17, 000-18, 000-75"""
     name = "here.temporary"
     sql(f"CREATE NAMESPACE {name} COMMENT 'for a while' WITH DBPROPERTIES ('owner-team' = 'sales')")
     sql(f"ALTER NAMESPACE {name} SET PROPERTIES ('color' = 'red')")

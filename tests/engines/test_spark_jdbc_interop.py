@@ -21,6 +21,21 @@ NAMES = itertools.count(1)
 FORGETFUL = {"cache_enabled": "false"}
 
 
+def jdbc_catalog(data: Path, schema_version: str = "V1") -> dict[str, str]:
+    """The catalog in a server's database file; it finds its rows by its own name, which is the warehouse's."""
+    settings = catalog(
+        "default",
+        catalog_impl="org.apache.iceberg.jdbc.JdbcCatalog",
+        uri=f"jdbc:sqlite:{data}/nunatak.db",
+        warehouse=(data / "warehouse").as_uri(),
+        **FORGETFUL,
+    )
+    return settings | {
+        "spark.sql.catalog.default.jdbc.schema-version": schema_version,
+        "spark.sql.catalog.default.jdbc.busy_timeout": "30000",
+    }
+
+
 @pytest.fixture(scope="module")
 def interop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("interop") / "nunatak-data") as started:
@@ -28,32 +43,10 @@ def interop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
 
 
 @pytest.fixture(scope="module")
-def database(interop_server: RunningServer) -> Path:
-    return interop_server.data / "nunatak.db"
-
-
-@pytest.fixture(scope="module")
-def two_doors(spark: "SparkSession", interop_server: RunningServer, database: Path) -> "SparkSession":
-    """The session with two catalogs: `rest` through the server, and `default` through the database file.
-
-    The JDBC catalog finds its rows by its own name, which therefore has to be the warehouse's.
-    """
+def two_doors(spark: "SparkSession", interop_server: RunningServer) -> "SparkSession":
+    """The session with two catalogs: `rest` through the server, and `default` through the database file."""
     configure(spark, rest_catalog("rest", interop_server.uri, **FORGETFUL))
-    jdbc = catalog(
-        "default",
-        catalog_impl="org.apache.iceberg.jdbc.JdbcCatalog",
-        uri=f"jdbc:sqlite:{database}",
-        warehouse=(interop_server.data / "warehouse").as_uri(),
-        **FORGETFUL,
-    )
-    configure(
-        spark,
-        jdbc
-        | {
-            "spark.sql.catalog.default.jdbc.schema-version": "V1",
-            "spark.sql.catalog.default.jdbc.busy_timeout": "30000",
-        },
-    )
+    configure(spark, jdbc_catalog(interop_server.data))
     return spark
 
 
@@ -83,6 +76,7 @@ def names(sql: Sql, statement: str) -> list[str]:
 
 
 def test_a_jdbc_client_lists_and_reads_what_the_server_made(sql: Sql, rest: str, jdbc: str) -> None:
+    """MISSION: 004-04, 004-07, 004-20"""
     sql(f"CREATE TABLE {rest}.orders PARTITIONED BY (p) AS SELECT id, id % 2 AS p FROM range(10)")
     sql(f"DELETE FROM {rest}.orders WHERE id = 3")
     sql(f"CREATE NAMESPACE {rest}.inner WITH DBPROPERTIES ('owner-team' = 'sales')")
@@ -96,6 +90,7 @@ def test_a_jdbc_client_lists_and_reads_what_the_server_made(sql: Sql, rest: str,
 
 
 def test_the_server_serves_every_commit_of_a_jdbc_client_at_once(sql: Sql, rest: str, jdbc: str) -> None:
+    """MISSION: 004-13"""
     sql(f"CREATE TABLE {rest}.log (n INT) USING iceberg")
 
     for n in range(3):
@@ -120,6 +115,33 @@ def test_the_server_serves_tables_and_namespaces_that_a_jdbc_client_created(sql:
 
     sql(f"UPDATE {rest}.theirs.samples SET note = 'seen' WHERE id = 4")
     assert sql(f"SELECT id, note FROM {jdbc}.theirs.samples WHERE note IS NOT NULL") == [(4, "seen")]
+
+
+@pytest.mark.parametrize("schema_version", ["V0", "V1"])
+def test_a_jdbc_catalog_moves_to_the_server_by_changing_nothing_but_the_configuration(
+    spark: "SparkSession", tmp_path: Path, schema_version: str
+) -> None:
+    """The database that Spark filled by itself is the one that the server starts on. MISSION: 004-25, 003-65"""
+    data = tmp_path / "nunatak-data"
+    data.mkdir()
+    sql = Sql(spark.newSession(), "default", "sales")
+    configure(sql.spark, jdbc_catalog(data, schema_version))
+    sql("CREATE NAMESPACE `default`.sales WITH DBPROPERTIES ('owner-team' = 'sales')")
+    sql("CREATE TABLE `default`.sales.orders USING iceberg AS SELECT id FROM range(5)")
+    sql("CREATE TABLE `default`.sales.europe.orders USING iceberg AS SELECT id FROM range(3)")
+
+    with running_server(data) as server:
+        configure(sql.spark, rest_catalog("moved", server.uri, **FORGETFUL))
+        assert names(sql, "SHOW TABLES IN moved.sales") == ["orders"]
+        assert names(sql, "SHOW NAMESPACES IN moved.sales") == ["sales.europe"]
+        assert "(owner-team,sales)" in sql.pairs("DESCRIBE NAMESPACE EXTENDED moved.sales")["Properties"]
+        assert sql.value("SELECT count(*) FROM moved.sales.europe.orders") == 3
+
+        sql("INSERT INTO moved.sales.orders VALUES (100)")
+        sql("INSERT INTO `default`.sales.orders VALUES (200)")
+        assert sql("SELECT count(*), max(id) FROM moved.sales.orders") == [(7, 200)]
+
+    assert sql("SELECT count(*), sum(id) FROM `default`.sales.orders") == [(7, 310)], "whoever leaves keeps a catalog"
 
 
 def test_renames_and_drops_on_one_side_are_seen_on_the_other(sql: Sql, rest: str, jdbc: str) -> None:
@@ -147,6 +169,7 @@ def test_views_are_shared_both_ways(sql: Sql, rest: str, jdbc: str) -> None:
 
 
 def test_concurrent_appends_through_both_doors_all_survive(sql: Sql, rest: str, jdbc: str) -> None:
+    """MISSION: 004-12, 004-14, 000-36"""
     sql(f"CREATE TABLE {rest}.log (door STRING, n INT) USING iceberg TBLPROPERTIES ('commit.retry.num-retries' = '30')")
 
     run_together(

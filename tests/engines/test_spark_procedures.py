@@ -39,6 +39,7 @@ def fingerprint(sql: Sql, table: str) -> tuple[int, int]:
     ids=["binpack", "sort", "zorder"],
 )
 def test_rewrite_data_files_makes_one_file_of_many_and_keeps_the_rows(sql: Sql, fragmented: str, strategy: str) -> None:
+    """Compaction works on the new catalog. MISSION: 003-69"""
     before = fingerprint(sql, fragmented)
 
     done = sql.call("rewrite_data_files", f"table => '{fragmented}'{strategy}, options => map('rewrite-all', 'true')")
@@ -84,6 +85,7 @@ def test_rewriting_removes_delete_files_with_the_rows_they_deleted(sql: Sql, for
 
 
 def test_expire_snapshots_forgets_old_versions_and_deletes_their_files(sql: Sql, fragmented: str) -> None:
+    """Expiration works on the new catalog. MISSION: 003-69"""
     before, folder = fingerprint(sql, fragmented), sql.location(fragmented)
     sql.call("rewrite_data_files", f"table => '{fragmented}', options => map('rewrite-all', 'true')")
     assert len(list(folder.rglob("*.parquet"))) == 7
@@ -167,6 +169,7 @@ def test_statistics_are_kept_as_long_as_the_snapshot_they_describe(sql: Sql) -> 
 
 
 def test_a_registered_table_is_the_table_of_its_metadata_file(sql: Sql, fragmented: str) -> None:
+    """MISSION: 003-17, 003-66"""
     before = fingerprint(sql, fragmented)
 
     done = sql.call(

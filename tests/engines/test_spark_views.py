@@ -13,8 +13,9 @@ def orders(sql: Sql) -> str:
     return "orders"
 
 
-def view_names(sql: Sql) -> list[str]:
-    return sorted(row.viewName for row in sql("SHOW VIEWS") if not row.isTemporary)
+def view_names(sql: Sql, condition: str = "") -> list[str]:
+    """The catalog's views, without the temporary ones of the session that Spark lists with them."""
+    return sorted(row.viewName for row in sql(f"SHOW VIEWS {condition}") if not row.isTemporary)
 
 
 def test_a_view_answers_from_the_table_as_it_is_now(sql: Sql, orders: str) -> None:
@@ -40,15 +41,17 @@ def test_a_view_finds_its_tables_from_another_namespace(sql: Sql, orders: str) -
 
 
 def test_views_and_tables_are_listed_apart(sql: Sql, orders: str) -> None:
+    """MISSION: 000-26"""
     sql(f"CREATE VIEW b_view AS SELECT 1 AS one FROM {orders}")
     sql("CREATE VIEW a_view AS SELECT 2 AS two")
 
     assert view_names(sql) == ["a_view", "b_view"]
     assert sorted(row.tableName for row in sql("SHOW TABLES")) == ["orders"]
-    assert [row.viewName for row in sql("SHOW VIEWS LIKE 'a*'")] == ["a_view"]
+    assert view_names(sql, "LIKE 'a*'") == ["a_view"]
 
 
 def test_a_replaced_view_answers_with_its_new_text(sql: Sql, orders: str) -> None:
+    """MISSION: 000-27, 000-29, 003-11"""
     sql(f"CREATE VIEW summary AS SELECT count(*) AS n FROM {orders}")
     sql(f"CREATE OR REPLACE VIEW summary AS SELECT max(total) AS largest FROM {orders}")
     sql("CREATE VIEW IF NOT EXISTS summary AS SELECT 'never' AS n")
@@ -60,6 +63,7 @@ def test_a_replaced_view_answers_with_its_new_text(sql: Sql, orders: str) -> Non
 
 
 def test_a_views_properties_and_name_are_altered(sql: Sql, orders: str) -> None:
+    """MISSION: 000-32"""
     sql(f"CREATE VIEW summary TBLPROPERTIES ('drop' = 'me') AS SELECT count(*) AS n FROM {orders}")
 
     sql("ALTER VIEW summary SET TBLPROPERTIES ('owner-team' = 'sales')")
@@ -83,6 +87,7 @@ def test_a_view_shows_the_statement_that_creates_it(sql: Sql, orders: str) -> No
 
 
 def test_a_dropped_view_is_gone_and_its_table_is_not(sql: Sql, orders: str) -> None:
+    """MISSION: 000-31"""
     sql(f"CREATE VIEW summary AS SELECT count(*) AS n FROM {orders}")
 
     sql("DROP VIEW summary")

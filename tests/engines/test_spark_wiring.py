@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tests.support.server import RunningServer
 from tests.support.spark import Sql, catalog, configure, rest_catalog
 
 pytestmark = pytest.mark.spark
@@ -30,12 +31,12 @@ def walk_through(sql: Sql, name: str) -> None:
 
 
 def test_the_wiring_of_seed_000_works(sql: Sql, spark_uri: str) -> None:
-    """000-81: a uri that ends in /apis/iceberg/v1, and a prefix set by hand."""
+    """A uri that ends in /apis/iceberg/v1, and a prefix set by hand. MISSION: 000-04, 000-11, 000-81"""
     walk_through(sql, use(sql, type="rest", uri=f"{spark_uri}/apis/iceberg/v1", prefix="default"))
 
 
 def test_the_wiring_of_seed_003_works(sql: Sql, spark_uri: str) -> None:
-    """003-60 without credentials: the implementation by its class name, and a uri that ends in /v1."""
+    """The implementation by its class name and a uri that ends in /v1; without credentials yet. MISSION: 003-60"""
     name = use(
         sql,
         catalog_impl="org.apache.iceberg.rest.RESTCatalog",
@@ -46,13 +47,20 @@ def test_the_wiring_of_seed_003_works(sql: Sql, spark_uri: str) -> None:
     walk_through(sql, name)
 
 
-@pytest.mark.parametrize("end", ["", "/", "/v1/", "/apis/iceberg", "/apis/iceberg/v1/"])
+@pytest.mark.parametrize("end", ["", "/", "/v1/", "/apis/iceberg", "/apis/iceberg/v1/", "/iceberg", "/api/catalog"])
 def test_a_uri_works_however_it_ends(sql: Sql, spark_uri: str, end: str) -> None:
     walk_through(sql, use(sql, type="rest", uri=spark_uri + end))
 
 
 def test_a_warehouse_is_chosen_by_name(sql: Sql, spark_uri: str) -> None:
     walk_through(sql, use(sql, type="rest", uri=spark_uri, warehouse="default"))
+
+
+def test_a_warehouse_is_chosen_by_its_location(sql: Sql, spark_uri: str, shared_server: RunningServer) -> None:
+    """As users write who come from other catalogs. MISSION: 003-60"""
+    location = (shared_server.data / "warehouse").as_uri()
+
+    walk_through(sql, use(sql, type="rest", uri=spark_uri, warehouse=location))
 
 
 def test_a_warehouse_nobody_knows_is_refused_by_name(sql: Sql, spark_uri: str) -> None:

@@ -1,5 +1,7 @@
 """Spark changes rows: every statement, both ways of deleting, format versions 2 and 3, and two writers at once."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.spark import Sql, run_together
@@ -157,6 +159,7 @@ def test_truncate_empties_a_table_and_keeps_what_it_was(sql: Sql) -> None:
 
 
 def test_appends_of_two_threads_both_survive(sql: Sql) -> None:
+    """The client reloads and retries by itself after a 409. MISSION: 000-36, 000-38, 003-23, 003-24"""
     sql("CREATE TABLE events (writer INT, n BIGINT) USING iceberg TBLPROPERTIES ('commit.retry.num-retries' = '20')")
 
     def append(writer: int) -> None:
@@ -170,6 +173,24 @@ def test_appends_of_two_threads_both_survive(sql: Sql) -> None:
         (2, 10, 5),
     ]
     assert sql.value("SELECT count(*) FROM here.events.snapshots") == 10
+
+
+def test_a_stream_appends_each_event_exactly_once(sql: Sql, tmp_path: Path) -> None:
+    sql("CREATE TABLE events (id INT) USING iceberg")
+    (tmp_path / "inbox").mkdir()
+
+    def drain() -> None:
+        arrivals = sql.spark.readStream.schema("id INT").json(str(tmp_path / "inbox"))
+        writer = arrivals.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).toTable("events").awaitTermination(120)
+
+    (tmp_path / "inbox" / "1.json").write_text('{"id": 1}\n{"id": 2}\n')
+    drain()
+    drain()
+    (tmp_path / "inbox" / "2.json").write_text('{"id": 3}\n')
+    drain()
+
+    assert sql("SELECT id FROM events ORDER BY id") == [(1,), (2,), (3,)]
 
 
 def test_a_row_keeps_its_identity_through_updates_and_compaction_in_version_3(sql: Sql) -> None:
@@ -211,6 +232,7 @@ def test_variant_columns_hold_any_shape_in_version_3(sql: Sql) -> None:
 
 
 def test_a_version_2_table_is_upgraded_to_version_3_and_then_writes_deletion_vectors(sql: Sql) -> None:
+    """MISSION: 000-49"""
     create_accounts(sql, 2, "merge-on-read")
     sql("DELETE FROM accounts WHERE id = 1")
 

@@ -385,6 +385,31 @@ def test_writers_that_race_never_overwrite_each_other(orders: RunningServer) -> 
     assert [parents[snapshot] for snapshot in log] == [None, *log[:-1]]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"), [(TABLES, {**CREATE_ORDERS, "name": "new"}), (f"{BASE}/namespaces", {"namespace": ["new"]})]
+)
+def test_of_many_who_create_the_same_name_exactly_one_succeeds(
+    orders: RunningServer, path: str, body: Metadata
+) -> None:
+    """MISSION: 000-74"""
+    askers = 6
+    answers: list[Answer] = []
+    start = threading.Barrier(askers)
+
+    def ask() -> None:
+        start.wait(30)
+        answers.append(send(orders, "POST", path, body))
+
+    threads = [threading.Thread(target=ask) for _ in range(askers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert sorted(answer.status for answer in answers) == [200] + [409] * (askers - 1)
+    assert {answer.error for answer in answers if answer.status == 409} == {(409, "AlreadyExistsException")}
+
+
 def test_a_rename_shows_the_table_under_exactly_one_name_at_any_moment(orders: RunningServer) -> None:
     """MISSION: 000-87"""
     names = ["orders", "purchases"]

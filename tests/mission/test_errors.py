@@ -1,5 +1,6 @@
 """Errors: each in Iceberg's envelope, with the documented status and type, and without an effect."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,13 +37,12 @@ def users(catalog: RunningServer) -> RunningServer:
         ("POST /namespaces", {"namespace": ["db"]}, (409, "AlreadyExistsException")),
         ("POST /namespaces/db/tables", TABLE, (409, "AlreadyExistsException")),
         ("DELETE /namespaces/db", None, (409, "NamespaceNotEmptyException")),
-        ("GET /spoons/db", None, (404, "NotFoundException")),
     ],
 )
 def test_what_is_missing_or_taken_has_its_own_type(
     users: RunningServer, base: str, request_line: str, body: Any, expected: tuple[int, str]
 ) -> None:
-    """MISSION: 000-68, 000-71, 000-72, 000-73, 000-74, 000-75, 002-42, 002-46, 002-47"""
+    """MISSION: 000-68, 000-72, 000-73, 000-74, 000-75, 002-42, 002-46, 002-47"""
     method, path = request_line.split()
 
     assert send(users, method, base + path, body).error == expected
@@ -83,6 +83,25 @@ def test_a_malformed_request_is_refused_and_changes_nothing(
     assert len(created(send(users, "GET", "/v1/namespaces/db/tables"))["identifiers"]) == 1
 
 
+def test_a_table_without_its_metadata_file_is_not_found(users: RunningServer) -> None:
+    """MISSION: 000-71"""
+    location = created(send(users, "GET", "/v1/namespaces/db/tables/users"))["metadata-location"]
+    Path(location.removeprefix("file://")).unlink()
+
+    answer = send(users, "GET", "/v1/namespaces/db/tables/users")
+
+    assert answer.error == (404, "NotFoundException")
+    assert location in answer.json["error"]["message"]
+
+
+def test_a_path_that_leads_nowhere_is_answered_with_a_hint(users: RunningServer) -> None:
+    """MISSION: 000-70, 002-42"""
+    answer = send(users, "GET", "/v1/spoons/db")
+
+    assert answer.error == (400, "BadRequestException")
+    assert "/v1/config" in answer.json["error"]["hint"]
+
+
 def test_one_key_cannot_be_set_and_removed_at_once(users: RunningServer) -> None:
     body = {"updates": {"owner": "me"}, "removals": ["owner"]}
 
@@ -94,6 +113,4 @@ def test_one_key_cannot_be_set_and_removed_at_once(users: RunningServer) -> None
 
 def test_a_method_that_a_route_does_not_have_is_answered_as_an_error(users: RunningServer) -> None:
     """MISSION: 002-42"""
-    answer = send(users, "PATCH", "/v1/namespaces/db")
-
-    assert answer.error[0] in (404, 405)
+    assert send(users, "PATCH", "/v1/namespaces/db").error == (405, "MethodNotAllowedException")

@@ -244,6 +244,7 @@ def test_the_example_that_adds_the_first_snapshot(users: RunningServer) -> None:
     metadata = created(curl(users, FIRST_SNAPSHOT))["metadata"]
 
     assert metadata["current-snapshot-id"] == 3051729675574597004
+    assert metadata["last-sequence-number"] == 1
     assert is_part_of({"main": {"snapshot-id": 3051729675574597004, "type": "branch"}}, metadata["refs"])
     (snapshot,) = metadata["snapshots"]
     assert snapshot["manifest-list"] == MANIFESTS

@@ -140,8 +140,8 @@ def test_the_tables_of_a_nested_namespace_are_listed(gold: RunningServer) -> Non
 def test_a_location_outside_the_warehouse_is_refused_by_name(gold: RunningServer) -> None:
     answer = send(gold, "POST", f"{GOLD}/tables", CREATE_ORDERS)
 
-    assert answer.status == 400
-    assert (gold.data / "warehouse").as_uri() in answer.json["error"]["message"]
+    assert answer.error == (400, "BadRequestException")
+    assert (gold.data / "warehouse").as_uri() in answer.json["error"]["hint"]
     assert send(gold, "HEAD", ORDERS).status == 404
 
 

@@ -154,8 +154,8 @@ def test_tables_are_listed(events: RunningServer) -> None:
 def test_a_table_in_a_bucket_needs_a_storage_for_it(analytics: RunningServer) -> None:
     refused = send(analytics, "POST", TABLES, CREATE_EVENTS)
 
-    assert refused.status == 400
-    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["message"]
+    assert refused.error == (400, "BadRequestException")
+    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["hint"]
     assert send(analytics, "HEAD", EVENTS).status == 404
 
 
@@ -282,8 +282,8 @@ def test_metadata_in_a_bucket_we_cannot_read_is_not_registered(analytics: Runnin
 
     refused = send(analytics, "POST", "/v1/namespaces/analytics/register", body)
 
-    assert refused.status == 400
-    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["message"]
+    assert refused.error == (400, "BadRequestException")
+    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["hint"]
     assert created(send(analytics, "GET", TABLES))["identifiers"] == []
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
@@ -135,22 +136,39 @@ def configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:
         spark.conf.set(key, value)
 
 
-@contextlib.contextmanager
-def spark_session(jars: Path, work: Path, settings: Mapping[str, str]) -> Iterator["SparkSession"]:
-    """One session in one JVM; raises CannotRun where the machine lacks what it needs."""
+@dataclass(frozen=True)
+class Installation:
+    """All that a session needs from the machine."""
+
+    java_home: Path
+    jars: list[Path]
+
+
+def find_installation(jar_folder: Path) -> Installation:
+    """What this machine has, or CannotRun if something is missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise CannotRun("no pyspark; pip install 'nunatak[spark]'")
-    java_home, jar_files = find_java_home(), fetch_jars(jars)
-    # Not at the top: this file is imported where there is no pyspark, to say so.
+    return Installation(find_java_home(), fetch_jars(jar_folder))
+
+
+@contextlib.contextmanager
+def spark_session(installation: Installation, work: Path, settings: Mapping[str, str]) -> Iterator["SparkSession"]:
+    """One session in one JVM, warmed up, with nothing kept outside `work`."""
+    # Not at the top: this file is also imported where there is no pyspark, to say so.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ |= {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    os.environ.pop("SPARK_HOME", None)  # the Spark under test is the one that pip installed
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # else 20 kB of JSON per refused statement
     builder = SparkSession.builder.master("local[2]").appName("nunatak-tests")
-    for key, value in {**_lean_settings(jar_files, work), **settings}.items():
+    for key, value in {**_lean_settings(installation.jars, work), **settings}.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    variables = {
+        "JAVA_HOME": str(installation.java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with mock.patch.dict(os.environ, variables):
+        os.environ.pop("SPARK_HOME", None)  # the Spark under test is the one that pip installed
+        session = builder.getOrCreate()
     try:
         session.sparkContext.setLogLevel("OFF")
         session.range(1).count()  # warm up here, so that no test is blamed for it

@@ -61,23 +61,35 @@ class App:
         started = time.perf_counter()
         method: str = scope["method"]
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        operation, response = await self.answer(method, scope["raw_path"], scope["query_string"], headers, receive)
+        client = scope.get("client")
+        operation, response = await self.answer(
+            method, scope["raw_path"], scope["query_string"], headers, receive, address=tuple(client) if client else None
+        )
         try:
             await self._send(scope, headers, response, send)
         finally:
             self.metrics.count(operation, method, response.status, time.perf_counter() - started)
 
     async def answer(
-        self, method: str, raw_path: bytes, query_string: bytes, headers: dict[bytes, bytes], receive: Receive
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        *,
+        address: tuple[str, int] | None = None,
     ) -> tuple[str, Response]:
         """The operation that was asked for and the answer; never raises."""
         operation = "unknown"
         try:
-            path = raw_path.decode("latin-1")
+            path = _decoded(raw_path)
             route, prefix, names = self.router.match(method, path)
             operation = route.operation
             warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
             request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
+            if address is not None:
+                request.caller = Caller(address=address)
             if route.mutates:
                 return operation, await self._mutate(route, request, receive)
             return operation, await route.handler(request)
@@ -98,21 +110,24 @@ class App:
         request_id = request.header(b"x-request-id")
         key = request.header(b"idempotency-key")
         digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()
-        if key is None:
-            request.caller = Caller(request_id=request_id, request_hash=digest)
-            return await route.handler(request)
-        if not _KEY.match(key):
+        if key is not None and not _KEY.match(key):
             raise BadRequest(f"Invalid Idempotency-Key: {key[:50]!r} is not a UUID")
-        request.caller = Caller(request_id=request_id, key=key.lower(), request_hash=digest)
-        return await self._once(route, request)
+        request.caller = Caller(
+            request_id=request_id,
+            key=key.lower() if key is not None else None,
+            request_hash=digest,
+            address=request.caller.address,
+        )
+        return await (route.handler(request) if key is None else self._once(route, request))
 
     async def _once(self, route: Route, request: Request) -> Response:
         caller = request.caller
         assert caller.key is not None
         mark = (caller.principal, caller.key)
-        running = self.in_flight.get(mark)
-        if running is not None:
-            done, _ = await asyncio.wait([running], timeout=IN_FLIGHT_SECONDS)
+        # Several may wait for one that fails: whoever wakes first goes next, and the others wait for that one.
+        deadline = time.monotonic() + IN_FLIGHT_SECONDS
+        while (running := self.in_flight.get(mark)) is not None:
+            done, _ = await asyncio.wait([running], timeout=max(0.0, deadline - time.monotonic()))
             if not done:
                 raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
         saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
@@ -186,7 +201,15 @@ async def _packed(response: Response, encoding: str) -> bytes:
 
 def _resource(route: Route, request: Request) -> bytes:
     """What a request is about, whichever of the accepted paths it came by."""
-    return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode("latin-1", "replace")
+    return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode()
+
+
+def _decoded(raw_path: bytes) -> str:
+    """The path as text; a client that does not percent-encode is taken to speak UTF-8."""
+    try:
+        return raw_path.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest("Malformed path: not valid UTF-8", hint="Percent-encode names in a path.") from error
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

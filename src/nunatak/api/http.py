@@ -47,6 +47,7 @@ def raw_json(body: bytes, status: int = 200) -> Response:
 
 
 NO_CONTENT = Response(204)
+STRANGER = Caller()
 
 
 class Request:
@@ -72,7 +73,7 @@ class Request:
         self.headers = headers
         self.context = context
         self.body = b""
-        self.caller = Caller()
+        self.caller = STRANGER
         self._query: Mapping[str, str] | None = None
 
     @property
@@ -149,19 +150,41 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
     """Undo a Content-Encoding, refusing to unfold more than `limit` bytes."""
     try:
         if encoding in ("gzip", "x-gzip"):
-            unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            data = unfolder.decompress(body, limit + 1)
-            if not unfolder.eof and len(data) <= limit:
-                raise BadRequest("Malformed request: the gzip body is cut short")
+            data = _gunzip(body, limit)
         elif encoding == "zstd":
-            with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-                data = reader.read(limit + 1)
+            data = _unzstd(body, limit)
         else:
             raise UnsupportedMediaType(f"Unsupported Content-Encoding: {encoding[:50]}", hint="Send gzip, zstd or identity.")
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error
     if len(data) > limit:
         raise TooLarge(f"Request body is larger than {limit} bytes")
+    return data
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    """All members, one after the other; stops soon after `limit` bytes."""
+    data = b""
+    while body and len(data) <= limit:
+        unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        data += unfolder.decompress(body, limit + 1 - len(data))
+        if not unfolder.eof and len(data) <= limit:
+            raise BadRequest("Malformed request: the gzip body is cut short")
+        body = unfolder.unused_data
+    return data
+
+
+def _unzstd(body: bytes, limit: int) -> bytes:
+    """All frames, one after the other; stops soon after `limit` bytes."""
+    with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+        data = reader.read(limit + 1)
+    while body and len(data) <= limit:
+        # The reader does not say whether a frame ended; unfolding again is safe now that the size is known.
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame.decompress(body)
+        if not frame.eof:
+            raise BadRequest("Malformed request: the zstd body is cut short")
+        body = frame.unused_data
     return data
 
 

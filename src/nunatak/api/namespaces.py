@@ -6,13 +6,13 @@ from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_j
 from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
 from nunatak.catalog import namespaces
 from nunatak.errors import NoSuchNamespace
-from nunatak.iceberg.identifiers import check_namespace, print_namespace
+from nunatak.iceberg.identifiers import check_namespace, print_namespace, to_jdbc
 
 
 async def list_namespaces(request: Request) -> Response:
     text = request.query.get("parent")
     parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
-    resource = f"namespaces/{request.warehouse.name}/{print_namespace(parent or ())}"
+    resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}"
     page = request.context.tokens.page(resource, request.query)
     found, position = await namespaces.list_namespaces(request.catalog, request.warehouse, parent, page.after, page.limit)
     body: dict[str, object] = {"namespaces": found}

@@ -7,13 +7,13 @@ from nunatak.api.namespaces import encode_names
 from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import key_of, loaded_of
+from nunatak.catalog.heads import find_head, key_of, loaded_of
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
-from nunatak.errors import BadRequest, NoSuchTable
+from nunatak.errors import BadRequest, NoSuchTable, NotFound, OutcomeUnknown
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
-from nunatak.iceberg.identifiers import Identifier, check_name, print_namespace
+from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
 
 NOT_MODIFIED = 304
 
@@ -45,7 +45,7 @@ async def list_tables(request: Request) -> Response:
 
 async def list_entries(request: Request, kind: Kind) -> Response:
     namespace = request.namespace()
-    resource = f"{kind}/{request.warehouse.name}/{print_namespace(namespace)}"
+    resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}"
     page = request.context.tokens.page(resource, request.query)
     names = await tables.list_entries(
         request.catalog, request.warehouse, namespace, kind, page.after, page.limit + 1
@@ -78,6 +78,8 @@ async def load_table(request: Request) -> Response:
     mode = request.query.get("snapshots", "all") if request.query_string else "all"
     if mode not in ("all", "refs"):
         raise BadRequest(f"Invalid snapshots: {mode[:50]!r} is neither all nor refs")
+    if request.catalog.contention.tables and request.caller.address is not None:
+        await request.catalog.contention.await_turn(key_of(request.warehouse, identifier), request.caller.address)
     loaded = await tables.load_table(request.catalog, request.warehouse, identifier)
     if mode == "refs":
         fresh = loaded.refs_answer is None
@@ -161,7 +163,7 @@ async def report_metrics(request: Request) -> Response:
     """Accepted with or without `report-type`; what counts is that it is a JSON object."""
     identifier = request.identifier("table")
     request.decode(dict)
-    await tables.save_report(request.catalog, request.warehouse, identifier, request.body)
+    await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
     return NO_CONTENT
 
 
@@ -169,5 +171,18 @@ async def replayed(request: Request, answer: Answer) -> Response:
     """The answer of an earlier request with the same idempotency key."""
     if answer.metadata_location is None:
         return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)
-    data = await request.catalog.objects.read_metadata(answer.metadata_location)
+    try:
+        data = await request.catalog.objects.read_metadata(answer.metadata_location)
+    except NotFound as error:
+        return loaded_response(await _what_became_of(request, error))
     return loaded_response(loaded_of(answer.metadata_location, data))
+
+
+async def _what_became_of(request: Request, cause: NotFound) -> Loaded:
+    """A request was carried out and the file of its answer cleaned up since: a 404 would deny that it happened."""
+    if len(request.path_names) == 2:
+        key = key_of(request.warehouse, request.identifier("table"))
+        loaded = await find_head(request.catalog, key, "TABLE") or await find_head(request.catalog, key, "VIEW")
+        if loaded is not None:
+            return loaded
+    raise OutcomeUnknown("The request was carried out, but the metadata it was answered with is gone") from cause

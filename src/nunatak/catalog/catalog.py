@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nunatak.catalog.cache import MetadataCache
+from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.turns import Turns
 from nunatak.database.store import Store
 from nunatak.errors import NoSuchWarehouse
@@ -29,6 +30,7 @@ class Caller:
     request_id: str | None = None
     key: str | None = None
     request_hash: bytes = b""
+    address: Writer | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Catalog:
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
     turns: Turns = field(default_factory=Turns)
+    contention: Contention = field(default_factory=Contention)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
 
     def warehouse(self, name: str) -> WarehousePlace:
@@ -52,11 +55,13 @@ class Catalog:
         place = self.warehouses.get(name or self.default_warehouse)
         if place is not None:
             return place
-        if "://" in name or name.startswith("file:/"):
+        if name.startswith("file:/") or ("://" in name and not name.startswith("http")):
             wanted = parse_location(name)
             for candidate in self.warehouses.values():
                 if candidate.allowed[0] == wanted:
                     return candidate
+        if name.startswith(("http://", "https://")):  # some clients send the catalog's own address as the warehouse
+            return self.warehouses[self.default_warehouse]
         raise NoSuchWarehouse(
             f"Warehouse does not exist: {name}",
             hint=f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}.",

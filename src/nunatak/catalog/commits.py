@@ -68,6 +68,26 @@ async def commit_tables(
 ) -> list[Loaded]:
     """Apply all commits or none. `answer` is what a repeated request gets; None means the metadata of the first table."""
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
+    try:
+        loaded = await _commit(catalog, warehouse, caller, keys, commits, answer)
+    except CommitFailed:
+        for key in keys:
+            catalog.contention.refused(key, caller.address)
+        raise
+    if catalog.contention.tables:
+        for key in keys:
+            catalog.contention.attempted(key, caller.address)
+    return loaded
+
+
+async def _commit(
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    keys: Sequence[Key],
+    commits: Sequence[TableCommit],
+    answer: Answer | None,
+) -> list[Loaded]:
     async with catalog.turns.take(keys):
         for attempt in range(MAX_TRIES):
             if attempt:

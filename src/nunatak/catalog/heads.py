@@ -15,8 +15,7 @@ from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, 
 from nunatak.iceberg.metadata_files import STEERING_PROPERTIES, new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
-from nunatak.objectstore.local import missing_file, path_of
-from nunatak.objectstore.location import parse_location, require_inside
+from nunatak.objectstore.location import missing_file, parse_location, path_of, require_inside
 
 Metadata = TableMetadata | ViewMetadata
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -88,31 +88,26 @@ async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str,
     except CatalogError:
         metadata = view_metadata.decode(data)
     if isinstance(metadata, TableMetadata):
-        found = [path async for path in _reachable(catalog, warehouse, metadata)]
-        found += [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
-        await _delete(catalog, warehouse, found)
+        for files in await _reachable(catalog, warehouse, metadata):
+            await _delete(catalog, warehouse, files)
     await _delete(catalog, warehouse, [metadata_location])
     if await _may_touch(catalog, warehouse, metadata.location, {}):
         await catalog.objects.remove_empty_folders(metadata.location)
 
 
-async def _reachable(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> AsyncIterator[str]:
-    """Data and delete files first, then manifests, then manifest lists and statistics; each once."""
+async def _reachable(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> list[list[str]]:
+    """The table's files in the order they may go: none before all that only it leads to are gone."""
     lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
     paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
     for manifest_list in dict.fromkeys(lists):
         paths.update(dict.fromkeys(manifests.manifest_paths(await _read(catalog, warehouse, manifest_list))))
+    files: dict[str, None] = {}
     if metadata.properties.get("gc.enabled", "true").lower() != "false":
-        seen: set[str] = set()
         for manifest in paths:
-            for path in manifests.file_paths(await _read(catalog, warehouse, manifest)):
-                if path not in seen:
-                    seen.add(path)
-                    yield path
-    for path in (*paths, *lists):
-        yield path
-    for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        yield statistics["statistics-path"]
+            files.update(dict.fromkeys(manifests.file_paths(await _read(catalog, warehouse, manifest))))
+    statistics = [each["statistics-path"] for each in (*metadata.statistics, *metadata.partition_statistics)]
+    earlier = [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
+    return [list(files), list(paths), [*lists, *statistics, *earlier]]
 
 
 async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:

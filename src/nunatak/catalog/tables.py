@@ -222,9 +222,11 @@ async def register_table(
         return loaded
 
 
-async def save_report(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, report: bytes) -> None:
+async def save_report(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, report: bytes
+) -> None:
     """Keep what a client says about a scan or a commit."""
     key = key_of(warehouse, identifier)
     if await catalog.store.find_kind(key) != "TABLE":
         raise await missing(catalog, key, identifier, "TABLE")
-    await catalog.store.apply([SaveReport(key, catalog.now_ms(), report)])
+    await write(catalog, caller, [SaveReport(key, catalog.now_ms(), report)], Answer(204))

@@ -40,9 +40,15 @@ def _setting_option(name: str) -> Callable[[Command], Command]:
     return click.option(
         "--" + name.replace("_", "-"),
         name,
-        metavar={int: "NUMBER", Path: "FOLDER"}.get(type(setting.default), name.rpartition("_")[2].upper()),
+        metavar=_placeholder(name, setting.default),
         help=f"{setting.meaning} [{default}{setting.environment_variable}]",
     )
+
+
+def _placeholder(name: str, default: object) -> str:
+    if isinstance(default, Path):
+        return "FOLDER"
+    return "NUMBER" if isinstance(default, int) else name.rpartition("_")[2].upper()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchN
 
 KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
 
+# Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
+_BEHIND_ALL = "\U0010ffff" * 64
+
 RowOf = Callable[[str, Mapping[str, object]], tuple[Any, ...] | None]
 RowsOf = Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]]
 
@@ -335,7 +338,7 @@ def list_namespaces(
 ) -> tuple[list[str], str | None]:
     """Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below."""
     prefix = f"{parent}." if parent else ""
-    before = f"{parent}/" if parent else "\U0010ffff"
+    before = f"{parent}/" if parent else _BEHIND_ALL
     position = max(after, prefix)
     children: list[str] = []
     while len(children) < limit:
@@ -351,7 +354,7 @@ def list_namespaces(
             # Something below `child`. It was listed already if it stands there by itself; its descendants are skipped.
             if not row_of("namespace_stands", {"catalog": catalog, "namespace": child})[0]:  # type: ignore[index]
                 children.append(child)
-            position = f"{child}/"
+            position = f"{child}.{_BEHIND_ALL}"
     row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
     return children, position if row is not None and row[0] is not None else None
 

@@ -1,6 +1,7 @@
 """The wire of a commit: requirements and updates as tagged values, decoded and not yet checked or applied."""
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -272,7 +273,7 @@ def decode_transaction(data: bytes) -> CommitTransactionRequest:
     return _decode(data, _transaction_decoder, lambda json: json.get("table-changes"))
 
 
-def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Any) -> Request:
+def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Callable[[Json], object]) -> Request:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -283,9 +284,12 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Any) -
         raise BadRequest("Malformed commit request: nested too deeply") from error
 
 
-def _unknown_tag(data: bytes, commits: Any) -> str | None:
+def _unknown_tag(data: bytes, commits: Callable[[Json], object]) -> str | None:
     """The decoder says where a tag is wrong but not that it is merely unknown; find the first that is."""
-    json = msgspec.json.decode(data)
+    try:
+        json = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # The rest, which the decoder did not reach, is not even JSON.
     found = commits(json) if isinstance(json, dict) else None
     for commit in found if isinstance(found, list) else ():
         for list_name, tag_field, known, text in (

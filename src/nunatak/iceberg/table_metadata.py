@@ -106,7 +106,10 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
-    return _encoder.encode(to_json(metadata))
+    try:
+        return _encoder.encode(to_json(metadata))
+    except RecursionError as error:
+        raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 
 
 def to_json(metadata: TableMetadata) -> Json:
@@ -245,7 +248,7 @@ def _schemas(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...], i
     _check_unique(ids, "schemas")
     if current not in ids:
         raise InvalidMetadata(f"Cannot find schema with current-schema-id={current} from schemas")
-    if any("schema-id" not in schema for schema in json["schemas"]):
+    if any(schema.get("schema-id") is None for schema in json["schemas"]):
         return tuple({**schema, "schema-id": id_} for schema, id_ in zip(json["schemas"], ids, strict=True)), current
     return tuple(json["schemas"]), current
 

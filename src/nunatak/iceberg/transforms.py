@@ -13,8 +13,8 @@ _DATES = frozenset({"date"})
 _TIMESTAMPS = frozenset({"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"})
 _TRUNCATABLE = frozenset({"int", "long", "string", "binary", "decimal"})
 _SOURCES = {
-    "bucket": _TRUNCATABLE | _DATES | _TIMESTAMPS | {"time", "fixed", "uuid"},
-    "truncate": _TRUNCATABLE,
+    "bucket[N]": _TRUNCATABLE | _DATES | _TIMESTAMPS | {"time", "fixed", "uuid"},
+    "truncate[N]": _TRUNCATABLE,
     "year": _DATES | _TIMESTAMPS,
     "month": _DATES | _TIMESTAMPS,
     "day": _DATES | _TIMESTAMPS,
@@ -44,5 +44,5 @@ def can_transform(transform: str, source_type: str) -> bool:
     source = type_name(source_type)
     if transform == "identity":
         return source not in _NOT_FOR_IDENTITY
-    sources = _SOURCES.get(transform.partition("[")[0])
+    sources = _SOURCES.get(_WITH_WIDTH.sub(r"\1[N]", transform))
     return sources is None or source in sources

@@ -157,6 +157,7 @@ class _Draft:
         self.added_snapshot_ids: set[int] = set()
         self.set_as_main: list[int] = []
         self.has_removed_snapshots = False
+        self.has_started_over = False
 
     def apply(self, update: Update) -> None:
         match update:
@@ -229,6 +230,7 @@ class _Draft:
         if self.is_new:
             self._check_complete()
         self._check_current_schema()
+        self._finish_sequence_number()
         self.snapshot_log = self._finished_snapshot_log()
         base = self.base
         changed = {name: value for name in _CHANGEABLE if (value := getattr(self, name)) is not getattr(base, name)}
@@ -404,13 +406,9 @@ class _Draft:
                     "Validation failed, please retry: Cannot add snapshot with sequence number "
                     f"{number} older than last sequence number {self.last_sequence_number}"
                 )
-            # A snapshot without a parent starts over, as replacing a table does, and may share the last number.
-            highest = max(map(sequence_number, self.snapshots), default=0)
-            if number < highest:
-                raise InvalidMetadata(
-                    f"Invalid snapshot with sequence number {highest} greater than last sequence number {number}"
-                )
-        self.last_sequence_number = max(self.last_sequence_number, number)
+            # A snapshot without a parent starts over, as replacing a table does. Its children count from its number.
+            self.has_started_over = True
+        self.last_sequence_number = number
         return added
 
     def _assign_rows(self, added: Json) -> None:
@@ -495,6 +493,18 @@ class _Draft:
         if order is None:
             raise IllegalArgument(f"Cannot set default sort order to unknown sort order: {self.default_sort_order_id}")
         sort_order.check_compatibility(order, current)
+
+    def _finish_sequence_number(self) -> None:
+        """Spec, last-sequence-number: the highest assigned so far. A new start may repeat it but not fall behind it."""
+        if not self.has_started_over:
+            return
+        highest = max(map(sequence_number, self.snapshots), default=0)
+        if highest > self.last_sequence_number:
+            raise InvalidMetadata(
+                f"Invalid snapshot with sequence number {highest} greater than last sequence number "
+                f"{self.last_sequence_number}"
+            )
+        self.last_sequence_number = max(self.last_sequence_number, self.base.last_sequence_number)
 
     def _finished_snapshot_log(self) -> tuple[Json, ...]:
         """The log without snapshots that this commit both added and superseded: they were never current for anyone."""

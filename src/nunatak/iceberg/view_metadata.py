@@ -28,13 +28,13 @@ class ViewMetadata:
     unknown: Json
 
 
-class RepresentationShape(Shape):
+class RepresentationShape(Shape, frozen=True):
     type: str
     sql: str | None = None
     dialect: str | None = None
 
 
-class ViewVersionShape(Shape):
+class ViewVersionShape(Shape, frozen=True):
     version_id: Int
     schema_id: Int
     timestamp_ms: Long
@@ -44,12 +44,12 @@ class ViewVersionShape(Shape):
     default_catalog: str | None = None
 
 
-class VersionLogEntryShape(Shape):
+class VersionLogEntryShape(Shape, frozen=True):
     version_id: Int
     timestamp_ms: Long
 
 
-class ViewMetadataShape(Shape):
+class ViewMetadataShape(Shape, frozen=True):
     view_uuid: str
     format_version: Int
     location: str

@@ -6,10 +6,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nunatak.errors import InternalError, NotFound, ServiceUnavailable
-from nunatak.objectstore.location import Location
+from nunatak.errors import BadRequest, CatalogError, Forbidden, InternalError, ServiceUnavailable
+from nunatak.objectstore.location import Location, missing_file, path_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
 MAX_READ_BYTES = 512 * 1024 * 1024  # metadata beyond this is not served; see the size alarm
 
 
@@ -45,7 +46,9 @@ class LocalFiles:
         self.counts["read"] += 1
         try:
             with self._folder(location, create=False) as (folder, name):
-                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                # Not to wait: a pipe somebody left in the warehouse would hold the thread for ever.
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                file = os.open(name, flags, dir_fd=folder)
                 with os.fdopen(file, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(file).st_mode):
                         raise missing_file(spelled)
@@ -53,6 +56,8 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise missing_file(spelled) from error
         except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                raise missing_file(spelled) from error
             raise _trouble("read", location, error) from error
         if len(data) > MAX_READ_BYTES:
             raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
@@ -99,16 +104,33 @@ class LocalFiles:
         """The opened folder of a file and the file's name; each step below the allowed place refuses links."""
         root = next((place for place in self._roots if place.contains(location)), None)
         if root is None or len(location.segments) <= len(root.segments):
-            raise InternalError(f"The location {location} lies outside what this server may touch")
-        if create:
-            os.makedirs(path_of(root), exist_ok=True)
-        folder = os.open(path_of(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            raise Forbidden(
+                f"The location {location} lies outside what this server may touch",
+                hint="Allow its folder with NUNATAK_ALLOWED_LOCATIONS.",
+            )
+        folder = _open_root(root, location, create=create)
         try:
             for segment in location.segments[len(root.segments) : -1]:
-                folder = _enter(folder, segment, create=create)
+                try:
+                    folder = _enter(folder, segment, create=create)
+                except OSError as error:
+                    if create:
+                        raise _trouble("write", location, error) from error
+                    raise
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
+
+
+def _open_root(root: Location, location: Location, *, create: bool) -> int:
+    try:
+        if create:
+            os.makedirs(path_of(root), exist_ok=True)
+        return os.open(path_of(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if create:
+            raise _trouble("write", location, error) from error
+        raise
 
 
 def _enter(folder: int, segment: str, *, create: bool) -> int:
@@ -128,19 +150,12 @@ def _enter(folder: int, segment: str, *, create: bool) -> int:
     return inner
 
 
-def path_of(location: Location) -> str:
-    return "/" + "/".join(location.segments)
-
-
-def missing_file(spelled: str) -> NotFound:
-    return NotFound(
-        f"Failed to open input stream for file: {spelled}",
-        hint="The catalog points at this metadata file, but it is not there; restore it or register the table anew.",
-    )
-
-
-def _trouble(verb: str, location: Location, error: OSError) -> InternalError | ServiceUnavailable:
+def _trouble(verb: str, location: Location, error: OSError) -> CatalogError:
     text = f"Cannot {verb} {location}: {error.strerror or error}"
+    if error.errno == errno.ENAMETOOLONG:
+        return BadRequest(f"Invalid location: a name in {location} is too long")
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return BadRequest(f"Invalid location: {location} leads through a symbolic link or a file")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
         return ServiceUnavailable(text)
     return InternalError(text)

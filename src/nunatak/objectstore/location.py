@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
-from nunatak.errors import BadRequest
+from nunatak.errors import BadRequest, NotFound
 
 # Spellings of one store: what Hadoop calls s3a is the same bucket.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
@@ -36,11 +37,13 @@ class Location:
         )
 
 
+@lru_cache(maxsize=8192)  # a commit asks for the same few places again and again
 def parse_location(text: str) -> Location:
     """The place `text` names, or BadRequest for anything whose meaning could be read in two ways."""
     if _REFUSED.search(text):
         raise BadRequest(f"Invalid location: {text!r} holds a character that is not allowed in one")
-    found = _SHAPE.match(text)
+    # Other catalogs write a local path without a scheme; it means the same file.
+    found = _SHAPE.match(f"file://{text}" if text.startswith("/") else text)
     if found is None:
         raise BadRequest(f"Invalid location: {text!r}", hint="A location looks like file:///folder or s3://bucket/folder.")
     scheme = _SCHEMES.get(found[1].lower(), found[1].lower())
@@ -64,7 +67,19 @@ def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Locat
     if not any(place.contains(location) for place in allowed):
         places = ", ".join(str(place) for place in allowed)
         raise BadRequest(
-            f"Invalid {what}: {text} lies outside the locations allowed for this warehouse",
-            hint=f"Allowed are {places}; leave the location out to let the catalog choose.",
+            f"Invalid {what}: {text} lies outside the locations allowed for this warehouse ({places})",
+            hint="Leave the location out to let the catalog choose one, or allow it with NUNATAK_ALLOWED_LOCATIONS.",
         )
     return location
+
+
+def path_of(location: Location) -> str:
+    """The path of a file: location on this machine."""
+    return "/" + "/".join(location.segments)
+
+
+def missing_file(spelled: str) -> NotFound:
+    return NotFound(
+        f"Failed to open input stream for file: {spelled}",
+        hint="The catalog points at this metadata file, but it is not there; restore it or register the table anew.",
+    )

@@ -1,11 +1,10 @@
 """Random commits to a table or a view: requirements and updates that fit its metadata, and now and then do not."""
 
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any
 
 from tests.conformance.differential import shapes
-from tests.conformance.differential.shapes import unlikely
+from tests.conformance.differential.shapes import Dice
 from tests.conformance.differential.world import Thing
 
 Json = Any
@@ -24,7 +23,7 @@ KEYS = (
 class TableCommit:
     """Collects one commit; each method below is something a client does."""
 
-    def __init__(self, rng: Random, table: Thing, now_ms: Callable[[], int], snapshot_ids: Iterator[int]) -> None:
+    def __init__(self, rng: Dice, table: Thing, now_ms: Callable[[], int], snapshot_ids: Iterator[int]) -> None:
         self.rng = rng
         self.table = table
         self.now_ms = now_ms
@@ -39,7 +38,7 @@ class TableCommit:
     def body(self) -> Json:
         if self.rng.random() < 0.8:
             self.require("assert-table-uuid", uuid=f"«uuid:{self.table.handle}»", wrong=OTHER_UUID)
-        if unlikely(self.rng):
+        if self.rng.slips():
             self.add_nonsense()
         return {"requirements": self.requirements, "updates": self.updates}
 
@@ -49,7 +48,7 @@ class TableCommit:
     def require(self, kind: str, *, wrong: Json, **right: Json) -> None:
         """One assertion, which is wrong now and then."""
         name, value = next(iter(right.items()))
-        chosen = wrong if unlikely(self.rng) else value
+        chosen = wrong if self.rng.slips() else value
         self.requirements.append({"type": kind, name.replace("_", "-"): chosen})
 
     def change_schema(self) -> None:
@@ -59,7 +58,7 @@ class TableCommit:
         if self.rng.random() < 0.3:
             self.updates[-1]["last-column-id"] = last + self.rng.choice((0, 1, 5))
         if self.rng.random() < 0.9:
-            self.do("set-current-schema", schema_id=-1 if not unlikely(self.rng) else 99)
+            self.do("set-current-schema", schema_id=-1 if not self.rng.slips() else 99)
         if self.rng.random() < 0.7:
             self.require("assert-last-assigned-field-id", last_assigned_field_id=last, wrong=last + 1)
         if self.rng.random() < 0.7:
@@ -70,15 +69,15 @@ class TableCommit:
         known = [schema["schema-id"] for schema in self.metadata["schemas"]]
         self.do(
             "set-current-schema",
-            schema_id=self.rng.choice(known) if not unlikely(self.rng) else self.rng.choice((-1, 99)),
+            schema_id=self.rng.choice(known) if not self.rng.slips() else self.rng.choice((-1, 99)),
         )
 
     def change_spec(self) -> None:
         last = self.metadata["last-partition-id"]
-        first = last + 1 if not unlikely(self.rng) else self.rng.choice((1000, None))
+        first = last + 1 if not self.rng.slips() else self.rng.choice((1000, None))
         self.do("add-spec", spec=shapes.a_spec(self.rng, self.schema, first))
         if self.rng.random() < 0.9:
-            self.do("set-default-spec", spec_id=-1 if not unlikely(self.rng) else 99)
+            self.do("set-default-spec", spec_id=-1 if not self.rng.slips() else 99)
         if self.rng.random() < 0.7:
             self.require("assert-last-assigned-partition-id", last_assigned_partition_id=last, wrong=last + 1)
         if self.rng.random() < 0.7:
@@ -88,20 +87,20 @@ class TableCommit:
     def go_back_to_a_spec(self) -> None:
         known = [spec["spec-id"] for spec in self.metadata["partition-specs"]]
         self.do(
-            "set-default-spec", spec_id=self.rng.choice(known) if not unlikely(self.rng) else self.rng.choice((-1, 99))
+            "set-default-spec", spec_id=self.rng.choice(known) if not self.rng.slips() else self.rng.choice((-1, 99))
         )
 
     def change_sort_order(self) -> None:
         self.do("add-sort-order", sort_order=shapes.a_sort_order(self.rng, self.schema))
         if self.rng.random() < 0.9:
-            self.do("set-default-sort-order", sort_order_id=-1 if not unlikely(self.rng) else 99)
+            self.do("set-default-sort-order", sort_order_id=-1 if not self.rng.slips() else 99)
         if self.rng.random() < 0.7:
             current = self.metadata["default-sort-order-id"]
             self.require("assert-default-sort-order-id", default_sort_order_id=current, wrong=current + 1)
 
     def go_back_to_a_sort_order(self) -> None:
         known = [order["order-id"] for order in self.metadata["sort-orders"]]
-        chosen = self.rng.choice(known) if not unlikely(self.rng) else self.rng.choice((-1, 99))
+        chosen = self.rng.choice(known) if not self.rng.slips() else self.rng.choice((-1, 99))
         self.do("set-default-sort-order", sort_order_id=chosen)
 
     def append(self) -> None:
@@ -122,30 +121,30 @@ class TableCommit:
     def set_ref(self) -> None:
         name = self.rng.choice(("main", "audit", "release", "größe"))
         known = self._snapshot_ids()
-        if not known and not unlikely(self.rng):
+        if not known and not self.rng.slips():
             return
-        chosen = self.rng.choice(known) if known and not unlikely(self.rng) else 4711
+        chosen = self.rng.choice(known) if known and not self.rng.slips() else 4711
         kind = self.metadata.get("refs", {}).get(name, {}).get("type") or (
             "branch" if name == "main" else self._a_ref_kind()
         )
-        kind = kind if not unlikely(self.rng) else self._a_ref_kind()
+        kind = kind if not self.rng.slips() else self._a_ref_kind()
         self.do("set-snapshot-ref", ref_name=name, type=kind, snapshot_id=chosen)
         for limit in ("max-ref-age-ms", "max-snapshot-age-ms", "min-snapshots-to-keep"):
-            if self.rng.random() < 0.2 and (kind == "branch" or limit == "max-ref-age-ms" or unlikely(self.rng)):
-                self.updates[-1][limit] = self.rng.choice((1, 10, 86400000)) if not unlikely(self.rng) else 0
+            if self.rng.random() < 0.2 and (kind == "branch" or limit == "max-ref-age-ms" or self.rng.slips()):
+                self.updates[-1][limit] = self.rng.choice((1, 10, 86400000)) if not self.rng.slips() else 0
         if self.rng.random() < 0.5:
             self._require_ref(name)
 
     def remove_ref(self) -> None:
         known = list(self.metadata.get("refs", {}))
-        name = self.rng.choice(known) if known and not unlikely(self.rng) else "nobody"
+        name = self.rng.choice(known) if known and not self.rng.slips() else "nobody"
         self.do("remove-snapshot-ref", ref_name=name)
 
     def remove_snapshots(self) -> None:
         known = self._snapshot_ids()
         chosen = self.rng.sample(known, min(len(known), self.rng.randint(1, 2))) if known else []
-        if unlikely(self.rng):
-            chosen.append(4711)
+        if self.rng.slips():
+            chosen.append(4712)
         if chosen:
             self.do("remove-snapshots", snapshot_ids=chosen)
 
@@ -153,14 +152,14 @@ class TableCommit:
         updates = {key: self.rng.choice(WORDS) for key in self.rng.sample(KEYS[:3], self.rng.randint(1, 3))}
         if self.rng.random() < 0.2:
             updates[KEYS[3]] = self.rng.choice(("1", "2", "5"))
-        if unlikely(self.rng):
+        if self.rng.slips():
             updates["format-version"] = self.rng.choice(("2", "3", "x"))
         self.do("set-properties", updates=updates)
 
     def remove_properties(self) -> None:
         known = list(self.metadata.get("properties", {}))
-        removals = self.rng.sample(known, min(len(known), 1)) + (["nobody"] if self.rng.random() < 0.2 else [])
-        self.do("remove-properties", removals=removals)
+        if known:
+            self.do("remove-properties", removals=self.rng.sample([*known, "nobody"], self.rng.randint(1, 2)))
 
     def set_location(self) -> None:
         where = f"«root»/moved-{self.table.handle}-{self.rng.randrange(3)}"
@@ -168,7 +167,7 @@ class TableCommit:
 
     def upgrade(self) -> None:
         version = self.metadata["format-version"]
-        target = self.rng.choice((version, 2, 3)) if not unlikely(self.rng) else self.rng.choice((0, 1, 9))
+        target = self.rng.choice((version, 2, 3)) if not self.rng.slips() else self.rng.choice((0, 1, 9))
         self.do("upgrade-format-version", format_version=target)
 
     def assign_uuid(self) -> None:
@@ -210,18 +209,18 @@ class TableCommit:
         unused = [
             s["spec-id"] for s in self.metadata["partition-specs"] if s["spec-id"] != self.metadata["default-spec-id"]
         ]
-        if not unused and not unlikely(self.rng):
+        if not unused and not self.rng.slips():
             return
-        chosen = self.rng.choice(unused) if unused and not unlikely(self.rng) else self.metadata["default-spec-id"]
+        chosen = self.rng.choice(unused) if unused and not self.rng.slips() else self.metadata["default-spec-id"]
         self.do("remove-partition-specs", spec_ids=[chosen])
 
     def remove_schemas(self) -> None:
         unused = [
             s["schema-id"] for s in self.metadata["schemas"] if s["schema-id"] != self.metadata["current-schema-id"]
         ]
-        if not unused and not unlikely(self.rng):
+        if not unused and not self.rng.slips():
             return
-        chosen = self.rng.choice(unused) if unused and not unlikely(self.rng) else self.metadata["current-schema-id"]
+        chosen = self.rng.choice(unused) if unused and not self.rng.slips() else self.metadata["current-schema-id"]
         self.do("remove-schemas", schema_ids=[chosen])
 
     def add_encryption_key(self) -> None:
@@ -261,7 +260,7 @@ class TableCommit:
             self.requirements.insert(0, self.rng.choice(unmet))
 
     def _a_snapshot(self, sequence: int, first_row: int, parent: int | None) -> Json:
-        identity = next(self.snapshot_ids) if not unlikely(self.rng) else (self._snapshot_ids() or [4711])[0]
+        identity = next(self.snapshot_ids) if not self.rng.slips() else (self._snapshot_ids() or [4711])[0]
         snapshot: Json = {
             "snapshot-id": identity,
             "timestamp-ms": self.now_ms(),
@@ -273,13 +272,13 @@ class TableCommit:
             snapshot["parent-snapshot-id"] = parent
         if self.metadata["format-version"] > 1:
             snapshot["sequence-number"] = (
-                sequence if not unlikely(self.rng) else self.rng.choice((0, sequence - 1, sequence + 7))
+                sequence if not self.rng.slips() else self.rng.choice((0, sequence - 1, sequence + 7))
             )
         if self.metadata["format-version"] > 2:
             snapshot |= {"first-row-id": first_row, "added-rows": 3}
-            if unlikely(self.rng):
+            if self.rng.slips():
                 snapshot["first-row-id"] = max(0, first_row - 1)
-            if unlikely(self.rng):
+            if self.rng.slips():
                 del snapshot["first-row-id"]
         return snapshot
 
@@ -293,7 +292,7 @@ class TableCommit:
 
     def _any_snapshot(self) -> int:
         known = self._snapshot_ids()
-        return self.rng.choice(known) if known and not unlikely(self.rng) else 4711
+        return self.rng.choice(known) if known and not self.rng.slips() else 4711
 
     def _current_snapshot(self) -> int | None:
         current = self.metadata.get("current-snapshot-id")
@@ -331,17 +330,17 @@ TABLE_CHANGES: dict[Callable[[TableCommit], None], int] = {
 }
 
 
-def table_commit(rng: Random, table: Thing, now_ms: Callable[[], int], snapshot_ids: Iterator[int]) -> Json:
+def table_commit(rng: Dice, table: Thing, now_ms: Callable[[], int], snapshot_ids: Iterator[int]) -> Json:
     commit = TableCommit(rng, table, now_ms, snapshot_ids)
     changes = rng.choices(list(TABLE_CHANGES), weights=list(TABLE_CHANGES.values()), k=rng.choice((1, 1, 1, 2, 3)))
     for change in dict.fromkeys(changes):
         change(commit)
-    if not commit.updates and not unlikely(rng):
+    if not commit.updates and not rng.slips():
         commit.append()  # there was nothing to do of the kind chosen
     return commit.body()
 
 
-def create_commit(rng: Random, staged: Thing) -> Json:
+def create_commit(rng: Dice, staged: Thing) -> Json:
     """What a client sends to create the table that was staged, in the order the Java client uses."""
     metadata = staged.metadata
     schema = metadata["schemas"][0]
@@ -360,20 +359,20 @@ def create_commit(rng: Random, staged: Thing) -> Json:
             "updates": {**metadata.get("properties", {}), "created-at": "2022-02-25T00:38:19"},
         },
     ]
-    if unlikely(rng):
+    if rng.slips():
         # Without a location the reference writes to a folder called null, for minutes.
         del updates[rng.choice((0, 2, 3, 4, 5, 6, 7, 9))]
     requirements: list[Json] = [{"type": "assert-create"}]
-    if unlikely(rng):
+    if rng.slips():
         requirements.append({"type": "assert-current-schema-id", "current-schema-id": 0})
     return {"requirements": requirements, "updates": updates}
 
 
 def a_view_version(
-    rng: Random, namespace: tuple[str, ...], now_ms: Callable[[], int], schema_id: int, kept: tuple[str, ...] = ()
+    rng: Dice, namespace: tuple[str, ...], now_ms: Callable[[], int], schema_id: int, kept: tuple[str, ...] = ()
 ) -> Json:
     dialects = list(kept) or rng.sample(("spark", "trino", "duckdb"), rng.choice((1, 1, 2)))
-    if unlikely(rng):
+    if rng.slips():
         dialects.append(dialects[0].upper())
     version: Json = {
         "version-id": rng.choice((1, 1, 2, 7)),
@@ -390,7 +389,7 @@ def a_view_version(
     return version
 
 
-def view_commit(rng: Random, view: Thing, namespace: tuple[str, ...], now_ms: Callable[[], int]) -> Json:
+def view_commit(rng: Dice, view: Thing, namespace: tuple[str, ...], now_ms: Callable[[], int]) -> Json:
     metadata = view.metadata
     updates: list[Json] = []
     match rng.randrange(9):
@@ -401,7 +400,7 @@ def view_commit(rng: Random, view: Thing, namespace: tuple[str, ...], now_ms: Ca
                 schema = shapes.evolved_schema(rng, metadata["schemas"][-1], highest)
                 updates.append({"action": "add-schema", "schema": schema, "last-column-id": highest + 9})
             schema_id = -1 if fresh else metadata["schemas"][-1]["schema-id"]
-            if unlikely(rng):
+            if rng.slips():
                 schema_id = rng.choice((-1, 99))
             # A version that lacks a dialect of the current one is refused, unless a property allows it.
             kept = (
@@ -411,10 +410,10 @@ def view_commit(rng: Random, view: Thing, namespace: tuple[str, ...], now_ms: Ca
             )
             version = a_view_version(rng, namespace, now_ms, schema_id, kept)
             updates.append({"action": "add-view-version", "view-version": version})
-            updates.append({"action": "set-current-view-version", "view-version-id": -1 if not unlikely(rng) else 99})
+            updates.append({"action": "set-current-view-version", "view-version-id": -1 if not rng.slips() else 99})
         case 4:
             known = [version["version-id"] for version in metadata["versions"]]
-            chosen = rng.choice(known) if not unlikely(rng) else 99
+            chosen = rng.choice(known) if not rng.slips() else 99
             updates.append({"action": "set-current-view-version", "view-version-id": chosen})
         case 5:
             changed = {rng.choice(("comment", "owner")): rng.choice(WORDS)}
@@ -426,7 +425,7 @@ def view_commit(rng: Random, view: Thing, namespace: tuple[str, ...], now_ms: Ca
         case 6:
             updates.append({"action": "remove-properties", "removals": rng.sample(("comment", "owner", "nobody"), 2)})
         case 7:
-            updates.append({"action": "set-location", "location": f"«root»/moved-{view.handle}"})
+            updates.append({"action": "set-location", "location": f"«root»/moved-{view.handle}-{rng.randrange(3)}"})
         case _:
             choices: list[Json] = [
                 {"action": "assign-uuid", "uuid": f"«uuid:{view.handle}»"},
@@ -440,7 +439,7 @@ def view_commit(rng: Random, view: Thing, namespace: tuple[str, ...], now_ms: Ca
     requirements: list[Json] = []
     if rng.random() < 0.8:
         right = f"«uuid:{view.handle}»"
-        requirements.append({"type": "assert-view-uuid", "uuid": right if not unlikely(rng) else OTHER_UUID})
-    if unlikely(rng) and unlikely(rng):
+        requirements.append({"type": "assert-view-uuid", "uuid": right if not rng.slips() else OTHER_UUID})
+    if rng.slips():
         requirements.append({"type": "assert-current-schema-id", "current-schema-id": 0})
     return {"requirements": requirements, "updates": updates}

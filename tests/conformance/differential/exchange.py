@@ -5,13 +5,14 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 ANSWER_SECONDS = 60
 MAX_PAGES = 50
-DAY_MS = 24 * 60 * 60 * 1000
+SENT_AGO_MS = 30_000  # clocks may differ by a minute within a table's log
+SAME_MOMENT_MS = 15_000  # both servers are asked at once, but the machine may be busy
 
 Json = Any
 
@@ -38,6 +39,7 @@ class Request:
 class Answer:
     status: int
     body: Json
+    same_file: bool = False  # the table or view is still in the file the server named last
 
     @property
     def succeeded(self) -> bool:
@@ -50,7 +52,8 @@ class Answer:
         return (str(error.get("type")), str(error.get("message"))) if isinstance(error, dict) else ("", "")
 
     def __str__(self) -> str:
-        return f"{self.status} {': '.join(self.error)}" if not self.succeeded else str(self.status)
+        """The status, and of an error what a client decides by and what it prints."""
+        return str(self.status) if self.succeeded else f"{self.status} {': '.join(self.error)}"
 
 
 class Side:
@@ -63,9 +66,14 @@ class Side:
         self._base = f"{address.path}/v1{prefix}"
         self._said: dict[str, str] = {"root": root}
 
+    def close(self) -> None:
+        self._connection.close()
+
     def ask(self, request: Request) -> Answer:
         answer = self._all_pages(request) if request.all_pages else self._send(request, request.query)
         if answer.succeeded and request.handle and isinstance(answer.body, dict):
+            known = self._said.get(f"file:{request.handle}")
+            answer = replace(answer, same_file=known is not None and known == answer.body.get("metadata-location"))
             self._remember(request.handle, answer.body)
         return answer
 
@@ -73,7 +81,13 @@ class Side:
         path = self._base + request.path + ("?" + urlencode(query, quote_via=quote) if query else "")
         body = None if request.body is None else json.dumps(self._resolve(request.body)).encode()
         # A name nobody gave stays as it is: both servers then see the same nonsense.
-        self._connection.request(request.method, path, body, {"Content-Type": "application/json"} if body else {})
+        headers = {"Content-Type": "application/json"} if body else {}
+        try:
+            self._connection.request(request.method, path, body, headers)
+        except ConnectionError:
+            # The server closed the connection after its last answer; this request never reached it.
+            self._connection.close()
+            self._connection.request(request.method, path, body, headers)
         reply = self._connection.getresponse()
         data = reply.read()
         try:
@@ -126,7 +140,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Finding:
-    """One place where the answers differ; `path` is `answer` if one succeeded or they failed differently."""
+    """One place where the answers differ; `path` is `answer` if only one failed, or both in different ways."""
 
     path: str
     reference: Json
@@ -150,8 +164,8 @@ MADE_UP = re.compile(
     rf"(?P<place>(?:file:)?/[^\s,;'\"\]}})]*)|(?P<uuid>{UUID})"
     r"|(?P<iso>\d{4}-\d\d-\d\dT[\d:.]+Z)|(?P<ms>\b1[6-9]\d{11}\b)|(?P<object>(?<=\w)@[0-9a-f]+)"
 )
-# These say where and as whom to read, which is each server's own affair.
-OWN_AFFAIR = {"config", "storage-credentials", "stack"}
+# These say where and as whom to read, or explain an error further, which is each server's own affair.
+OWN_AFFAIR = {"config", "storage-credentials", "stack", "hint"}
 WITHOUT_ORDER = {
     "updated", "removed", "missing", "items", "identifiers", "namespaces", "statistics", "partition-statistics"
 }  # fmt: skip
@@ -163,24 +177,21 @@ class Comparison:
     def __init__(self) -> None:
         self._ours: dict[str, str] = {}
         self._reference: dict[str, str] = {}
-        self._sent_ms: set[int] = set()
+        self._last_sent_ms = 0
+        self._started_ms = int(time.time() * 1000)
 
     def now_ms(self) -> int:
-        """A time to send: unlike those the servers make up, it must come back unchanged."""
-        # Half a minute ago, so that no server makes up the same; clocks may differ by a minute within a table's log.
-        now = int(time.time() * 1000) - 30_000
-        while now in self._sent_ms:
-            now += 1
-        self._sent_ms.add(now)
-        return now
+        """A time to send, each one once: long enough ago that no server would make it up."""
+        self._last_sent_ms = max(self._last_sent_ms + 1, int(time.time() * 1000) - SENT_AGO_MS)
+        return self._last_sent_ms
 
     def compare(self, request: Request, reference: Answer, ours: Answer) -> Exchange:
         return Exchange(request, reference, ours, tuple(self._findings(request, reference, ours)))
 
     def _findings(self, request: Request, reference: Answer, ours: Answer) -> Iterator[Finding]:
-        if reference.status != ours.status:
+        if reference.status != ours.status or not self._same_text(str(reference), str(ours)):
             yield Finding("answer", str(reference), str(ours))
-        elif request.method != "HEAD":
+        elif request.method != "HEAD" and reference.succeeded:
             yield from self._compare_values("", reference.body, ours.body)
 
     def _compare_values(self, path: str, one: Json, two: Json) -> Iterator[Finding]:
@@ -207,11 +218,12 @@ class Comparison:
             return False
         if isinstance(one, str):
             return self._same_text(one, two)
-        return bool(one == two) or (isinstance(one, int) and self._both_made_up_ms(one, two))
+        return bool(one == two) or (isinstance(one, int) and self._same_moment(one, two))
 
-    def _both_made_up_ms(self, one: int, two: int) -> bool:
-        now = time.time() * 1000
-        return all(abs(value - now) < DAY_MS and value not in self._sent_ms for value in (one, two))
+    def _same_moment(self, one: int, two: int) -> bool:
+        """Two times around now, each of its server's making; one that was sent would be too old."""
+        earliest = self._started_ms - SENT_AGO_MS
+        return min(one, two) > earliest and abs(one - two) < SAME_MOMENT_MS
 
     def _same_text(self, one: str, two: str) -> bool:
         if all(text.startswith(("/", "file:")) for text in (one, two)):
@@ -227,7 +239,7 @@ class Comparison:
         if kind in ("iso", "object"):
             return True
         if kind == "ms":
-            return one == two or self._both_made_up_ms(int(one), int(two))
+            return one == two or self._same_moment(int(one), int(two))
         if kind == "place":  # file:/x, file:///x and /x are one place
             one, two = (re.sub("^(file:)?/+", "/", place) for place in (one, two))
         agreed = self._ours.get(one, two) == two and self._reference.get(two, one) == one

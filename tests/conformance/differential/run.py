@@ -35,12 +35,9 @@ class Report:
 
 
 class Run:
-    def __init__(
-        self, seed: int, reference: Side, ours: Side, differences: tuple[Difference, ...] = DIFFERENCES
-    ) -> None:
+    def __init__(self, seed: int, reference: Side, ours: Side) -> None:
         self._reference = reference
         self._ours = ours
-        self._differences = differences
         self._comparison = Comparison()
         self._sequence = Sequence(seed, self._comparison.now_ms)
         self.report = Report(seed)
@@ -55,14 +52,15 @@ class Run:
         self.report.requests += 1
         self.report.operations[step.request.operation] += 1
         self.report.succeeded += exchange.reference.succeeded
-        surprising = [finding for finding in exchange.findings if not self._explain(exchange, finding)]
+        reasons = [(finding, self._explain(exchange, finding)) for finding in exchange.findings]
+        surprising = [finding for finding, reason in reasons if reason is None]
         if surprising:
             self.report.unexplained.append((self.report.requests, exchange, surprising))
         if exchange.reference.succeeded:
             step.effect(exchange.reference)
         # The reference may have changed something before it answered 500.
         parted = exchange.reference.succeeded != exchange.ours.succeeded or exchange.reference.status >= 500
-        if surprising or parted:
+        if parted or any(reason is None or reason.parts for _, reason in reasons):
             self._drop(step.touches)
         if parted:
             self._reunite(step.namespaces)
@@ -70,12 +68,11 @@ class Run:
     def _exchange(self, request: Request) -> Exchange:
         return self._comparison.compare(request, self._reference.ask(request), self._ours.ask(request))
 
-    def _explain(self, exchange: Exchange, finding: Finding) -> bool:
-        for difference in self._differences:
-            if difference.explains(exchange, finding):
-                self.report.explained[difference.reason] += 1
-                return True
-        return False
+    def _explain(self, exchange: Exchange, finding: Finding) -> Difference | None:
+        found = next((each for each in DIFFERENCES if each.explains(exchange, finding)), None)
+        if found is not None:
+            self.report.explained[found.reason] += 1
+        return found
 
     def _drop(self, names: tuple[Name, ...]) -> None:
         """Tables and views the servers disagree about go, so that one difference is reported once."""

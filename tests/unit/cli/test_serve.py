@@ -45,9 +45,11 @@ def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -
         env={**environment, "NUNATAK_PORT": "0", "NUNATAK_DATA": str(tmp_path / "elsewhere")},
     )
     assert process.stdout is not None
-    first = process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    rest, _ = process.communicate(timeout=60)
+    with process.stdout as printed:
+        first = printed.readline()
+        process.send_signal(signal.SIGTERM)
+        rest = printed.read()
+    process.wait(60)
 
     said, _, uri = first.strip().rpartition(" ")
     assert said == "listening on"

@@ -9,8 +9,9 @@ FROM iceberg_tables t
 WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
 
 -- find_type
+-- A row without a pointer, which other clients could leave behind, is no table.
 SELECT iceberg_type FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NOT NULL;
 
 -- find_twin
 -- A name that differs only in case, for the hint of a 404.
@@ -20,20 +21,23 @@ LIMIT 1;
 
 -- list_heads
 SELECT table_name FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after AND metadata_location IS NOT NULL
   AND coalesce(iceberg_type, 'TABLE') = :type
 ORDER BY table_name LIMIT :limit;
 
 -- search_heads
 SELECT coalesce(iceberg_type, 'TABLE'), table_namespace, table_name FROM iceberg_tables
-WHERE catalog_name = :catalog AND (instr(lower(table_name), :query) > 0 OR instr(lower(table_namespace), :query) > 0)
+WHERE catalog_name = :catalog AND (instr(lower(table_name), lower(:query)) > 0 OR instr(lower(table_namespace), lower(:query)) > 0)
   AND (:type IS NULL OR coalesce(iceberg_type, 'TABLE') = :type)
 ORDER BY table_namespace, table_name LIMIT :limit;
 
 -- insert_head
 INSERT INTO iceberg_tables
   (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
-VALUES (:catalog, :namespace, :name, :new, NULL, :type);
+VALUES (:catalog, :namespace, :name, :new, NULL, :type)
+ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+  metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
+WHERE iceberg_tables.metadata_location IS NULL;
 
 -- move_head
 -- Compare and swap: updates nothing if somebody moved the pointer first.

@@ -1,0 +1,249 @@
+"""Purges beside evil neighbours and through crashes: all files of the purged table go, and no other does (F18)."""
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from nunatak import settings
+from nunatak.catalog.catalog import Caller as CatalogCaller
+from nunatak.catalog.jobs import run_next
+from nunatak.catalog.tables import drop_entry
+from nunatak.errors import InternalError
+from nunatak.iceberg.identifiers import Identifier
+from nunatak.objectstore.store import ObjectStore
+from nunatak.server import build_app, close_app
+from tests.support.server import RunningServer
+from tests.support.workload import Caller, await_jobs_done, local_path, mortal_server
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "city", StringType(), required=False))
+BY_CITY = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="city"))
+# Neighbours whose places begin like the one of t1, or are spelled like it, or lie beside it in one folder.
+SIBLINGS = ("t1", "t10", "t1_backup", "T1", "t1-", "t1.bak/t1", "t1%2F", "other/t1")
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[RestCatalog]:
+    with closing(RestCatalog("lake", uri=uri)) as catalog:
+        catalog.create_namespace_if_not_exists("db")
+        yield catalog
+
+
+def rows(*pairs: tuple[int, str]) -> pa.Table:
+    return pa.table({"id": [number for number, _ in pairs], "city": [city for _, city in pairs]})
+
+
+def a_table_with_history(catalog: RestCatalog, name: str, location: str | None = None) -> Table:
+    """Three snapshots: two appends, and a delete that leaves a file only the older ones reach."""
+    table = catalog.create_table(("db", name), SCHEMA, location=location, partition_spec=BY_CITY)
+    table.append(rows((1, "Oslo"), (2, "Bergen")))
+    table.append(rows((3, "Oslo")))
+    table.delete(EqualTo("city", "Bergen"))
+    return table
+
+
+def reachable(table: Table) -> set[Path]:
+    """Every file of the table, found by PyIceberg from its metadata."""
+    found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    for snapshot in table.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            found.add(manifest.manifest_path)
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            found.update(entry.data_file.file_path for entry in entries)
+    return {local_path(location) for location in found}
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_purge_takes_exactly_the_files_of_its_table(server: RunningServer) -> None:
+    """MISSION: 002-18"""
+    warehouse = server.data / "warehouse"
+    with opened(server.uri) as catalog:
+        tables = {
+            place: a_table_with_history(catalog, place.replace("/", "_"), f"file://{warehouse}/evil/{place}")
+            for place in SIBLINGS
+        }
+        victim = tables["t1"]
+        foreign = warehouse / "evil" / "t1" / "data" / "notes.txt"
+        foreign.write_text("not a file of the table, although it lies in its folder")
+        before = files_below(warehouse)
+        mine = reachable(victim)
+        assert mine < before
+        assert foreign not in mine
+
+        catalog.purge_table(victim.name())
+        await_jobs_done(server.data)
+
+        assert before - files_below(warehouse) == mine
+        for place in SIBLINGS[1:]:
+            city = catalog.load_table(tables[place].name()).scan().to_arrow().column("city")
+            assert city.to_pylist() == ["Oslo", "Oslo"]
+
+
+def test_a_purge_leaves_the_files_of_others_that_its_table_also_names(server: RunningServer) -> None:
+    """Files may be added to a second table; they stay as long as the table lives in whose folder they lie."""
+    with opened(server.uri) as catalog:
+        owner = a_table_with_history(catalog, "owner")
+        borrower = catalog.create_table(("db", "borrower"), SCHEMA)
+        borrower.append(rows((9, "Narvik")))
+        borrowed = catalog.create_table(("db", "lender"), SCHEMA)
+        borrowed.append(rows((4, "Bodø")))
+        borrower.add_files([task.file.file_path for task in borrowed.scan().plan_files()])
+        mine = reachable(borrower) - reachable(borrowed)
+        before = files_below(server.data / "warehouse")
+
+        catalog.purge_table(borrower.name())
+        await_jobs_done(server.data)
+
+        assert before - files_below(server.data / "warehouse") == mine
+        assert borrowed.scan().to_arrow().column("city").to_pylist() == ["Bodø"]
+        assert len(owner.scan().to_arrow()) == 2
+
+
+def test_a_purge_spares_a_table_that_was_registered_from_the_same_file(server: RunningServer) -> None:
+    """Two names for one table: as long as one is left, its files are needed."""
+    with opened(server.uri) as catalog:
+        table = a_table_with_history(catalog, "first")
+        catalog.register_table(("db", "second"), table.metadata_location)
+        before = files_below(server.data / "warehouse")
+
+        catalog.purge_table(("db", "first"))
+        await_jobs_done(server.data)
+
+        assert files_below(server.data / "warehouse") == before
+        assert len(catalog.load_table(("db", "second")).scan().to_arrow()) == 2
+
+        catalog.purge_table(("db", "second"))
+        await_jobs_done(server.data)
+
+        assert files_below(server.data / "warehouse") == set()
+
+
+@pytest.mark.parametrize("query", ["", "?purgeRequested=false"])
+def test_a_drop_without_purge_keeps_every_file(server: RunningServer, query: str) -> None:
+    """MISSION: 002-17"""
+    with opened(server.uri) as catalog, Caller(server.port) as caller:
+        table = a_table_with_history(catalog, "kept")
+        before = files_below(server.data / "warehouse")
+
+        caller.expect(204, "DELETE", f"/v1/namespaces/db/tables/kept{query}")
+        await_jobs_done(server.data)
+
+        assert files_below(server.data / "warehouse") == before
+        again = catalog.register_table(("db", "again"), table.metadata_location)
+        assert len(again.scan().to_arrow()) == 2
+
+
+@pytest.mark.parametrize("purge", ["false", "true"])
+def test_a_table_whose_metadata_file_is_gone_can_be_dropped(server: RunningServer, purge: str) -> None:
+    with opened(server.uri) as catalog, Caller(server.port) as caller:
+        table = a_table_with_history(catalog, "broken")
+        local_path(table.metadata_location).unlink()
+        before = files_below(server.data / "warehouse")
+
+        caller.expect(204, "DELETE", f"/v1/namespaces/db/tables/broken?purgeRequested={purge}")
+        await_jobs_done(server.data)
+
+        caller.expect(404, "GET", "/v1/namespaces/db/tables/broken")
+        assert files_below(server.data / "warehouse") == before  # nothing says any more which files were its own
+        catalog.create_table(("db", "broken"), SCHEMA)
+
+
+def a_table_of_many_files(catalog: RestCatalog, name: str, count: int) -> Table:
+    """One snapshot of `count` data files, all links to one content."""
+    table = catalog.create_table(("db", name), SCHEMA)
+    folder = local_path(table.location()) / "data"
+    pq.write_table(rows((1, "Oslo")), folder / "0.parquet")
+    for number in range(1, count):
+        os.link(folder / "0.parquet", folder / f"{number}.parquet")
+    table.add_files([f"file://{folder}/{number}.parquet" for number in range(count)])
+    return table
+
+
+def test_a_purge_that_was_killed_midway_is_finished_after_the_restart(tmp_path: Path) -> None:
+    midway = 0
+    with mortal_server(tmp_path / "data") as server:
+        warehouse = server.data / "warehouse"
+        with opened(server.running.uri) as catalog:
+            kept = a_table_with_history(catalog, "kept")
+            before = files_below(warehouse)
+            victims = [a_table_of_many_files(catalog, f"t{number}", 200) for number in range(3)]
+        for victim in victims:
+            folder = local_path(victim.location()) / "data"
+            with Caller(server.port) as caller:
+                caller.expect(204, "DELETE", f"/v1/namespaces/db/tables/{victim.name()[1]}?purgeRequested=true")
+            deadline = time.monotonic() + 30
+            while len(os.listdir(folder)) == 200 and time.monotonic() < deadline:
+                time.sleep(0.0005)
+            server.kill()
+            midway += 0 < len(os.listdir(folder)) < 200 if folder.exists() else 0
+            server.restart()
+            await_jobs_done(server.data)
+            assert not folder.parent.exists()
+        print(f"{midway} of {len(victims)} purges were killed midway")
+        assert midway, "no kill came at the right moment: the test showed nothing"
+        assert files_below(warehouse) == before == reachable(kept)
+
+
+class Refusing(ObjectStore):
+    """Cannot delete one file, as if a crash came right before it and after all that ran beside it."""
+
+    refused: Path
+
+    async def delete(self, location: str) -> None:
+        if local_path(location) == self.refused:
+            raise InternalError(f"Cannot delete {location}")
+        await super().delete(location)
+
+
+def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_try(server: RunningServer) -> None:
+    """Whichever file is left over, the next try still finds it: what leads to a file goes after the file."""
+
+    def two_appends(number: int) -> Table:
+        table = catalog.create_table(("db", f"t{number}"), SCHEMA)
+        table.append(rows((1, "Oslo")))
+        table.append(rows((2, "Bergen")))
+        return table
+
+    with opened(server.uri) as catalog:
+        files = [sorted(reachable(two_appends(0)))]
+        files += [sorted(reachable(two_appends(number))) for number in range(1, len(files[0]))]
+    server.stop()
+
+    async def purge_each() -> None:
+        app = await build_app(settings.load({"data": server.data}, {}))
+        warehouse = app.catalog.warehouse("")
+        refusing = Refusing(warehouse.allowed)
+        try:
+            for number, mine in enumerate(files):
+                refusing.refused = mine[number]
+                identifier = Identifier(("db",), f"t{number}")
+                await drop_entry(app.catalog, warehouse, CatalogCaller(), identifier, "TABLE", purge=True)
+                assert await run_next(dataclasses.replace(app.catalog, objects=refusing))
+                assert mine[number].exists()
+                an_hour_later = app.catalog.now_ms() + 3_600_000
+                assert await run_next(dataclasses.replace(app.catalog, now_ms=lambda: an_hour_later))  # noqa: B023
+                assert [path for path in mine if path.exists()] == [], f"after {mine[number]} was left over"
+                assert not await run_next(app.catalog)
+        finally:
+            refusing.close()
+            await close_app(app)
+
+    asyncio.run(purge_each())
