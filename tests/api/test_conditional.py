@@ -191,8 +191,8 @@ def test_a_body_of_exactly_the_limit_is_read_and_one_byte_more_is_not(make_catal
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
-    [("GET", T, None), ("GET", "/v1/nothing", None), ("HEAD", T, None), ("POST", "/v1/namespaces", {"namespace": ["r"]}),
-     ("POST", "/v1/namespaces", []), ("DELETE", T, None)],
+    [("GET", T, None), ("GET", "/v1/nothing", None), ("HEAD", T, None),
+     ("POST", "/v1/namespaces", {"namespace": ["r"]}), ("POST", "/v1/namespaces", []), ("DELETE", T, None)],
     ids=["a load", "an error", "a head", "a create", "a refusal", "a drop"],
 )  # fmt: skip
 def test_the_request_id_is_echoed(full: LocalCatalog, method: str, path: str, body: object) -> None:

@@ -1,4 +1,4 @@
-"""Requests that are malformed, impossible or hostile: exact status, type and message, and nothing changed. S1, S5, C."""
+"""Malformed, impossible and hostile requests: exact status, type and message, and nothing changed. S1, S5, C."""
 
 import gzip
 import json

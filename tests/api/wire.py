@@ -1,6 +1,7 @@
 """What the API suites send and read: answers, and bodies that say what matters and fill in the rest."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,11 +97,12 @@ def set_properties(**properties: str) -> dict[str, Any]:
     return {"action": "set-properties", "updates": properties}
 
 
-def add_snapshot(snapshot_id: int, *, parent: int | None = None, sequence: int = 1, at_ms: int = 0) -> dict[str, Any]:
+def add_snapshot(snapshot_id: int, *, parent: int | None = None, sequence: int = 1) -> dict[str, Any]:
+    """A snapshot as a writer makes it now; nothing of this server reads the file it names."""
     snapshot: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "sequence-number": sequence,
-        "timestamp-ms": at_ms or 1_900_000_000_000 + snapshot_id,
+        "timestamp-ms": time.time_ns() // 1_000_000,
         "manifest-list": f"file:///elsewhere/snap-{snapshot_id}.avro",
         "summary": {"operation": "append"},
         "schema-id": 0,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.server import start_server
+from tests.support.server import running_server
 from tests.support.spark import Sql, configure, rest_catalog
 
 if TYPE_CHECKING:
@@ -19,11 +19,7 @@ KILL_AFTER = 4
 
 
 def test_a_killed_server_loses_no_acknowledged_insert_and_repeats_none(spark: "SparkSession", tmp_path: Path) -> None:
-    server = start_server(tmp_path / "nunatak-data")
     sql = Sql(spark.newSession(), "fragile", "n")
-    configure(sql.spark, rest_catalog("fragile", server.uri))
-    sql("CREATE NAMESPACE fragile.n")
-    sql("CREATE TABLE fragile.n.log (id INT) USING iceberg")
     acknowledged: list[int] = []
     enough = threading.Event()
 
@@ -37,12 +33,15 @@ def test_a_killed_server_loses_no_acknowledged_insert_and_repeats_none(spark: "S
             if len(acknowledged) == KILL_AFTER:
                 enough.set()
 
-    writer = threading.Thread(target=insert_all)
-    writer.start()
-    try:
+    writer = threading.Thread(target=insert_all, daemon=True)
+    with running_server(tmp_path / "nunatak-data") as server:
+        configure(sql.spark, rest_catalog("fragile", server.uri))
+        sql("CREATE NAMESPACE fragile.n")
+        sql("CREATE TABLE fragile.n.log (id INT) USING iceberg")
+        writer.start()
         assert enough.wait(120)
         server.kill()
-        server = start_server(server.data, port=server.port)
+    with running_server(server.data, port=server.port):
         writer.join(180)
         assert not writer.is_alive()
 
@@ -51,5 +50,3 @@ def test_a_killed_server_loses_no_acknowledged_insert_and_repeats_none(spark: "S
         assert len(stored) == len(set(stored)) == sql.value("SELECT count(*) FROM fragile.n.log.snapshots")
         sql("INSERT INTO fragile.n.log VALUES (1000)")
         assert sql.value("SELECT max(id) FROM fragile.n.log") == 1000
-    finally:
-        server.stop()

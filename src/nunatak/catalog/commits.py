@@ -257,7 +257,7 @@ def added_snapshot(commit: TableCommit) -> int | None:
     for update in reversed(commit.all_updates()):
         if isinstance(update, AddSnapshot):
             found = update.snapshot.get("snapshot-id")
-            return found if isinstance(found, int) else None
+            return found if isinstance(found, int) and 0 <= found < 2**63 else None
     return None
 
 

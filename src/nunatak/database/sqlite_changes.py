@@ -48,6 +48,9 @@ class Writer:
         self._execute = connection.execute
         self._connection = connection
         self._statements = statements
+        self._execute(statements["commit_door_view"])
+        self._execute(statements["commit_door_trigger"])
+        self._commit_head = statements["commit_head"]
         self._apply: dict[type, Callable[[Any], object]] = {
             InsertHead: self._insert_head,
             MoveHead: self._move_head,
@@ -77,6 +80,9 @@ class Writer:
             self._execute("ROLLBACK")
 
     def apply_all(self, changes: Sequence[Change]) -> list[object]:
+        if len(changes) == 1 and isinstance(changes[0], MoveHead) and not changes[0].check_overlap:
+            self._move_head(changes[0])  # one statement, undone by itself if it is refused
+            return [None]
         self._execute("SAVEPOINT change")
         try:
             results = [self._apply[type(change)](change) for change in changes]
@@ -115,16 +121,34 @@ class Writer:
         self._log(change.entry, key, change.new.table_uuid, change.new.metadata_location, None)
 
     def _move_head(self, change: MoveHead) -> None:
-        key, new = change.key, change.new
-        moved = self._run("move_head", {**_named(key), "new": new.metadata_location, "expected": change.expected})
-        if moved != 1:
+        key, new, entry = change.key, change.new, change.entry
+        try:
+            self._execute(
+                self._commit_head,
+                (
+                    key.catalog,
+                    key.namespace,
+                    key.name,
+                    change.expected,
+                    new.metadata_location,
+                    new.table_uuid,
+                    new.location,
+                    new.content,
+                    entry.commit_id,
+                    entry.operation,
+                    entry.snapshot_id,
+                    entry.request_hash,
+                    entry.principal,
+                    entry.request_id,
+                    entry.committed_ms,
+                ),
+            )
+        except apsw.ConstraintError as error:
             if self._row("find_type", _named(key)) is None:
-                raise _missing(change.kind, change.printed)
-            raise HeadMoved(f"Cannot commit {change.printed}: it was changed by somebody else meanwhile")
+                raise _missing(change.kind, change.printed) from error
+            raise HeadMoved(f"Cannot commit {change.printed}: it was changed by somebody else meanwhile") from error
         if change.check_overlap:
             self._refuse_overlap(new.location, key, new.table_uuid)
-        self._save_head(key, new)
-        self._log(change.entry, key, new.table_uuid, new.metadata_location, change.expected)
 
     def _delete_head(self, change: DeleteHead) -> tuple[str, str | None, str | None]:
         """Where its metadata is, and its folder and uuid if known: what a purge needs."""

@@ -17,7 +17,7 @@ def read_statements() -> dict[str, str]:
             if name in found:
                 raise ValueError(f"two statements are named {name}")
             lines = [line for line in body.splitlines() if not line.startswith("--")]
-            found[name] = "\n".join(lines).strip().rstrip(";")
+            found[name] = "\n".join(lines).strip()
     return found
 
 

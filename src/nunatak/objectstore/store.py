@@ -1,18 +1,15 @@
 """The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
 
-import asyncio
 import gzip
 import zlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Iterable
 
 from nunatak.errors import BadRequest, InvalidMetadata
 from nunatak.objectstore.local import LocalFiles
 from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.threads import FileThreads
 
-THREADS = 16  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
-T = TypeVar("T")
+THREADS = 12  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
 
 
 class ObjectStore:
@@ -23,10 +20,8 @@ class ObjectStore:
             if place.scheme != "file":
                 raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
         self.local = LocalFiles(allowed)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
-
-    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        self._threads = FileThreads(THREADS)
+        self._run = self._threads.run
 
     async def read(self, location: str) -> bytes:
         return await self._run(self.local.read, parse_location(location), location)
@@ -61,4 +56,4 @@ class ObjectStore:
         await self._run(self.local.remove_empty_folders, parse_location(location))
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True)
+        self._threads.close()

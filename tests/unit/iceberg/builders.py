@@ -1,8 +1,10 @@
 """Tables, schemas and commits for the tests of the metadata engine: say what matters, the rest is filled in."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+from nunatak.errors import BadRequest, Conflict
 from nunatak.iceberg import commit_request, requirements, updates
 from nunatak.iceberg.create import new_table
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -140,6 +142,16 @@ def commit(
     request = commit_request.decode_commit(data)
     requirements.check_all(request.requirements, base)
     return updates.apply_all(request.updates, base, base_location=location, now_ms=now_ms)
+
+
+def versions_of(table: TableMetadata, history: list[list[Json]]) -> Iterator[TableMetadata]:
+    """The table after each commit that was accepted."""
+    for number, changes in enumerate(history):
+        try:
+            table = commit(table, changes, location=f"s3://bucket/{number}", now_ms=NOW_MS + number % 3)
+        except (BadRequest, Conflict):
+            continue
+        yield table
 
 
 def a_creation(format_version: int = 2, schema: Json | None = None) -> list[Json]:

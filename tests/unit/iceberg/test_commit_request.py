@@ -51,13 +51,13 @@ def decode(commit: Any) -> Any:
 
 
 @pytest.mark.parametrize("each", ONE_OF_EACH_UPDATE, ids=lambda each: each["action"])
-def test_every_action_is_understood_with_fields_of_the_future(each: Json):
+def test_every_action_is_understood_with_fields_of_the_future(each: Json) -> None:
     (decoded,) = decode({"updates": [each | {"x-future": {"a": 1}}], "x-future": 1}).updates
 
     assert decoded.__struct_config__.tag == each["action"]
 
 
-def test_a_commit_is_read_with_its_requirements_updates_and_identifier():
+def test_a_commit_is_read_with_its_requirements_updates_and_identifier() -> None:
     commit = decode(
         {
             "identifier": {"namespace": ["a", "b"], "name": "t"},
@@ -110,7 +110,7 @@ def test_a_commit_is_read_with_its_requirements_updates_and_identifier():
         ),
     ],
 )
-def test_a_malformed_commit_is_refused_and_says_where(commit: Any, message: str):
+def test_a_malformed_commit_is_refused_and_says_where(commit: Any, message: str) -> None:
     """000-67."""
     with pytest.raises(BadRequest) as refused:
         decode(commit)
@@ -121,13 +121,13 @@ def test_a_malformed_commit_is_refused_and_says_where(commit: Any, message: str)
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"nonsense", b'{"updates": [1e999]}', b"\xff\xfe", b'{"updates": "\xff"}', b"[" * 100_000]
 )
-def test_what_is_not_json_is_refused(data: bytes):
+def test_what_is_not_json_is_refused(data: bytes) -> None:
     for read in (decode_commit, decode_transaction):
         with pytest.raises(BadRequest):
             read(data)
 
 
-def test_a_transaction_names_each_of_its_tables():
+def test_a_transaction_names_each_of_its_tables() -> None:
     change: Json = {"identifier": {"namespace": ["a"], "name": "t"}, "requirements": [], "updates": []}
 
     (decoded,) = decode_transaction(json.dumps({"table-changes": [change]}).encode()).table_changes
@@ -138,7 +138,7 @@ def test_a_transaction_names_each_of_its_tables():
         decode_transaction(json.dumps({"table-changes": [change]}).encode())
 
 
-def test_an_unknown_action_inside_a_transaction_is_named():
+def test_an_unknown_action_inside_a_transaction_is_named() -> None:
     change = {"identifier": {"namespace": ["a"], "name": "t"}, "updates": [{"action": "paint"}]}
 
     with pytest.raises(BadRequest, match="Unknown update action: paint"):

@@ -34,14 +34,14 @@ def create(
     )
 
 
-def test_field_ids_are_assigned_from_one_whatever_the_client_sent():
+def test_field_ids_are_assigned_from_one_whatever_the_client_sent() -> None:
     table = create(a_schema(a_field(3, "id"), a_field(4, "data", "string")))
 
     assert [(field["id"], field["name"]) for field in table.current_schema["fields"]] == [(1, "id"), (2, "data")]
     assert table.last_column_id == 2
 
 
-def test_a_structs_own_fields_are_numbered_before_what_is_nested_in_them():
+def test_a_structs_own_fields_are_numbered_before_what_is_nested_in_them() -> None:
     table = create(
         a_schema(
             a_field(11, "id"),
@@ -60,7 +60,7 @@ def test_a_structs_own_fields_are_numbered_before_what_is_nested_in_them():
     assert table.last_column_id == 9
 
 
-def test_partitions_and_sort_orders_follow_their_columns_to_the_new_ids():
+def test_partitions_and_sort_orders_follow_their_columns_to_the_new_ids() -> None:
     schema = a_schema(a_field(30, "id"), a_field(40, "ts", "timestamptz"))
 
     table = create(
@@ -72,7 +72,7 @@ def test_partitions_and_sort_orders_follow_their_columns_to_the_new_ids():
     assert (table.default_spec_id, table.last_partition_id, table.default_sort_order_id) == (0, 1001, 1)
 
 
-def test_without_a_spec_and_an_order_the_table_is_unpartitioned_and_unsorted():
+def test_without_a_spec_and_an_order_the_table_is_unpartitioned_and_unsorted() -> None:
     table = a_table()
 
     assert table.partition_specs == ({"spec-id": 0, "fields": []},)
@@ -80,7 +80,7 @@ def test_without_a_spec_and_an_order_the_table_is_unpartitioned_and_unsorted():
     assert (table.last_partition_id, table.default_sort_order_id) == (999, 0)
 
 
-def test_docs_required_flags_identifiers_defaults_and_unknown_fields_survive():
+def test_docs_required_flags_identifiers_defaults_and_unknown_fields_survive() -> None:
     schema = a_schema(
         a_field(7, "key", required=True, doc="the key 🔑"),
         a_field(8, "n", "int", required=True, initial_default=34, write_default=35, x_note={"kept": True}),
@@ -100,7 +100,7 @@ def test_docs_required_flags_identifiers_defaults_and_unknown_fields_survive():
     }
 
 
-def test_the_format_version_property_selects_the_version_and_reserved_properties_are_not_stored():
+def test_the_format_version_property_selects_the_version_and_reserved_properties_are_not_stored() -> None:
     properties = {"format-version": "3", "uuid": "x", "current-schema": "x", "color": "red"}
 
     table = create(a_schema(), properties=properties)
@@ -109,7 +109,7 @@ def test_the_format_version_property_selects_the_version_and_reserved_properties
     assert table.properties == {"write.parquet.compression-codec": "zstd", "color": "red"}
 
 
-def test_a_new_table_has_format_version_two_and_its_own_compression_wins():
+def test_a_new_table_has_format_version_two_and_its_own_compression_wins() -> None:
     table = create(a_schema(), properties={"write.parquet.compression-codec": "gzip"})
 
     assert table.format_version == 2
@@ -133,20 +133,20 @@ def test_a_new_table_has_format_version_two_and_its_own_compression_wins():
         ({"encryption.key-id": "k"}, "Invalid properties for v2: [encryption.key-id]"),
     ],
 )
-def test_properties_that_cannot_work_are_refused(properties: dict[str, str], message: str):
+def test_properties_that_cannot_work_are_refused(properties: dict[str, str], message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         create(a_schema(), properties=properties)
     assert refused.value.message == message
 
 
-def test_metrics_can_only_be_configured_for_columns_that_exist():
+def test_metrics_can_only_be_configured_for_columns_that_exist() -> None:
     create(a_schema(), properties={"write.metadata.metrics.column.data": "full"})
 
     with pytest.raises(InvalidMetadata, match="could not find column nope"):
         create(a_schema(), properties={"write.metadata.metrics.column.nope": "full"})
 
 
-def test_a_v2_table_cannot_have_a_variant_column():
+def test_a_v2_table_cannot_have_a_variant_column() -> None:
     with pytest.raises(InvalidMetadata) as refused:
         create(a_schema(a_field(1, "data", "variant")))
 
@@ -177,13 +177,13 @@ def test_a_v2_table_cannot_have_a_variant_column():
         ),
     ],
 )
-def test_a_spec_that_does_not_fit_the_schema_is_refused(spec: Json, message: str):
+def test_a_spec_that_does_not_fit_the_schema_is_refused(spec: Json, message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         create(a_schema(), spec)
     assert refused.value.message == message
 
 
-def test_partitions_come_from_primitive_columns_that_are_not_inside_lists():
+def test_partitions_come_from_primitive_columns_that_are_not_inside_lists() -> None:
     schema = a_schema(
         a_field(1, "l", a_list(2, a_struct(a_field(3, "x", "int")))),
         a_field(4, "s", a_struct(a_field(5, "y", "int"))),
@@ -207,19 +207,19 @@ def test_partitions_come_from_primitive_columns_that_are_not_inside_lists():
         (an_order(order_id=3), "Unsorted order ID must be 0"),
     ],
 )
-def test_an_order_that_does_not_fit_the_schema_is_refused(order: Json, message: str):
+def test_an_order_that_does_not_fit_the_schema_is_refused(order: Json, message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         create(a_schema(), None, order)
     assert refused.value.message == message
 
 
-def test_a_transform_nobody_knows_yet_is_kept_as_it_is():
+def test_a_transform_nobody_knows_yet_is_kept_as_it_is() -> None:
     table = create(a_schema(), a_spec(("z", "zorder(2)", 1)))
 
     assert table.default_spec["fields"][0]["transform"] == "zorder(2)"
 
 
-def test_an_empty_location_is_refused():
+def test_an_empty_location_is_refused() -> None:
     with pytest.raises(IllegalArgument, match="path must not be null or empty"):
         new_table(
             schema=a_schema(),

@@ -32,25 +32,16 @@ from tests.unit.iceberg.builders import (
     requirement,
     set_ref,
     update,
+    versions_of,
 )
 
 versions = st.sampled_from([1, 2, 3])
 histories = st.lists(st.lists(strategies.updates, min_size=1, max_size=4), max_size=8)
 
 
-def versions_of(table: TableMetadata, history: list[list[Json]]) -> Iterator[TableMetadata]:
-    """The table after each commit that was accepted."""
-    for number, changes in enumerate(history):
-        try:
-            table = commit(table, changes, location=f"s3://bucket/{number}", now_ms=NOW_MS + number % 3)
-        except (BadRequest, Conflict):
-            continue
-        yield table
-
-
 @given(versions, histories, strategies.unknown_fields)
 @settings(max_examples=60, deadline=None)
-def test_what_is_written_reads_back_the_same(version: int, history: list[list[Json]], unknown: Json):
+def test_what_is_written_reads_back_the_same(version: int, history: list[list[Json]], unknown: Json) -> None:
     file = json.loads(encode(a_table(version, snapshots=1))) | unknown
     for table in versions_of(decode(json.dumps(file).encode()), history):
         data = encode(table)
@@ -63,7 +54,7 @@ def test_what_is_written_reads_back_the_same(version: int, history: list[list[Js
 
 @given(versions, histories)
 @settings(max_examples=60, deadline=None)
-def test_a_commit_never_mutates_its_base(version: int, history: list[list[Json]]):
+def test_a_commit_never_mutates_its_base(version: int, history: list[list[Json]]) -> None:
     base = a_table(version, snapshots=2)
     for table in versions_of(base, history):
         before = copy.deepcopy(table)
@@ -75,7 +66,7 @@ def test_a_commit_never_mutates_its_base(version: int, history: list[list[Json]]
 
 @given(versions, histories)
 @settings(max_examples=60, deadline=None)
-def test_nothing_that_only_grows_ever_shrinks(version: int, history: list[list[Json]]):
+def test_nothing_that_only_grows_ever_shrinks(version: int, history: list[list[Json]]) -> None:
     before = a_table(version, snapshots=1)
     for after in versions_of(before, history):
         if after is before:
@@ -91,7 +82,7 @@ def test_nothing_that_only_grows_ever_shrinks(version: int, history: list[list[J
 
 @given(versions, histories)
 @settings(max_examples=60, deadline=None)
-def test_no_id_ever_means_two_things_while_nothing_is_removed(version: int, history: list[list[Json]]):
+def test_no_id_ever_means_two_things_while_nothing_is_removed(version: int, history: list[list[Json]]) -> None:
     """Once the highest id is removed it may be given again, as in the reference."""
     growing = [[change for change in changes if not change["action"].startswith("remove-")] for changes in history]
     meant: dict[tuple[str, int], Any] = {}
@@ -107,7 +98,9 @@ def test_no_id_ever_means_two_things_while_nothing_is_removed(version: int, hist
 
 @given(versions, histories)
 @settings(max_examples=60, deadline=None)
-def test_every_reference_points_at_a_snapshot_and_every_default_at_something(version: int, history: list[list[Json]]):
+def test_every_reference_points_at_a_snapshot_and_every_default_at_something(
+    version: int, history: list[list[Json]]
+) -> None:
     for table in versions_of(a_table(version, snapshots=1), history):
         assert all(table.find_snapshot(ref["snapshot-id"]) for ref in table.refs.values())
         main = table.refs.get("main")
@@ -124,7 +117,7 @@ def test_every_reference_points_at_a_snapshot_and_every_default_at_something(ver
 
 @given(strategies.schemas(), versions)
 @settings(max_examples=60, deadline=None)
-def test_fresh_ids_are_one_to_n_and_everything_else_survives(schema: Json, version: int):
+def test_fresh_ids_are_one_to_n_and_everything_else_survives(schema: Json, version: int) -> None:
     before = copy.deepcopy(schema)
     try:
         table = new_table(
@@ -238,13 +231,13 @@ def _mutated(json_: Any, place: tuple[Any, ...], value: Any, *, drop: bool) -> A
 
 
 ODD_NUMBERS = [-1, 0, 1.0, True, 2**31, 2**63, -(2**63) - 1, 10**40]
-ODD_OTHERS = [None, "", "main", "variant", "bucket[0]", "a" * 300, {}, [], [{}], [[]], {"type": "struct"}]
+ODD_OTHERS: list[Any] = [None, "", "main", "variant", "bucket[0]", "a" * 300, {}, [], [{}], [[]], {"type": "struct"}]
 odd_values = strategies.any_json | st.sampled_from([*ODD_NUMBERS, *ODD_OTHERS])
 
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_malformed_commit_is_refused_and_never_a_crash(data: st.DataObject):
+def test_a_malformed_commit_is_refused_and_never_a_crash(data: st.DataObject) -> None:
     request: Any = data.draw(st.sampled_from(VALID_REQUESTS))
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.sampled_from(list(_places(request))))
@@ -263,7 +256,7 @@ def test_a_malformed_commit_is_refused_and_never_a_crash(data: st.DataObject):
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_malformed_file_is_refused_and_never_a_crash(data: st.DataObject):
+def test_a_malformed_file_is_refused_and_never_a_crash(data: st.DataObject) -> None:
     version = data.draw(versions)
     file: Any = json.loads(encode(_base(version)))
     for _ in range(data.draw(st.integers(1, 2))):
@@ -281,7 +274,7 @@ def test_a_malformed_file_is_refused_and_never_a_crash(data: st.DataObject):
 
 @given(odd_values, odd_values, odd_values, strategies.any_json)
 @settings(max_examples=100, deadline=None)
-def test_a_malformed_creation_is_refused_and_never_a_crash(schema: Any, spec: Any, order: Any, field: Any):
+def test_a_malformed_creation_is_refused_and_never_a_crash(schema: Any, spec: Any, order: Any, field: Any) -> None:
     a_type = {"id": 1, "name": "a", "required": True, "type": field}
     for sent in (schema, {"type": "struct", "fields": [field]}, {"type": "struct", "fields": [a_type]}, a_schema()):
         with suppress(BadRequest):
@@ -299,7 +292,7 @@ def test_a_malformed_creation_is_refused_and_never_a_crash(schema: Any, spec: An
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_bytes_that_are_no_request_are_refused(data: bytes):
+def test_bytes_that_are_no_request_are_refused(data: bytes) -> None:
     for read, error in ((decode_commit, BadRequest), (decode_transaction, BadRequest), (decode, InvalidMetadata)):
         with suppress(error):
             read(data)

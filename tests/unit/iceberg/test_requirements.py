@@ -26,7 +26,7 @@ OTHER_UUID = "00000000-0000-0000-0000-000000000000"
         requirement("assert-default-sort-order-id", default_sort_order_id=0),
     ],
 )
-def test_a_commit_whose_requirement_is_met_is_applied(met: Json):
+def test_a_commit_whose_requirement_is_met_is_applied(met: Json) -> None:
     """000-41 to 000-47; 000-42: -1 means that there is no snapshot."""
     assert commit(a_table(snapshots=2), A_CHANGE, met).properties["color"] == "red"
 
@@ -85,7 +85,7 @@ def test_a_commit_whose_requirement_is_met_is_applied(met: Json):
         ),
     ],
 )
-def test_a_commit_whose_requirement_fails_is_refused(failing: Json, message: str):
+def test_a_commit_whose_requirement_fails_is_refused(failing: Json, message: str) -> None:
     """000-33, 000-40 to 000-47."""
     table = commit(a_table(snapshots=2), [set_ref(1, "release", "tag")])
 
@@ -94,7 +94,7 @@ def test_a_commit_whose_requirement_fails_is_refused(failing: Json, message: str
     assert refused.value.message == message
 
 
-def test_requirements_are_checked_in_order_and_the_first_failure_is_reported():
+def test_requirements_are_checked_in_order_and_the_first_failure_is_reported() -> None:
     failing = [
         requirement("assert-table-uuid", uuid=UUID),
         requirement("assert-current-schema-id", current_schema_id=7),
@@ -107,7 +107,7 @@ def test_requirements_are_checked_in_order_and_the_first_failure_is_reported():
         commit(a_table(), A_CHANGE, *reversed(failing))
 
 
-def test_nothing_else_can_be_required_of_a_table_that_must_not_exist():
+def test_nothing_else_can_be_required_of_a_table_that_must_not_exist() -> None:
     with pytest.raises(IllegalArgument) as refused:
         commit(
             None, a_creation(), requirement("assert-create"), requirement("assert-default-spec-id", default_spec_id=0)
@@ -115,18 +115,18 @@ def test_nothing_else_can_be_required_of_a_table_that_must_not_exist():
     assert refused.value.message == "Invalid create requirements: [assert-default-spec-id]"
 
 
-def test_a_table_that_does_not_exist_meets_no_requirement_but_its_absence():
+def test_a_table_that_does_not_exist_meets_no_requirement_but_its_absence() -> None:
     assert commit(None, a_creation(), requirement("assert-create"), location=None).table_uuid == UUID
     with pytest.raises(CommitFailed, match="Requirement failed: table does not exist"):
         commit(None, a_creation(), requirement("assert-table-uuid", uuid=UUID))
 
 
-def test_a_views_uuid_cannot_be_required_of_a_table():
+def test_a_views_uuid_cannot_be_required_of_a_table() -> None:
     with pytest.raises(InvalidMetadata, match="Cannot validate AssertViewUUID against a table"):
         commit(a_table(), A_CHANGE, requirement("assert-view-uuid", uuid=UUID))
 
 
-def test_of_two_appends_on_the_same_base_the_second_is_refused():
+def test_of_two_appends_on_the_same_base_the_second_is_refused() -> None:
     """000-36: concurrent writers never overwrite each other."""
     table = a_table(snapshots=1)
     expected = requirement("assert-ref-snapshot-id", ref="main", snapshot_id=1)

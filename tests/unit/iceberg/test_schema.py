@@ -24,7 +24,7 @@ from tests.unit.iceberg.builders import Json, a_field, a_list, a_map, a_schema, 
         ("timestamptz_ns", "timestamptz_ns"),
     ],
 )
-def test_types_are_stored_in_the_spelling_the_reference_writes(sent: str, stored: str):
+def test_types_are_stored_in_the_spelling_the_reference_writes(sent: str, stored: str) -> None:
     assert canonical_type(sent) == stored
     assert canonical_type(stored) == stored
 
@@ -32,13 +32,13 @@ def test_types_are_stored_in_the_spelling_the_reference_writes(sent: str, stored
 @pytest.mark.parametrize(
     "type_", ["", "integer", "decimal(39, 2)", "decimal(1)", "fixed[-1]", "fixed[99999999999]", "geography(a, b)"]
 )
-def test_a_type_nobody_knows_is_refused(type_: str):
+def test_a_type_nobody_knows_is_refused(type_: str) -> None:
     with pytest.raises(IllegalArgument):
         canonical_type(type_)
 
 
 @pytest.mark.parametrize("type_", ["variant", "unknown", "timestamp_ns", "timestamptz_ns", "geometry", "geography"])
-def test_types_of_v3_are_not_supported_before_v3(type_: str):
+def test_types_of_v3_are_not_supported_before_v3(type_: str) -> None:
     schema = a_schema(a_field(1, "outer", a_struct(a_field(2, "data", type_))))
 
     check_schema(schema, 3)
@@ -50,7 +50,7 @@ def test_types_of_v3_are_not_supported_before_v3(type_: str):
         )
 
 
-def test_every_problem_of_a_schema_is_named_in_the_order_of_the_field_ids():
+def test_every_problem_of_a_schema_is_named_in_the_order_of_the_field_ids() -> None:
     schema = a_schema(a_field(2, "b", "variant"), a_field(1, "a", "int", initial_default=3))
 
     with pytest.raises(InvalidMetadata) as refused:
@@ -84,7 +84,7 @@ def test_every_problem_of_a_schema_is_named_in_the_order_of_the_field_ids():
         ("binary", "00"),
     ],
 )
-def test_a_default_is_a_single_value_of_its_type(type_: str, value: object):
+def test_a_default_is_a_single_value_of_its_type(type_: str, value: object) -> None:
     check_schema(a_schema(a_field(1, "x", type_, initial_default=value, write_default=value)), 3)
 
 
@@ -110,12 +110,12 @@ def test_a_default_is_a_single_value_of_its_type(type_: str, value: object):
         ("unknown", 1),
     ],
 )
-def test_a_default_of_another_type_is_refused(type_: str, value: object):
+def test_a_default_of_another_type_is_refused(type_: str, value: object) -> None:
     with pytest.raises(IllegalArgument, match="Cannot parse default as a"):
         check_schema(a_schema(a_field(1, "x", type_, write_default=value)), 3)
 
 
-def test_a_nested_type_has_no_default():
+def test_a_nested_type_has_no_default() -> None:
     with pytest.raises(IllegalArgument) as refused:
         check_schema(a_schema(a_field(1, "s", a_struct(a_field(2, "x", "int")), write_default={"2": 1})), 3)
     assert refused.value.message == 'Invalid default value for struct<2: x: optional int>: {"2":1} (must be null)'
@@ -140,7 +140,7 @@ def test_a_nested_type_has_no_default():
         ([7], "Cannot parse struct field from non-object: 7"),
     ],
 )
-def test_a_schema_that_is_not_sound_is_refused(fields: list[Json], message: str):
+def test_a_schema_that_is_not_sound_is_refused(fields: list[Json], message: str) -> None:
     with pytest.raises(BadRequest) as refused:
         check_schema({"type": "struct", "fields": fields}, 3)
     assert refused.value.message == message
@@ -150,7 +150,7 @@ def test_a_schema_that_is_not_sound_is_refused(fields: list[Json], message: str)
     "schema",
     [None, 3, "int", [], {}, {"type": "struct"}, {"type": "struct", "fields": {}}, {"type": "list"}, {"fields": []}],
 )
-def test_what_is_not_a_struct_is_not_a_schema(schema: object):
+def test_what_is_not_a_struct_is_not_a_schema(schema: object) -> None:
     with pytest.raises(IllegalArgument):
         check_schema(schema, 2)  # type: ignore[arg-type]
 
@@ -183,13 +183,13 @@ def test_what_is_not_a_struct_is_not_a_schema(schema: object):
         ),
     ],
 )
-def test_an_identifier_is_a_required_primitive_in_required_structs(field: Json, field_id: int, message: str):
+def test_an_identifier_is_a_required_primitive_in_required_structs(field: Json, field_id: int, message: str) -> None:
     with pytest.raises(IllegalArgument) as refused:
         check_schema(a_schema(field, identifier_field_ids=[field_id]), 2)
     assert refused.value.message == message
 
 
-def test_types_nested_too_deeply_are_refused_and_not_a_crash():
+def test_types_nested_too_deeply_are_refused_and_not_a_crash() -> None:
     def nested(depth: int) -> str | Json:
         type_: str | Json = "int"
         for level in range(depth):
@@ -202,7 +202,7 @@ def test_types_nested_too_deeply_are_refused_and_not_a_crash():
             check_schema(a_schema(a_field(1, "deep", nested(depth))), 2)
 
 
-def test_columns_are_found_by_short_names_too():
+def test_columns_are_found_by_short_names_too() -> None:
     schema = parse_schema(
         a_schema(
             a_field(1, "l", a_list(2, a_struct(a_field(3, "x", "int")))),
@@ -210,14 +210,13 @@ def test_columns_are_found_by_short_names_too():
         )
     )
 
-    names = {
-        name: schema.find_field(name).id for name in ("l.element.x", "l.x", "m.key", "m.value", "m.value.y", "m.y")
-    }  # type: ignore[union-attr]
+    sought = ("l.element.x", "l.x", "m.key", "m.value", "m.value.y", "m.y")
+    names = {name: found.id for name in sought if (found := schema.find_field(name))}
     assert names == {"l.element.x": 3, "l.x": 3, "m.key": 5, "m.value": 6, "m.value.y": 7, "m.y": 7}
     assert schema.highest_field_id == 7
 
 
-def test_schemas_are_the_same_if_only_their_ids_spelling_or_unknown_fields_differ():
+def test_schemas_are_the_same_if_only_their_ids_spelling_or_unknown_fields_differ() -> None:
     one = parse_schema(a_schema(a_field(1, "a", "decimal(9,2)", doc=None), schema_id=0))
     other = parse_schema(a_schema(a_field(1, "a", "DECIMAL(9, 2)", x_note=1), schema_id=7))
     documented = parse_schema(a_schema(a_field(1, "a", "decimal(9, 2)", doc="d")))
@@ -230,7 +229,7 @@ def test_schemas_are_the_same_if_only_their_ids_spelling_or_unknown_fields_diffe
     ("sent", "stored"),
     [("IDENTITY", "identity"), ("Bucket[016]", "bucket[16]"), ("truncate[3]", "truncate[3]"), ("Zorder", "Zorder")],
 )
-def test_transforms_are_stored_in_the_spelling_the_reference_writes(sent: str, stored: str):
+def test_transforms_are_stored_in_the_spelling_the_reference_writes(sent: str, stored: str) -> None:
     assert canonical_transform(sent) == stored
 
 
@@ -244,7 +243,7 @@ def test_transforms_are_stored_in_the_spelling_the_reference_writes(sent: str, s
         ("hour", "timestamp_ns", "date"),
     ],
 )
-def test_a_transform_has_its_source_types(transform: str, fits: str, does_not_fit: str):
+def test_a_transform_has_its_source_types(transform: str, fits: str, does_not_fit: str) -> None:
     assert can_transform(transform, fits)
     assert not can_transform(transform, does_not_fit)
     assert can_transform("a-transform-of-the-future", does_not_fit)

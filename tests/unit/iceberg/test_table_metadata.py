@@ -31,7 +31,7 @@ def written(table: TableMetadata) -> Json:
     return result
 
 
-def test_a_v1_file_from_long_ago_is_filled_in():
+def test_a_v1_file_from_long_ago_is_filled_in() -> None:
     table = read(A_V1_FILE_FROM_LONG_AGO)
 
     assert table.location == "s3://bucket/old"
@@ -45,7 +45,7 @@ def test_a_v1_file_from_long_ago_is_filled_in():
     assert (table.statistics, table.snapshot_log, table.metadata_log) == ((), (), ())
 
 
-def test_a_table_that_never_had_a_uuid_gets_the_same_one_every_time():
+def test_a_table_that_never_had_a_uuid_gets_the_same_one_every_time() -> None:
     one, again = read(A_V1_FILE_FROM_LONG_AGO), read(A_V1_FILE_FROM_LONG_AGO)
 
     assert len(one.table_uuid) == 36
@@ -53,7 +53,7 @@ def test_a_table_that_never_had_a_uuid_gets_the_same_one_every_time():
     assert commit(one, [update("set-location", location="s3://elsewhere")]).table_uuid == one.table_uuid
 
 
-def test_old_tables_can_be_committed_to_and_upgraded():
+def test_old_tables_can_be_committed_to_and_upgraded() -> None:
     table = read(A_V1_FILE_FROM_LONG_AGO)
 
     table = commit(table, [update("upgrade-format-version", format_version=2)], now_ms=NOW_MS)
@@ -64,7 +64,7 @@ def test_old_tables_can_be_committed_to_and_upgraded():
     assert decode(encode(table)) == table
 
 
-def test_v1_is_written_for_old_readers_too():
+def test_v1_is_written_for_old_readers_too() -> None:
     file = written(a_table(1, snapshots=1))
 
     assert file["schema"] == file["schemas"][0]
@@ -74,7 +74,7 @@ def test_v1_is_written_for_old_readers_too():
 
 
 @pytest.mark.parametrize(("version", "none"), [(1, -1), (2, -1), (3, None)])
-def test_no_current_snapshot_is_minus_one_before_v3_and_null_since(version: int, none: int | None):
+def test_no_current_snapshot_is_minus_one_before_v3_and_null_since(version: int, none: int | None) -> None:
     assert written(a_table(version))["current-snapshot-id"] == none
     for spelling in (-1, None):
         file = written(a_table(version)) | {"current-snapshot-id": spelling}
@@ -83,7 +83,7 @@ def test_no_current_snapshot_is_minus_one_before_v3_and_null_since(version: int,
     assert read(file).current_snapshot_id is None
 
 
-def test_the_fields_are_written_in_the_order_of_the_reference():
+def test_the_fields_are_written_in_the_order_of_the_reference() -> None:
     assert list(written(a_table(2))) == [
         "format-version",
         "table-uuid",
@@ -113,7 +113,7 @@ def test_the_fields_are_written_in_the_order_of_the_reference():
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_what_we_do_not_know_survives_at_every_level(version: int):
+def test_what_we_do_not_know_survives_at_every_level(version: int) -> None:
     file = written(commit(a_table(version, snapshots=2), [set_ref(1, "t", "tag")]))
     stranger = {"x-new": {"deep": [1, None, {"é": 1.5}]}}
     file |= stranger
@@ -173,19 +173,19 @@ def test_what_we_do_not_know_survives_at_every_level(version: int):
         ({"properties": {"a": 1}}, "Cannot parse table metadata: Expected `str`, got `int` - at `$.properties[...]`"),
     ],
 )
-def test_a_broken_file_is_refused_and_says_what_is_wrong(change: Json, message: str):
+def test_a_broken_file_is_refused_and_says_what_is_wrong(change: Json, message: str) -> None:
     with pytest.raises(InvalidMetadata) as refused:
         read(written(a_table(snapshots=2)) | change)
     assert refused.value.message == message
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"x":' * 100_000])
-def test_what_is_no_metadata_at_all_is_refused(data: bytes):
+def test_what_is_no_metadata_at_all_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidMetadata):
         decode(data)
 
 
-def test_a_v3_file_must_say_where_its_rows_end():
+def test_a_v3_file_must_say_where_its_rows_end() -> None:
     file = written(a_table(3))
     del file["next-row-id"]
 
@@ -193,7 +193,7 @@ def test_a_v3_file_must_say_where_its_rows_end():
         read(file)
 
 
-def test_numbers_keep_all_their_digits():
+def test_numbers_keep_all_their_digits() -> None:
     snapshot_id = 2**63 - 1
     table = a_table()
 

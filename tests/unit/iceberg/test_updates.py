@@ -31,7 +31,7 @@ def refusal(table: object, *changes: Json) -> str:
 
 
 class TestTheTableItself:
-    def test_a_commit_that_changes_nothing_gives_the_base_itself(self):
+    def test_a_commit_that_changes_nothing_gives_the_base_itself(self) -> None:
         table = a_table(snapshots=1, color="red")
 
         for nothing in (
@@ -53,7 +53,7 @@ class TestTheTableItself:
         ):
             assert commit(table, nothing) is table
 
-    def test_properties_are_merged_and_removed(self):
+    def test_properties_are_merged_and_removed(self) -> None:
         """000-61, 000-62, 000-65."""
         table = a_table(color="red", old="x")
 
@@ -64,20 +64,20 @@ class TestTheTableItself:
         assert changed.properties == {"write.parquet.compression-codec": "zstd", "color": "blue"}
         assert table.properties["color"] == "red"
 
-    def test_the_names_old_clients_use_for_properties_are_understood(self):
+    def test_the_names_old_clients_use_for_properties_are_understood(self) -> None:
         table = commit(a_table(a="1"), [update("set-properties", updated={"b": "2"})])
         table = commit(table, [update("remove-properties", removed=["a"])])
 
         assert "a" not in table.properties
         assert table.properties["b"] == "2"
 
-    def test_reserved_properties_are_not_stored(self):
+    def test_reserved_properties_are_not_stored(self) -> None:
         table = commit(a_table(), [update("set-properties", updates={"format-version": "3", "uuid": "x", "a": "1"})])
 
         assert table.format_version == 2
         assert table.properties == {"write.parquet.compression-codec": "zstd", "a": "1"}
 
-    def test_a_format_version_is_upgraded_and_never_downgraded(self):
+    def test_a_format_version_is_upgraded_and_never_downgraded(self) -> None:
         """000-49."""
         upgraded = commit(a_table(1), [update("upgrade-format-version", format_version=3)])
 
@@ -89,7 +89,7 @@ class TestTheTableItself:
             "Cannot upgrade table to unsupported format version: v4 (supported: v3)"
         )
 
-    def test_a_table_keeps_its_uuid(self):
+    def test_a_table_keeps_its_uuid(self) -> None:
         other = "00000000-0000-0000-0000-000000000000"
 
         assert refusal(a_table(), update("assign-uuid", uuid=other)) == (
@@ -97,13 +97,13 @@ class TestTheTableItself:
         )
         assert refusal(a_table(), update("assign-uuid", uuid="x")) == "Invalid UUID string: x"
 
-    def test_a_location_loses_its_trailing_slashes(self):
+    def test_a_location_loses_its_trailing_slashes(self) -> None:
         """000-60."""
         assert commit(a_table(), [update("set-location", location="s3://other/place//")]).location == "s3://other/place"
         assert commit(a_table(), [update("set-location", location="s3://")]).location == "s3://"
         assert refusal(a_table(), update("set-location", location="")) == "path must not be null or empty"
 
-    def test_a_view_update_cannot_be_applied_to_a_table(self):
+    def test_a_view_update_cannot_be_applied_to_a_table(self) -> None:
         assert refusal(a_table(), update("add-view-version", view_version={})) == (
             "Cannot apply update AddViewVersion to a table"
         )
@@ -111,7 +111,7 @@ class TestTheTableItself:
             "Cannot apply update SetCurrentViewVersion to a table"
         )
 
-    def test_encryption_keys_are_added_once_and_removed(self):
+    def test_encryption_keys_are_added_once_and_removed(self) -> None:
         key = {"key-id": "k1", "encrypted-key-metadata": "c2VjcmV0", "encrypted-by-id": "master"}
         table = commit(a_table(3), [update("add-encryption-key", encryption_key=key)])
 
@@ -122,7 +122,7 @@ class TestTheTableItself:
             "Cannot parse encryption key: encrypted-key-metadata is not base64"
         )
 
-    def test_the_last_update_never_lies_before_the_one_before(self):
+    def test_the_last_update_never_lies_before_the_one_before(self) -> None:
         table = a_table()
 
         late = commit(table, [update("set-properties", updates={"a": "1"})], now_ms=NOW_MS + 50)
@@ -133,7 +133,7 @@ class TestTheTableItself:
 
 
 class TestTheMetadataLog:
-    def test_every_commit_remembers_the_file_it_replaces(self):
+    def test_every_commit_remembers_the_file_it_replaces(self) -> None:
         table = a_table()
 
         changed = commit(table, append(table, 1), location="s3://bucket/table/metadata/0.metadata.json")
@@ -142,7 +142,7 @@ class TestTheMetadataLog:
             {"timestamp-ms": NOW_MS, "metadata-file": "s3://bucket/table/metadata/0.metadata.json"},
         )
 
-    def test_the_log_is_trimmed_by_the_new_properties(self):
+    def test_the_log_is_trimmed_by_the_new_properties(self) -> None:
         table = a_table()
         for number in range(4):
             table = commit(table, [update("set-properties", updates={"n": str(number)})], location=str(number))
@@ -152,8 +152,9 @@ class TestTheMetadataLog:
 
         assert [entry["metadata-file"] for entry in trimmed.metadata_log] == ["3", "4"]
 
-    def test_at_least_one_file_and_by_default_a_hundred_are_remembered(self):
-        table = a_table(**{"write.metadata.previous-versions-max": "0"})
+    def test_at_least_one_file_and_by_default_a_hundred_are_remembered(self) -> None:
+        limit = update("set-properties", updates={"write.metadata.previous-versions-max": "0"})
+        table = commit(a_table(), [limit])
         for number in range(3):
             table = commit(table, [update("set-properties", updates={"n": str(number)})], location=str(number))
         assert [entry["metadata-file"] for entry in table.metadata_log] == ["2"]
@@ -163,7 +164,7 @@ class TestTheMetadataLog:
             table = commit(table, [update("set-properties", updates={"n": str(number)})], location=str(number))
         assert [entry["metadata-file"] for entry in table.metadata_log] == [str(number) for number in range(3, 103)]
 
-    def test_a_limit_that_is_no_number_is_refused(self):
+    def test_a_limit_that_is_no_number_is_refused(self) -> None:
         limit = update("set-properties", updates={"write.metadata.previous-versions-max": "many"})
 
         assert refusal(a_table(), limit) == (
@@ -172,14 +173,14 @@ class TestTheMetadataLog:
 
 
 class TestSchemas:
-    def test_a_new_schema_gets_the_next_id_whatever_the_client_sent(self):
+    def test_a_new_schema_gets_the_next_id_whatever_the_client_sent(self) -> None:
         """000-50, 000-51, 000-63."""
         table = commit(a_table(), [update("add-schema", schema=WIDER), update("set-current-schema", schema_id=-1)])
 
         assert [schema["schema-id"] for schema in table.schemas] == [0, 1]
         assert (table.current_schema_id, table.last_column_id) == (1, 4)
 
-    def test_a_schema_the_table_has_had_before_is_found_again(self):
+    def test_a_schema_the_table_has_had_before_is_found_again(self) -> None:
         table = commit(a_table(), [update("add-schema", schema=WIDER), update("set-current-schema", schema_id=1)])
 
         reverted = commit(
@@ -189,7 +190,7 @@ class TestSchemas:
         assert len(reverted.schemas) == 2
         assert (reverted.current_schema_id, reverted.last_column_id) == (0, 4)
 
-    def test_the_last_column_id_comes_from_nested_fields_too_and_never_falls(self):
+    def test_the_last_column_id_comes_from_nested_fields_too_and_never_falls(self) -> None:
         nested = a_field(9, "s", {"type": "struct", "fields": [a_field(40, "deep")]})
         table = commit(a_table(), [update("add-schema", schema=a_schema(nested), last_column_id=2)])
         assert table.last_column_id == 40
@@ -197,7 +198,7 @@ class TestSchemas:
         narrower = commit(table, [update("add-schema", schema=a_schema(a_field(1, "id")))])
         assert narrower.last_column_id == 40
 
-    def test_the_last_added_schema_must_have_been_added_in_the_same_commit(self):
+    def test_the_last_added_schema_must_have_been_added_in_the_same_commit(self) -> None:
         message = "Cannot set last added schema: no schema has been added"
 
         assert refusal(a_table(), update("set-current-schema", schema_id=-1)) == message
@@ -209,7 +210,7 @@ class TestSchemas:
             "Cannot set current schema to unknown schema: 5"
         )
 
-    def test_a_schema_must_fit_the_format_version_it_is_added_to(self):
+    def test_a_schema_must_fit_the_format_version_it_is_added_to(self) -> None:
         variant = update("add-schema", schema=a_schema(a_field(5, "data", "variant")))
 
         assert refusal(a_table(), variant) == (
@@ -217,7 +218,7 @@ class TestSchemas:
         )
         assert len(commit(a_table(), [update("upgrade-format-version", format_version=3), variant]).schemas) == 2
 
-    def test_unused_schemas_are_removed_and_the_current_one_is_not(self):
+    def test_unused_schemas_are_removed_and_the_current_one_is_not(self) -> None:
         table = commit(a_table(), [update("add-schema", schema=WIDER), update("set-current-schema", schema_id=-1)])
 
         assert refusal(table, update("remove-schemas", schema_ids=[0, 1])) == "Cannot remove the current schema"
@@ -225,7 +226,7 @@ class TestSchemas:
             1
         ]
 
-    def test_a_partition_column_cannot_be_dropped_while_it_is_used(self):
+    def test_a_partition_column_cannot_be_dropped_while_it_is_used(self) -> None:
         table = a_table(spec=a_spec(("id", "identity", 1)), order=an_order(("identity", 2)))
         without = update("set-current-schema", schema_id=-1)
 
@@ -238,7 +239,7 @@ class TestSchemas:
 
 
 class TestPartitionSpecs:
-    def test_a_new_spec_gets_the_next_id_and_a_known_one_is_found_again(self):
+    def test_a_new_spec_gets_the_next_id_and_a_known_one_is_found_again(self) -> None:
         """000-52, 000-53."""
         by_id = a_spec(("id", "identity", 1), spec_id=9)
         table = commit(a_table(), [update("add-spec", spec=by_id), update("set-default-spec", spec_id=-1)])
@@ -251,7 +252,7 @@ class TestPartitionSpecs:
         other_ids = a_spec(("id", "identity", 1), first_field_id=1005)
         assert commit(table, [update("add-spec", spec=other_ids)]) is table
 
-    def test_fields_without_ids_get_ones_that_never_meant_something_else(self):
+    def test_fields_without_ids_get_ones_that_never_meant_something_else(self) -> None:
         table = a_table(spec=a_spec(("id", "identity", 1)))
         spec = a_spec(("day", "day", 3), ("id", "identity", 1), first_field_id=None)
 
@@ -260,7 +261,7 @@ class TestPartitionSpecs:
         assert [field["field-id"] for field in changed.partition_specs[1]["fields"]] == [1001, 1000]
         assert changed.last_partition_id == 1001
 
-    def test_a_v1_spec_counts_from_a_thousand(self):
+    def test_a_v1_spec_counts_from_a_thousand(self) -> None:
         table = a_table(1)
 
         assert (
@@ -271,7 +272,7 @@ class TestPartitionSpecs:
             "Spec does not use sequential IDs that are required in v1: [\n  1001: d: day(3)\n]"
         )
 
-    def test_the_last_added_spec_must_have_been_added_in_the_same_commit(self):
+    def test_the_last_added_spec_must_have_been_added_in_the_same_commit(self) -> None:
         message = "Cannot set last added spec: no spec has been added"
 
         assert refusal(a_table(), update("set-default-spec", spec_id=-1)) == message
@@ -280,7 +281,7 @@ class TestPartitionSpecs:
             "Cannot set default partition spec to unknown spec: 5"
         )
 
-    def test_unused_specs_are_removed_and_the_default_is_not(self):
+    def test_unused_specs_are_removed_and_the_default_is_not(self) -> None:
         by_id = a_spec(("id", "identity", 1))
         table = commit(a_table(), [update("add-spec", spec=by_id), update("set-default-spec", spec_id=-1)])
 
@@ -291,7 +292,7 @@ class TestPartitionSpecs:
             each["spec-id"] for each in commit(table, [update("remove-partition-specs", spec_ids=[0])]).partition_specs
         ] == [1]
 
-    def test_a_void_partition_may_outlive_its_column(self):
+    def test_a_void_partition_may_outlive_its_column(self) -> None:
         table = a_table(1, spec=a_spec(("id", "identity", 1)))
         void = [update("add-spec", spec=a_spec(("id", "void", 1))), update("set-default-spec", spec_id=-1)]
         dropped = [
@@ -303,7 +304,7 @@ class TestPartitionSpecs:
 
 
 class TestSortOrders:
-    def test_an_order_with_a_taken_id_is_renumbered_and_a_known_one_is_found_again(self):
+    def test_an_order_with_a_taken_id_is_renumbered_and_a_known_one_is_found_again(self) -> None:
         """000-54, 000-55."""
         table = a_table(order=an_order(("identity", 1)))
 
@@ -319,7 +320,7 @@ class TestSortOrders:
         )
         assert (reverted.default_sort_order_id, len(reverted.sort_orders)) == (1, 2)
 
-    def test_unsorted_is_always_order_zero(self):
+    def test_unsorted_is_always_order_zero(self) -> None:
         table = a_table(order=an_order(("identity", 1)))
 
         unsorted = commit(
@@ -329,7 +330,7 @@ class TestSortOrders:
         assert unsorted.default_sort_order == an_order()
         assert [order["order-id"] for order in unsorted.sort_orders] == [1, 0]
 
-    def test_the_last_added_order_must_have_been_added_in_the_same_commit(self):
+    def test_the_last_added_order_must_have_been_added_in_the_same_commit(self) -> None:
         assert refusal(a_table(), update("set-default-sort-order", sort_order_id=-1)) == (
             "Cannot set last added sort order: no sort order has been added"
         )
@@ -349,7 +350,7 @@ class TestStatistics:
             "blob-metadata": [{"type": "theta", "snapshot-id": snapshot_id, "sequence-number": 1, "fields": [1]}],
         }
 
-    def test_a_snapshot_has_one_statistics_file(self):
+    def test_a_snapshot_has_one_statistics_file(self) -> None:
         first, second, newer = self.statistics(1, "a"), self.statistics(2, "b"), self.statistics(1, "c")
         table = a_table(snapshots=2)
         for each in (first, second, newer):
@@ -358,7 +359,7 @@ class TestStatistics:
         assert table.statistics == (newer, second)
         assert commit(table, [update("remove-statistics", snapshot_id=1)]).statistics == (second,)
 
-    def test_a_snapshot_has_one_partition_statistics_file(self):
+    def test_a_snapshot_has_one_partition_statistics_file(self) -> None:
         first = {"snapshot-id": 1, "statistics-path": "a", "file-size-in-bytes": 1}
         newer = first | {"statistics-path": "b"}
         table = commit(a_table(snapshots=1), [update("set-partition-statistics", partition_statistics=first)])
@@ -367,7 +368,7 @@ class TestStatistics:
         assert table.partition_statistics == (newer,)
         assert commit(table, [update("remove-partition-statistics", snapshot_id=1)]).partition_statistics == ()
 
-    def test_statistics_go_with_their_snapshot(self):
+    def test_statistics_go_with_their_snapshot(self) -> None:
         partition = {"snapshot-id": 1, "statistics-path": "a", "file-size-in-bytes": 1}
         table = commit(
             a_table(snapshots=2),
@@ -381,7 +382,7 @@ class TestStatistics:
 
         assert (table.statistics, table.partition_statistics) == ((), ())
 
-    def test_statistics_without_their_fields_are_refused(self):
+    def test_statistics_without_their_fields_are_refused(self) -> None:
         assert refusal(a_table(), update("set-statistics", statistics={"snapshot-id": 1})) == (
             "Cannot parse statistics: Object missing required field `statistics-path`"
         )
@@ -389,7 +390,7 @@ class TestStatistics:
 
 class TestCreationByCommit:
     @pytest.mark.parametrize("version", [1, 2, 3])
-    def test_a_table_is_built_from_nothing_but_the_updates(self, version: int):
+    def test_a_table_is_built_from_nothing_but_the_updates(self, version: int) -> None:
         table = commit(None, a_creation(version), requirement("assert-create"), location=None)
 
         assert (table.format_version, table.table_uuid, table.location) == (version, UUID, "s3://bucket/table")
@@ -397,14 +398,14 @@ class TestCreationByCommit:
         assert (table.metadata_log, table.last_updated_ms, table.current_snapshot_id) == ((), NOW_MS, None)
         assert table.last_column_id == 3
 
-    def test_ids_the_client_staged_are_kept(self):
+    def test_ids_the_client_staged_are_kept(self) -> None:
         schema = a_schema(a_field(5, "id"), a_field(9, "data", "string"))
 
         table = commit(None, a_creation(schema=schema), location=None)
 
         assert [field["id"] for field in table.current_schema["fields"]] == [5, 9]
 
-    def test_several_schemas_specs_and_orders_in_one_creation(self):
+    def test_several_schemas_specs_and_orders_in_one_creation(self) -> None:
         table = commit(
             None,
             [
@@ -437,10 +438,10 @@ class TestCreationByCommit:
             ("add-spec", "Cannot set last added spec: no spec has been added"),
         ],
     )
-    def test_a_creation_must_be_complete(self, missing: str, message: str):
+    def test_a_creation_must_be_complete(self, missing: str, message: str) -> None:
         assert refusal(None, *[each for each in a_creation() if each["action"] != missing]) == message
 
-    def test_an_empty_creation_is_refused(self):
+    def test_an_empty_creation_is_refused(self) -> None:
         assert refusal(None) == "Cannot create table: no schema has been added"
         assert refusal(None, update("upgrade-format-version", format_version=4)) == (
             "Cannot upgrade table to unsupported format version: v4 (supported: v3)"
@@ -453,7 +454,7 @@ class TestCreationByCommit:
         )
 
 
-def test_a_failing_update_leaves_nothing_of_the_ones_before_it():
+def test_a_failing_update_leaves_nothing_of_the_ones_before_it() -> None:
     """000-34: one commit, one new version, or none."""
     table = a_table(snapshots=1)
 

@@ -39,12 +39,6 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
   metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
 WHERE iceberg_tables.metadata_location IS NULL;
 
--- move_head
--- Compare and swap: updates nothing if somebody moved the pointer first.
-UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-  AND metadata_location = :expected;
-
 -- save_head
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)

@@ -1,0 +1,29 @@
+-- commit_door_view
+-- A commit moves the pointer, stores the bytes and writes the log. Behind this view it is one statement: handing the
+-- interpreter to SQLite and back three times costs more than the work, and a statement is all-or-nothing by itself.
+CREATE TEMP VIEW commit_door (catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation,
+                              snapshot_id, request_hash, principal, request_id, committed_ms)
+AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+
+-- commit_door_trigger
+CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
+  UPDATE iceberg_tables SET metadata_location = NEW.new, previous_metadata_location = NEW.expected
+  WHERE catalog_name = NEW.catalog AND table_namespace = NEW.namespace AND table_name = NEW.name
+    AND metadata_location = NEW.expected;
+  SELECT RAISE(ABORT, 'the pointer moved') WHERE changes() <> 1;
+  INSERT INTO nunatak_heads
+    (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+  VALUES (NEW.catalog, NEW.namespace, NEW.name, NEW.new, NEW.uuid, NEW.location, NEW.content)
+  ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+    metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
+    location = excluded.location, content = excluded.content;
+  INSERT INTO nunatak_commits
+    (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+  VALUES (NEW.commit_id, NEW.operation, NEW.catalog, NEW.namespace, NEW.name, NEW.uuid, NEW.new, NEW.expected,
+          NEW.snapshot_id, NEW.request_hash, NEW.principal, NEW.request_id, NEW.committed_ms);
+END;
+
+-- commit_head
+-- Compare and swap: refused by the trigger if somebody moved the pointer first.
+INSERT INTO commit_door VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -1,0 +1,222 @@
+"""What the server says about itself and keeps for others: health, metrics, search, reports; and the upkeep of files."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from nunatak.events.metrics import METRICS
+from tests.api.local import LocalCatalog, metadata_file
+from tests.api.wire import a_commit, done, ok, path_of, set_properties
+
+T = path_of("ns", "tables", "t")
+
+
+def test_a_healthy_server_says_so(catalog: LocalCatalog) -> None:
+    assert ok(catalog.call("GET", "/health")) == {"status": "healthy"}
+    assert ok(catalog.call("GET", "/ready")) == {"status": "ready"}
+    assert ok(catalog.call("GET", "/"))["config"] == "/v1/config"
+
+
+def test_a_server_that_cannot_write_is_not_ready_but_alive(catalog: LocalCatalog) -> None:
+    """RELIABILITY row 63."""
+    catalog.run(catalog.store.close())
+
+    answer = catalog.call("GET", "/ready")
+    assert answer.error[:2] == (503, "ServiceUnavailableException")
+    assert answer.headers["retry-after"] == "1"
+    assert catalog.call("GET", "/health").status == 200
+    assert catalog.call("POST", "/v1/namespaces", {"namespace": ["n"]}).status == 503
+    catalog.app = catalog._build()
+
+
+def test_the_metrics_page_counts_requests_by_operation_and_status(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t")
+    for path in (T, T, path_of("ns", "tables", "no"), "/v1/nothing"):
+        catalog.call("GET", path)
+
+    answer = catalog.call("GET", "/metrics")
+    families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert {name.removesuffix("_total") for name, _, _ in METRICS} <= set(families)
+    counted = {
+        (sample.labels["operation"], sample.labels["status"]): sample.value
+        for sample in families["nunatak_requests"].samples
+    }
+    assert counted[("loadTable", "200")] == 2
+    assert counted[("loadTable", "404")] == 1
+    assert counted[("unknown", "400")] == 1
+    assert counted[("createTable", "200")] == 1
+
+
+# Reports
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"report-type": "scan-report", "table-name": "ns.t", "snapshot-id": 1, "filter": True, "metrics": {}},
+        {"report-type": "commit-report", "table-name": "ns.t", "snapshot-id": 1, "operation": "append"},
+        {"table-name": "ns.t"},
+    ],
+    ids=["scan", "commit", "without a type"],
+)
+def test_a_report_is_kept_as_it_was_sent(catalog: LocalCatalog, report: object) -> None:
+    catalog.table("ns", "t")
+
+    done(catalog.call("POST", f"{T}/metrics", report))
+
+    rows = catalog.rows("SELECT catalog_name, table_namespace, table_name, report FROM nunatak_reports")
+    assert [(*row[:3], json.loads(row[3])) for row in rows] == [("default", "ns", "t", report)]
+
+
+# Search
+
+
+def found(catalog: LocalCatalog, query: str) -> list[tuple[str, str]]:
+    results = ok(catalog.call("GET", f"/v1/search?{query}"))["results"]
+    return [
+        (entry["type"], ".".join((*entry["identifier"]["namespace"], entry["identifier"]["name"]))) for entry in results
+    ]
+
+
+def test_search_finds_tables_and_views_by_a_part_of_their_name_in_any_case(catalog: LocalCatalog) -> None:
+    catalog.namespace("Sales")
+    catalog.table("Sales", "Orders")
+    catalog.table("ns", "order_lines")
+    catalog.view("ns", "open_ORDERS")
+    catalog.table("ns", "GRÖSSE")
+
+    assert found(catalog, "query=order") == [
+        ("table", "Sales.Orders"),
+        ("view", "ns.open_ORDERS"),
+        ("table", "ns.order_lines"),
+    ]
+    assert found(catalog, "query=ORDER&type=view") == [("view", "ns.open_ORDERS")]
+    assert found(catalog, "query=sales") == [("table", "Sales.Orders")]
+    assert found(catalog, "query=GR%C3%96SSE") == [("table", "ns.GRÖSSE")]
+    assert found(catalog, "query=%25") == []
+    assert found(catalog, "query=_") == [("view", "ns.open_ORDERS"), ("table", "ns.order_lines")]
+    assert len(found(catalog, "")) == 4
+
+
+def test_search_stays_in_its_warehouse(catalog: LocalCatalog) -> None:
+    catalog.rows("INSERT INTO iceberg_tables VALUES ('other', 'ns', 't', 'file:///x', NULL, 'TABLE')")
+
+    assert found(catalog, "query=t") == []
+
+
+# Upkeep of metadata files
+
+
+def test_metadata_files_that_left_the_log_are_deleted_if_the_table_asks_for_it(catalog: LocalCatalog) -> None:
+    table = catalog.table(
+        "ns",
+        "t",
+        properties={
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "2",
+        },
+    )
+    commits = [catalog.call("POST", T, a_commit(set_properties(n=str(number)))) for number in range(5)]
+    locations = [table["metadata-location"], *(ok(answer)["metadata-location"] for answer in commits)]
+    assert catalog.work_off_jobs() > 0
+
+    there = [Path(location.removeprefix("file://")).is_file() for location in locations]
+    assert there == [False, False, False, True, True, True]
+    log = [entry["metadata-file"] for entry in catalog.load("ns", "t")["metadata"]["metadata-log"]]
+    assert log == locations[3:5]
+
+
+def test_metadata_files_that_left_the_log_are_kept_otherwise(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t", properties={"write.metadata.previous-versions-max": "1"})
+    for number in range(3):
+        ok(catalog.call("POST", T, a_commit(set_properties(n=str(number)))))
+
+    assert catalog.work_off_jobs() == 0
+    assert len(catalog.files()) == 4
+
+
+def test_a_trimmed_file_that_belongs_to_another_table_is_never_deleted(catalog: LocalCatalog) -> None:
+    """A registered file may name anything in its log."""
+    victim = metadata_file(catalog.table("ns", "victim"))
+    metadata = catalog.table("ns", "t")["metadata"]
+    place = catalog.warehouse / "foreign"
+    place.mkdir()
+    metadata |= {
+        "location": f"file://{place}",
+        "table-uuid": "00000000-0000-4000-8000-000000000001",
+        "metadata-log": [{"timestamp-ms": 1, "metadata-file": f"file://{victim}"}],
+        "properties": {
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "1",
+        },
+    }
+    (place / "00001-x.metadata.json").write_text(json.dumps(metadata))
+    ok(catalog.call("POST", path_of("ns") + "/register",
+                    {"name": "foreign", "metadata-location": f"file://{place}/00001-x.metadata.json"}))  # fmt: skip
+
+    ok(catalog.call("POST", path_of("ns", "tables", "foreign"), a_commit(set_properties(a="b"))))
+
+    assert catalog.work_off_jobs() == 1
+    assert victim.is_file()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "GZIP"])
+def test_metadata_is_written_as_gzip_if_the_table_asks_for_it(catalog: LocalCatalog, codec: str) -> None:
+    created = catalog.table("ns", "t", properties={"write.metadata.compression-codec": codec})
+    changed = ok(catalog.call("POST", T, a_commit(set_properties(a="b"))))
+
+    for answer in (created, changed):
+        file = metadata_file(answer)
+        assert file.name.endswith(".gz.metadata.json")
+        assert json.loads(gzip.decompress(file.read_bytes())) == answer["metadata"]
+    assert catalog.load("ns", "t") == changed
+    catalog.restart()
+    assert catalog.load("ns", "t") == changed
+    plain = ok(catalog.call("POST", T, a_commit(set_properties(**{"write.metadata.compression-codec": "none"}))))
+    assert json.loads(metadata_file(plain).read_bytes()) == plain["metadata"]
+    assert metadata_file(plain).name.startswith("00002-")
+
+
+def test_a_gzip_file_is_registered_and_served_as_plain_json(catalog: LocalCatalog) -> None:
+    created = catalog.table("ns", "t", properties={"write.metadata.compression-codec": "gzip"})
+    done(catalog.call("DELETE", T))
+
+    body = {"name": "back", "metadata-location": created["metadata-location"]}
+    assert ok(catalog.call("POST", path_of("ns") + "/register", body)) == created
+
+
+def test_a_metadata_path_of_its_own_gets_the_next_files(catalog: LocalCatalog) -> None:
+    table = catalog.table("ns", "t")
+    path = f"{table['metadata']['location']}/elsewhere"
+
+    changed = ok(catalog.call("POST", T, a_commit(set_properties(**{"write.metadata.path": f"{path}/"}))))
+
+    assert changed["metadata-location"].startswith(f"{path}/00001-")
+    assert catalog.load("ns", "t") == changed
+
+
+def test_a_pointer_that_another_client_moved_is_served_and_remembered(catalog: LocalCatalog) -> None:
+    """Spark's JDBC catalog or PyIceberg committed to the same database."""
+    table = catalog.table("ns", "t")
+    theirs = metadata_file(table).with_name("00001-theirs.metadata.json")
+    theirs.write_text(json.dumps(table["metadata"] | {"properties": {"made-by": "another"}}))
+    catalog.rows("UPDATE iceberg_tables SET metadata_location = ?", f"file://{theirs}")
+
+    assert catalog.load("ns", "t")["metadata"]["properties"] == {"made-by": "another"}
+    changed = ok(catalog.call("POST", T, a_commit(set_properties(a="b"))))
+    assert changed["metadata"]["properties"] == {"made-by": "another", "a": "b"}
+    assert metadata_file(changed).name.startswith("00002-")
+    assert catalog.rows("SELECT operation FROM nunatak_commits ORDER BY sequence") == [
+        ("create-table",),
+        ("external",),
+        ("commit-table",),
+    ]
+
+
+def test_the_welcome_names_the_place_to_start(catalog: LocalCatalog) -> None:
+    assert ok(catalog.call("GET", ok(catalog.call("GET", "/"))["config"]))["endpoints"]
