@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import signal
 import socket
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,16 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Stops on SIGTERM and Ctrl-C and leaves the rest to us: uvicorn would raise the signal again and end the process."""
+    """Tells when it listens, and stops on a signal without raising it again, which would end the process too early."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -85,15 +94,9 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
         timeout_graceful_shutdown=DRAIN_SECONDS,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    server = _Server(config)
     jobs = asyncio.create_task(run_jobs(app.catalog))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
-        if server.started:
-            announce()
-        await serving
+        await _Server(config, announce).serve(sockets=[listener])
     finally:
         jobs.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -125,7 +128,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         warehouses=places,
         default_warehouse=settings.default_warehouse,
         now_ms=lambda: time.time_ns() // 1_000_000,
-        new_uuid=lambda: str(uuid.uuid4()),
+        new_uuid=_new_uuid,
         cache=MetadataCache(settings.cache_bytes),
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
@@ -133,6 +136,13 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     metrics = Metrics(lambda: store.counts, lambda: objects.local.counts, lambda: catalog.cache.bytes)
     tokens = Tokens(await store.secret("page-token"))
     return App(catalog, tokens, metrics, settings.max_body_bytes)
+
+
+def _new_uuid() -> str:
+    """A random UUID as text, without the object in between: every commit makes two."""
+    text = os.urandom(16).hex()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
 
 async def close_app(app: App) -> None:
@@ -150,7 +160,9 @@ def database_path(settings: Settings) -> Path:
         path = Path(url.removeprefix("sqlite:///"))
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
-    raise SettingsError(f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or leave it empty")
+    raise SettingsError(
+        f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or leave it empty"
+    )
 
 
 def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
@@ -202,4 +214,3 @@ def answer(
             await close_app(app)
 
     return asyncio.run(once())
-

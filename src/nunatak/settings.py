@@ -1,4 +1,4 @@
-"""Every setting once: name, type, default and meaning; from flags, the environment and `nunatak.toml`, in that order."""
+"""Every setting once: name, type, default, meaning; from flags, the environment and `nunatak.toml`, in that order."""
 
 import difflib
 import tomllib
@@ -85,7 +85,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("data", Path("nunatak-data"), Path, "Folder of the embedded default: database and local warehouse."),
     Setting("database_url", "", str, "Where the catalog remembers; empty means SQLite in the data folder."),
     Setting("workers", 1, _positive, "Server processes; SQLite takes exactly one."),
-    Setting("warehouse", "", str, "Location of the default warehouse; empty means the folder `warehouse` in the data folder."),
+    Setting(
+        "warehouse",
+        "",
+        str,
+        "Location of the default warehouse; empty means the folder `warehouse` in the data folder.",
+    ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
     Setting("warehouses", (), _warehouses, "Further warehouses as name=location, separated by commas."),
     Setting(
@@ -94,7 +99,12 @@ SETTINGS: tuple[Setting, ...] = (
         _list,
         "Further places where tables of the default warehouse may lie, e.g. file:///tmp; separated by commas.",
     ),
-    Setting("namespace_separator", "\x1f", _separator, "Separator of namespace levels in URLs; %1F is always understood too."),
+    Setting(
+        "namespace_separator",
+        "\x1f",
+        _separator,
+        "Separator of namespace levels in URLs; %1F is always understood too.",
+    ),
     Setting("max_body_bytes", 32 * 1024 * 1024, _positive, "Largest request body, counted after decompression."),
     Setting("idempotency_seconds", 1800, _positive, "How long an Idempotency-Key is remembered at least."),
     Setting("cache_bytes", 64 * 1024 * 1024, _not_negative, "Memory for metadata bytes that were served or committed."),
@@ -132,7 +142,7 @@ class Settings:
 
 
 def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Flags beat the environment, which beats the file, which beats the defaults; None in `overrides` means not given."""
+    """Flags beat the environment, that the file, that the defaults; None in `overrides` means not given."""
     file_path = Path(environment.get(PREFIX + "CONFIG") or CONFIG_FILE)
     file_values = _read_file(file_path)
     _refuse_unknown_variables(environment)

@@ -108,9 +108,6 @@ TAKEN = [
      "Cannot rename ns.t to ns.v. View already exists"),
     ("POST", "/v1/views/rename", rename(identifier("ns", "v"), identifier("ns", "t")),
      "Cannot rename ns.v to ns.t. Table already exists"),
-    ("POST", "/v1/tables/rename", rename(identifier("ns", "t"), identifier("ns", "t")), "Table already exists: ns.t"),
-    ("POST", "/v1/views/rename", rename(identifier("ns", "v"), identifier("ns", "v")),
-     "Cannot rename ns.v to ns.v. View already exists"),
 ]  # fmt: skip
 
 
@@ -252,6 +249,17 @@ def test_a_rename_is_refused_in_the_words_of_the_reference(full: LocalCatalog) -
     assert refusal("views", "no", "ns") == (404, "NoSuchViewException", "View does not exist: ns.no")
     assert refusal("views", "t", "ns") == (404, "NoSuchViewException", "View does not exist: ns.t")
     assert refusal("views", "v", "no") == (404, "NoSuchNamespaceException", "Namespace does not exist: no")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("tables", "t"), ("views", "v")])
+def test_a_rename_to_the_name_it_has_changes_nothing(full: LocalCatalog, kind: str, name: str) -> None:
+    state = full.state()
+
+    done(full.call("POST", f"/v1/{kind}/rename", rename(identifier("ns", name), identifier("ns", name))))
+
+    assert full.state() == state
+    missing = full.call("POST", f"/v1/{kind}/rename", rename(identifier("ns", "no"), identifier("ns", "no")))
+    assert missing.status == 404
 
 
 def test_tables_that_swap_names_through_a_third_keep_their_identity(full: LocalCatalog) -> None:

@@ -14,7 +14,7 @@ from tests.support.java.project import missing_tools
 from tests.support.reference import reference_server
 from tests.support.server import running_server
 
-REQUESTS = int(os.environ.get("NUNATAK_DIFFERENTIAL_REQUESTS", "1500"))
+REQUESTS = int(os.environ.get("NUNATAK_DIFFERENTIAL_REQUESTS", "2000"))
 THOROUGH = 20_000  # requests after which every listed difference has occurred
 LEAST_VALID = 0.6  # a sequence of mistakes would compare little but error messages
 

@@ -3,6 +3,7 @@
 import json
 import random
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -141,7 +142,8 @@ class LoseFirst:
         return fault
 
 
-WRITES = {
+# Method, path, body and the status of a success.
+WRITES: dict[str, Callable[[str], tuple[str, str, Any, int]]] = {
     "create": lambda name: ("POST", TABLES, {"name": f"{name}_new", "schema": SCHEMA}, 200),
     "stage": lambda name: ("POST", TABLES, {"name": f"{name}_new", "schema": SCHEMA, "stage-create": True}, 200),
     "set a property": lambda name: (

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -22,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from nunatak import settings
 from nunatak.catalog.catalog import Caller as CatalogCaller
 from nunatak.catalog.jobs import run_next
-from nunatak.catalog.tables import drop_entry
+from nunatak.catalog.tables import NewTable, create_table, drop_entry
 from nunatak.errors import InternalError
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.store import ObjectStore
@@ -49,10 +48,10 @@ def rows(*pairs: tuple[int, str]) -> pa.Table:
 
 def a_table_with_history(catalog: RestCatalog, name: str, location: str | None = None) -> Table:
     """Three snapshots: two appends, and a delete that leaves a file only the older ones reach."""
-    table = catalog.create_table(("db", name), SCHEMA, location=location, partition_spec=BY_CITY)
+    table: Table = catalog.create_table(("db", name), SCHEMA, location=location, partition_spec=BY_CITY)
     table.append(rows((1, "Oslo"), (2, "Bergen")))
     table.append(rows((3, "Oslo")))
-    table.delete(EqualTo("city", "Bergen"))
+    table.delete("city == 'Bergen'")
     return table
 
 
@@ -168,7 +167,7 @@ def test_a_table_whose_metadata_file_is_gone_can_be_dropped(server: RunningServe
 
 def a_table_of_many_files(catalog: RestCatalog, name: str, count: int) -> Table:
     """One snapshot of `count` data files, all links to one content."""
-    table = catalog.create_table(("db", name), SCHEMA)
+    table: Table = catalog.create_table(("db", name), SCHEMA)
     folder = local_path(table.location()) / "data"
     pq.write_table(rows((1, "Oslo")), folder / "0.parquet")
     for number in range(1, count):
@@ -217,7 +216,7 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
     """Whichever file is left over, the next try still finds it: what leads to a file goes after the file."""
 
     def two_appends(number: int) -> Table:
-        table = catalog.create_table(("db", f"t{number}"), SCHEMA)
+        table: Table = catalog.create_table(("db", f"t{number}"), SCHEMA)
         table.append(rows((1, "Oslo")))
         table.append(rows((2, "Bergen")))
         return table
@@ -247,3 +246,33 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
             await close_app(app)
 
     asyncio.run(purge_each())
+
+
+@pytest.mark.parametrize("place", ["", "/inside"], ids=["same folder", "folder inside"])
+def test_a_purge_spares_a_table_that_was_made_in_its_place_meanwhile(server: RunningServer, place: str) -> None:
+    """Also its folders, which are empty as long as it is new: some clients write into them without making them."""
+    location = f"file://{server.data}/warehouse/chosen"
+    with opened(server.uri) as catalog:
+        old = sorted(reachable(a_table_with_history(catalog, "old", location)))
+    server.stop()
+
+    async def purge_late() -> Path:
+        app = await build_app(settings.load({"data": server.data}, {}))
+        warehouse = app.catalog.warehouse("")
+        try:
+            identifier = Identifier(("db",), "old")
+            await drop_entry(app.catalog, warehouse, CatalogCaller(), identifier, "TABLE", purge=True)
+            schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
+            wanted = NewTable(Identifier(("db",), "new"), schema, None, None, f"{location}{place}", {})
+            new = await create_table(app.catalog, warehouse, CatalogCaller(), wanted)
+            assert await run_next(app.catalog)
+            return local_path(new.metadata_location)
+        finally:
+            await close_app(app)
+
+    metadata_file = asyncio.run(purge_late())
+
+    assert metadata_file.is_file()
+    assert (metadata_file.parent.parent / "data").is_dir()
+    # In one folder nothing tells the files of the two apart for good, so all of them stay.
+    assert [path.exists() for path in old] == [place == ""] * len(old)

@@ -15,7 +15,7 @@ from tests.support.workload import (
     seeded,
 )
 
-KILLS = 6
+KILLS = 12
 WRITERS = 4
 NAMES = ("orders", "lines", "totals")
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,24 +211,42 @@ class Run:
     """Writers at work, each in a thread; leaving the block stops them and waits until each has its last answer."""
 
     writers: Sequence[Writer]
+    _running: "list[Future[None]]" = field(default_factory=list)
 
     @contextmanager
     def working(self) -> Iterator[None]:
         stop = threading.Event()
-        with ThreadPoolExecutor(len(self.writers)) as pool:
-            running = [pool.submit(writer.run, lambda _: stop.is_set()) for writer in self.writers]
+        with self._start(lambda _: stop.is_set()):
             try:
                 yield
             finally:
                 stop.set()
-        for writer in running:
-            writer.result()
 
     def each_carries_out(self, count: int) -> None:
+        with self._start(lambda done: done >= count):
+            pass
+
+    @contextmanager
+    def _start(self, stop: Callable[[int], bool]) -> Iterator[None]:
         with ThreadPoolExecutor(len(self.writers)) as pool:
-            running = [pool.submit(writer.run, lambda done: done >= count) for writer in self.writers]
-        for writer in running:
-            writer.result()
+            self._running = [pool.submit(writer.run, stop) for writer in self.writers]
+            yield
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise what ended a writer, if anything did."""
+        for writer in self._running:
+            if writer.done():
+                writer.result()
+
+    def await_another_attempt(self) -> None:
+        before = len(self.attempts)
+
+        def another() -> bool:
+            self.raise_failure()
+            return len(self.attempts) > before
+
+        await_true("somebody appends", another)
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -276,16 +294,24 @@ class MortalServer:
 
 
 def kill_again_and_again(server: MortalServer, run: Run, chance: random.Random, times: int) -> None:
-    """Kill each server at a random moment, but not before one more append was tried under it."""
-    for _ in range(times):
-        before = len(run.attempts)
-        deadline = time.monotonic() + RESEND_SECONDS
-        while len(run.attempts) == before and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert len(run.attempts) > before, "nobody could append"
-        time.sleep(chance.uniform(0, 0.4))
+    """Kill each server once somebody appended to it: at any moment, or every other time right after the database was
+    written, which is where a commit in several steps would come apart."""
+    for number in range(times):
+        run.await_another_attempt()
+        time.sleep(chance.uniform(0, 0.3))
+        if number % 2:
+            _await_write(server.data / "nunatak.db-wal")
+            time.sleep(chance.uniform(0, 0.004))
         server.kill()
         server.restart()
+
+
+def _await_write(file: Path) -> None:
+    """Wait until the file changes, but not for ever: the writers may have stopped for a moment."""
+    before = file.stat().st_mtime_ns
+    deadline = time.monotonic() + 5
+    while file.stat().st_mtime_ns == before and time.monotonic() < deadline:
+        time.sleep(0.0002)
 
 
 @contextmanager

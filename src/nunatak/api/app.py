@@ -63,7 +63,12 @@ class App:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         client = scope.get("client")
         operation, response = await self.answer(
-            method, scope["raw_path"], scope["query_string"], headers, receive, address=tuple(client) if client else None
+            method,
+            scope["raw_path"],
+            scope["query_string"],
+            headers,
+            receive,
+            address=tuple(client) if client else None,
         )
         try:
             await self._send(scope, headers, response, send)
@@ -133,7 +138,9 @@ class App:
         saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
         if saved is not None:
             if saved.request_hash != caller.request_hash:
-                raise Unprocessable("This Idempotency-Key was used for another request", hint="Use a new key for each operation.")
+                raise Unprocessable(
+                    "This Idempotency-Key was used for another request", hint="Use a new key for each operation."
+                )
             return await replayed(request, saved.answer)
         self.in_flight[mark] = asyncio.get_running_loop().create_future()
         try:

@@ -53,7 +53,18 @@ STRANGER = Caller()
 class Request:
     """One HTTP request, matched to a route; `path_names` are the raw path segments that stand for names."""
 
-    __slots__ = ("_query", "body", "caller", "catalog", "context", "headers", "method", "path_names", "query_string", "warehouse")
+    __slots__ = (
+        "_query",
+        "body",
+        "caller",
+        "catalog",
+        "context",
+        "headers",
+        "method",
+        "path_names",
+        "query_string",
+        "warehouse",
+    )
 
     def __init__(
         self,
@@ -154,7 +165,9 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
         elif encoding == "zstd":
             data = _unzstd(body, limit)
         else:
-            raise UnsupportedMediaType(f"Unsupported Content-Encoding: {encoding[:50]}", hint="Send gzip, zstd or identity.")
+            raise UnsupportedMediaType(
+                f"Unsupported Content-Encoding: {encoding[:50]}", hint="Send gzip, zstd or identity."
+            )
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error
     if len(data) > limit:

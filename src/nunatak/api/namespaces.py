@@ -1,7 +1,5 @@
 """Namespaces over HTTP."""
 
-import msgspec
-
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_json, split_parent
 from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
 from nunatak.catalog import namespaces
@@ -14,7 +12,9 @@ async def list_namespaces(request: Request) -> Response:
     parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
     resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}"
     page = request.context.tokens.page(resource, request.query)
-    found, position = await namespaces.list_namespaces(request.catalog, request.warehouse, parent, page.after, page.limit)
+    found, position = await namespaces.list_namespaces(
+        request.catalog, request.warehouse, parent, page.after, page.limit
+    )
     body: dict[str, object] = {"namespaces": found}
     if position is not None:
         body["next-page-token"] = request.context.tokens.make(resource, position)
@@ -59,10 +59,3 @@ async def update_namespace(request: Request) -> Response:
         change.removals or [],
     )
     return raw_json(body)
-
-
-def encode_names(namespace: tuple[str, ...], names: list[str]) -> bytes:
-    """Identifiers of one namespace; the namespace is encoded once for all of them."""
-    head = b'{"namespace":' + msgspec.json.encode(namespace) + b',"name":'
-    encode = msgspec.json.encode
-    return b",".join([head + encode(name) + b"}" for name in names])

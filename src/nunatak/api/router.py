@@ -1,4 +1,4 @@
-"""From a raw path to a route: split first, decode later, and forgive what users and engines get wrong about base paths."""
+"""From a raw path to a route: split first, decode later, and forgive what users get wrong about base paths."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,7 @@ from nunatak.errors import BadRequest, MethodNotAllowed
 # The same API under each of these; clients put them before /v1.
 ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api", "catalog"))
 # What may follow /v1 without a prefix; a warehouse of such a name could not be addressed.
-TOP_WORDS = frozenset(
-    {"v1", "config", "oauth", "namespaces", "tables", "views", "transactions", "search"}
-)
+TOP_WORDS = frozenset({"v1", "config", "oauth", "namespaces", "tables", "views", "transactions", "search"})
 _ANY = "*"
 
 
@@ -60,7 +58,7 @@ class Router:
         for word in words[start:]:
             assert node is not None
             inner = node.get(word)
-            if inner is None or word == "" or word == _ANY:
+            if inner is None or word in ("", _ANY):
                 inner = node.get(_ANY)
                 names.append(word)
             node = inner
@@ -85,5 +83,3 @@ def _no_route(method: str, path: str) -> BadRequest:
     if path.rstrip("/").endswith("/oauth/tokens"):
         hint = "This server issues no tokens: leave `credential` and `token` out of the client's configuration."
     return BadRequest(f"No route for request: {method} {path[:200]}", hint=hint)
-
-

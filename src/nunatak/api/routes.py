@@ -1,4 +1,5 @@
 """Every URL on one screen: what answers it, and which privilege on what it needs."""
+# ruff: noqa: E501 - one line for one URL
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

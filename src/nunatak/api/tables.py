@@ -1,9 +1,6 @@
 """Tables over HTTP."""
 
-import msgspec
-
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
-from nunatak.api.namespaces import encode_names
 from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
@@ -47,14 +44,11 @@ async def list_entries(request: Request, kind: Kind) -> Response:
     namespace = request.namespace()
     resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}"
     page = request.context.tokens.page(resource, request.query)
-    names = await tables.list_entries(
-        request.catalog, request.warehouse, namespace, kind, page.after, page.limit + 1
+    listed, last = await tables.list_entries(
+        request.catalog, request.warehouse, namespace, kind, page.after, page.limit
     )
-    token = b""
-    if len(names) > page.limit:
-        names = names[: page.limit]
-        token = b',"next-page-token":' + msgspec.json.encode(request.context.tokens.make(resource, names[-1]))
-    return raw_json(b'{"identifiers":[' + encode_names(namespace, names) + b"]" + token + b"}")
+    token = f',"next-page-token":"{request.context.tokens.make(resource, last)}"' if last is not None else ""
+    return raw_json(f'{{"identifiers":[{listed}]{token}}}'.encode())
 
 
 async def create_table(request: Request) -> Response:

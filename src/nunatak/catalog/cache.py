@@ -1,4 +1,4 @@
-"""Metadata that was served or committed lately, by table; bytes behind a location never change, so nothing goes stale."""
+"""Metadata served or committed lately, by table; bytes behind a location never change, so nothing goes stale."""
 
 import hashlib
 from collections import OrderedDict
@@ -16,7 +16,18 @@ PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON
 class Loaded:
     """What stands behind one metadata location, with the answers made from it; parsed only when a commit needs it."""
 
-    __slots__ = ("_end", "_start", "answer", "etag", "metadata_location", "packed", "parsed", "path", "refs_answer", "refs_etag")
+    __slots__ = (
+        "_end",
+        "_start",
+        "answer",
+        "etag",
+        "metadata_location",
+        "packed",
+        "parsed",
+        "path",
+        "refs_answer",
+        "refs_etag",
+    )
 
     def __init__(self, metadata_location: str, data: bytes, path: str | None) -> None:
         head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'

@@ -1,4 +1,4 @@
-"""Commits to tables: one or many at once, the same line with a list. Requirements first, then files, then the pointers."""
+"""Commits to tables, one or many at once: requirements first, then files, then the pointers together."""
 
 import asyncio
 import random
@@ -59,14 +59,16 @@ class Planned:
 def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest]) -> TableCommit:
     for request in requests:
         if len(request.updates) > MAX_UPDATES:
-            raise BadRequest(f"Too many updates: {len(request.updates)}, at most {MAX_UPDATES} are allowed in one commit")
+            raise BadRequest(
+                f"Too many updates: {len(request.updates)}, at most {MAX_UPDATES} are allowed in one commit"
+            )
     return TableCommit(identifier, tuple((request.requirements, request.updates) for request in requests))
 
 
 async def commit_tables(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, commits: Sequence[TableCommit], answer: Answer | None
 ) -> list[Loaded]:
-    """Apply all commits or none. `answer` is what a repeated request gets; None means the metadata of the first table."""
+    """Apply all commits or none. A repeated request gets `answer`; None means the metadata of the first table."""
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
     try:
         loaded = await _commit(catalog, warehouse, caller, keys, commits, answer)
@@ -92,7 +94,7 @@ async def _commit(
         for attempt in range(MAX_TRIES):
             if attempt:
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             try:
                 planned = [
                     await _plan(catalog, warehouse, key, commit) for key, commit in zip(keys, commits, strict=True)

@@ -1,4 +1,4 @@
-"""Writers that compete for one table: after a conflict their reloads take turns, so that the next commit of each can win.
+"""Writers that compete for one table: after a conflict their reloads take turns, so that each next commit can win.
 
 Optimistic writers reload after a refusal and try again; with many of them most reloads are outdated before their commit
 arrives. While a table is contended, a load by one of its writers waits until the writer before it has committed (or

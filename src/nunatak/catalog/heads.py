@@ -131,9 +131,7 @@ async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, me
                 raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
 
 
-async def write_metadata_file(
-    catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None
-) -> str:
+async def write_metadata_file(catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None) -> str:
     """Write the new file and return where it is; a pointer must never lead to a file that is not there."""
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
     await catalog.objects.write_metadata(metadata_location, data)

@@ -78,21 +78,26 @@ async def _run(catalog: Catalog, job: Job) -> None:
 async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any]) -> None:
     """Delete what the metadata reaches, the metadata last: a purge that is cut off can start again from it."""
     metadata_location: str = payload["metadata-location"]
+    location: str | None = payload["location"]
     try:
         data = await catalog.objects.read_metadata(metadata_location)
     except NotFound:
-        log.warning("nothing to purge: %s is gone", metadata_location)
-        return
-    try:
-        metadata: Any = table_metadata.decode(data)
-    except CatalogError:
-        metadata = view_metadata.decode(data)
-    if isinstance(metadata, TableMetadata):
-        for files in await _reachable(catalog, warehouse, metadata):
-            await _delete(catalog, warehouse, files)
-    await _delete(catalog, warehouse, [metadata_location])
-    if await _may_touch(catalog, warehouse, metadata.location, {}):
-        await catalog.objects.remove_empty_folders(metadata.location)
+        log.warning("no file to purge: %s is gone", metadata_location)
+    else:
+        try:
+            metadata: Any = table_metadata.decode(data)
+        except CatalogError:
+            metadata = view_metadata.decode(data)
+        if isinstance(metadata, TableMetadata):
+            for files in await _reachable(catalog, warehouse, metadata):
+                await _delete(catalog, warehouse, files)
+        await _delete(catalog, warehouse, [metadata_location])
+        location = metadata.location
+    if location is not None and _inside(warehouse, location):
+        place = parse_location(location)
+        # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
+        if not await catalog.store.overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
+            await catalog.objects.remove_empty_folders(location)
 
 
 async def _reachable(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> list[list[str]]:

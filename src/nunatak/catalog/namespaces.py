@@ -71,11 +71,12 @@ async def update_namespace(
         )
     if len(removals) > MAX_PROPERTIES:
         raise BadRequest(f"Too many properties: {len(removals)}, at most {MAX_PROPERTIES} are allowed")
-    unique = tuple(dict.fromkeys(removals))
+    unwanted = tuple(dict.fromkeys(removals))
+    unique = tuple(key for key in unwanted if key != RESERVED_PROPERTY)
     kept = {key: value for key, value in updates.items() if key != RESERVED_PROPERTY}
     change = UpdateNamespace(warehouse.name, to_jdbc(namespace), kept, unique, print_namespace(namespace))
     properties = await catalog.store.find_namespace(warehouse.name, to_jdbc(namespace)) or {}
-    missing = [key for key in unique if key not in properties]
+    missing = [key for key in unwanted if key not in properties]
     removed = [key for key in unique if key in properties]
     body = msgspec.json.encode({"updated": list(updates), "removed": removed, "missing": missing})
     await write(catalog, caller, [change], Answer(200, body=body))

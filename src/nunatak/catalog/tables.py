@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
@@ -77,9 +79,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     return body
 
 
-async def _new_metadata(
-    catalog: Catalog, warehouse: WarehousePlace, key: Key, wanted: NewTable
-) -> TableMetadata:
+async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, wanted: NewTable) -> TableMetadata:
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
@@ -101,7 +101,7 @@ async def _new_metadata(
 def default_location(
     warehouse: WarehousePlace, namespace: Mapping[str, str] | None, identifier: Identifier, table_uuid: str
 ) -> str:
-    """A folder of its own: below the namespace's location if it has one inside the warehouse, else below the warehouse."""
+    """Its own folder: below the namespace's location if that lies inside the warehouse, else below the warehouse."""
     given = (namespace or {}).get("location")
     if given:
         try:
@@ -138,13 +138,14 @@ async def load_table(catalog: Catalog, warehouse: WarehousePlace, identifier: Id
 
 async def list_entries(
     catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace, kind: Kind, after: str, limit: int
-) -> list[str]:
-    """Names in order; NoSuchNamespace if the namespace is missing."""
+) -> tuple[str, str | None]:
+    """Identifiers in order as JSON, and the name the next page starts after; NoSuchNamespace if it is missing."""
     joined = to_jdbc(namespace)
-    names = await catalog.store.list_heads(warehouse.name, joined, kind, after, limit)
-    if not names and not await catalog.store.namespace_exists(warehouse.name, joined):
+    head = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
+    listed, last, more = await catalog.store.list_heads(warehouse.name, joined, kind, after, limit, head)
+    if not listed and not await catalog.store.namespace_exists(warehouse.name, joined):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
-    return names
+    return listed, last if more else None
 
 
 async def drop_entry(
@@ -160,7 +161,9 @@ async def drop_entry(
         catalog.job_added.set()
 
 
-async def unregister_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier) -> Loaded:
+async def unregister_table(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier
+) -> Loaded:
     """Forget the table and say where its metadata is; every file stays."""
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
@@ -176,6 +179,13 @@ async def rename_entry(
 ) -> None:
     """One change of the pointer's name: no file is written, the table keeps its uuid and its folder."""
     key, new_key = key_of(warehouse, source), key_of(warehouse, to)
+    if key == new_key:
+        # It has that name already: nothing to do, if it is there.
+        if await catalog.store.find_kind(key) != kind:
+            raise await missing(catalog, key, source, kind)
+        if caller.key is not None:
+            await write(catalog, caller, [], Answer(204))
+        return
     line = entry(catalog, caller, f"rename-{kind.lower()}")
     change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
     async with catalog.turns.take([key, new_key]):

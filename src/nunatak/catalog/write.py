@@ -1,4 +1,4 @@
-"""The one door to a database change: the change, its log line and the answer to its idempotency key in one transaction."""
+"""The one door to a database change: the change, its log line and the answer to its key in one transaction."""
 
 from collections.abc import Sequence
 

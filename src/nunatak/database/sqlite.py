@@ -165,11 +165,19 @@ class SqliteStore:
         row = self._row("find_twin", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
         return None if row is None else (row[0], row[1])
 
-    async def list_heads(self, catalog: str, namespace: str, kind: Kind, after: str, limit: int) -> list[str]:
-        values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit}
-        return [row[0] for row in self._rows("list_heads", values)]
+    async def list_heads(
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+    ) -> tuple[str, str | None, bool]:
+        values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
+        row = self._row("list_heads", {**values, "limit": limit, "head": head})
+        assert row is not None
+        text, count, last = row
+        more = count == limit and self._row("has_head_after", {**values, "after": last}) is not None
+        return text or "", last, more
 
-    async def search_heads(self, catalog: str, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]:
+    async def search_heads(
+        self, catalog: str, query: str, kind: Kind | None, limit: int
+    ) -> list[tuple[Kind, str, str]]:
         values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
         return [(row[0], row[1], row[2]) for row in self._rows("search_heads", values)]
 
@@ -280,8 +288,8 @@ def migrate(connection: apsw.Connection) -> list[str]:
         if number in applied:
             continue
         with _transaction(connection):
-            connection.execute(sql).fetchall()
             _add_missing_type_column(connection)
+            connection.execute(sql).fetchall()
             connection.execute("INSERT INTO nunatak_migrations VALUES (?, ?)", (number, name)).fetchall()
         fresh.append(name)
     return fresh
@@ -301,7 +309,7 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
 def _add_missing_type_column(connection: apsw.Connection) -> None:
     """A database of a JDBC catalog before schema V1 knows no views: its tables get the column."""
     columns = {row[1] for row in connection.execute("PRAGMA table_info(iceberg_tables)")}
-    if "iceberg_type" not in columns:
+    if columns and "iceberg_type" not in columns:
         connection.execute("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)").fetchall()
 
 

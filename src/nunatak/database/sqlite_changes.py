@@ -230,7 +230,7 @@ class Writer:
             if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
                 raise BadRequest(
                     f"Location {location} overlaps that of another table or view",
-                    hint="Leave the location out to get a folder of its own, or choose one that lies beside the others.",
+                    hint="Leave the location out to get a folder of its own, or choose one beside the others.",
                 )
 
     # Namespaces
@@ -266,19 +266,14 @@ class Writer:
             )
         self._run("drop_namespace", named)
 
-    def _update_namespace(self, change: UpdateNamespace) -> tuple[str, ...]:
-        """Change properties; returns the keys that were to be removed and are not there."""
+    def _update_namespace(self, change: UpdateNamespace) -> None:
         if not self._namespace_exists(change.catalog, change.namespace):
             raise NoSuchNamespace(f"Namespace does not exist: {change.printed}")
         self._run("mark_namespace", {"catalog": change.catalog, "namespace": change.namespace})
-        missing = []
         for key in change.removals:
-            if key == "exists" or not self._run(
-                "remove_namespace_property", {"catalog": change.catalog, "namespace": change.namespace, "key": key}
-            ):
-                missing.append(key)
+            values = {"catalog": change.catalog, "namespace": change.namespace, "key": key}
+            self._run("remove_namespace_property", values)
         self._save_properties(change.catalog, change.namespace, change.updates)
-        return tuple(missing)
 
     # Answers, jobs, reports
 
@@ -357,9 +352,7 @@ def overlapping(rows_of: RowsOf, location: str, ancestors: Sequence[str]) -> lis
     return [Neighbour(Key(row[0], row[1], row[2]), row[3], row[4]) for row in found]
 
 
-def list_namespaces(
-    row_of: RowOf, catalog: str, parent: str, after: str, limit: int
-) -> tuple[list[str], str | None]:
+def list_namespaces(row_of: RowOf, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
     """Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below."""
     prefix = f"{parent}." if parent else ""
     before = f"{parent}/" if parent else _BEHIND_ALL

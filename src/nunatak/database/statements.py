@@ -1,4 +1,4 @@
-"""The named SQL statements of `queries/*.sql`, read once; a statement is a name, what is special about it, and the SQL."""
+"""The named SQL statements of `queries/*.sql`, read once: a name, what is special about it, and the SQL."""
 
 import re
 from importlib import resources

@@ -27,9 +27,14 @@ class Store(Protocol):
     async def find_twin(self, key: Key) -> tuple[str, str] | None:
         """A table whose name differs only in case."""
 
-    async def list_heads(self, catalog: str, namespace: str, kind: Kind, after: str, limit: int) -> list[str]: ...
+    async def list_heads(
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+    ) -> tuple[str, str | None, bool]:
+        """Names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
 
-    async def search_heads(self, catalog: str, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]: ...
+    async def search_heads(
+        self, catalog: str, query: str, kind: Kind | None, limit: int
+    ) -> list[tuple[Kind, str, str]]: ...
 
     async def namespace_exists(self, catalog: str, namespace: str) -> bool: ...
 

@@ -24,7 +24,10 @@ class Metrics(Collector):
     """Counts requests; everything else is asked for when somebody looks."""
 
     def __init__(
-        self, database: Callable[[], Mapping[str, int]], objects: Callable[[], Mapping[str, int]], cache: Callable[[], int]
+        self,
+        database: Callable[[], Mapping[str, int]],
+        objects: Callable[[], Mapping[str, int]],
+        cache: Callable[[], int],
     ) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._database, self._objects, self._cache = database, objects, cache
@@ -43,7 +46,9 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         labels = ["operation", "method", "status"]
         requests = CounterMetricFamily("nunatak_requests", _MEANING["nunatak_requests_total"], labels=labels)
-        seconds = CounterMetricFamily("nunatak_request_seconds", _MEANING["nunatak_request_seconds_total"], labels=labels)
+        seconds = CounterMetricFamily(
+            "nunatak_request_seconds", _MEANING["nunatak_request_seconds_total"], labels=labels
+        )
         for (operation, method, status), (count, spent) in list(self._requests.items()):
             requests.add_metric([operation, method, str(status)], count)
             seconds.add_metric([operation, method, str(status)], spent)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, replace
@@ -63,13 +64,14 @@ from nunatak.iceberg.table_metadata import (
 
 LAST_ADDED = -1  # the wire's way to mean what was added last in the same commit
 CLOCK_TOLERANCE_MS = 60_000  # commits come from different machines; their clocks may differ by a minute
-_MAX_LONG = 2**63 - 1
+_MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 # What updates may change; the metadata log and the time of the update follow from a change.
 _CHANGEABLE = tuple(
     each.name
     for each in fields(TableMetadata)
     if each.init and each.name not in ("last_updated_ms", "metadata_log", "unknown")
 )
+_changeable = operator.attrgetter(*_CHANGEABLE)  # read all at once: every commit does it twice
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -118,6 +120,13 @@ def _check_supported(version: int) -> None:
         )
 
 
+def _within(number: int, largest: int, what: str) -> int:
+    """`number`, refused if its type cannot hold it: it could be written, but the table could never be read again."""
+    if number > largest:
+        raise IllegalArgument(f"Cannot assign a {what} after {largest}")
+    return number
+
+
 class _Draft:
     """The metadata while updates are applied to it. Collections are replaced, never mutated: the base shares them."""
 
@@ -125,7 +134,7 @@ class _Draft:
         self.base = base
         self.is_new = is_new
         # Spec, last-updated-ms: must not go back, whatever the clock does.
-        self.last_updated_ms = now_ms if is_new else max(now_ms, base.last_updated_ms + 1)
+        self.last_updated_ms = now_ms if is_new else max(now_ms, _within(base.last_updated_ms + 1, _MAX_LONG, "timestamp"))
 
         self.format_version = base.format_version
         self.table_uuid = base.table_uuid
@@ -233,7 +242,8 @@ class _Draft:
         self._finish_sequence_number()
         self.snapshot_log = self._finished_snapshot_log()
         base = self.base
-        changed = {name: value for name in _CHANGEABLE if (value := getattr(self, name)) is not getattr(base, name)}
+        values = zip(_CHANGEABLE, _changeable(self), _changeable(base), strict=True)
+        changed = {name: new for name, new, old in values if new is not old}
         if not self.is_new and all(value == getattr(base, name) for name, value in changed.items()):
             return base
         self._check_clock()
@@ -293,6 +303,7 @@ class _Draft:
             else:
                 self.last_added_schema_id = schema_id
             return
+        _within(schema_id, _MAX_INT, "schema id")
         self.schemas = (*self.schemas, schema.with_schema_id(added, schema_id))
         self.added_schema_ids.add(schema_id)
         self.last_added_schema_id = schema_id
@@ -333,7 +344,9 @@ class _Draft:
             spec_id = max(spec_id, existing["spec-id"] + 1)
         if self.format_version == 1:
             partition_spec.check_sequential_ids(spec)
-        self.last_partition_id = max(self.last_partition_id, partition_spec.last_field_id(spec))
+        last_field_id = _within(partition_spec.last_field_id(spec), _MAX_INT, "partition field id")
+        self.last_partition_id = max(self.last_partition_id, last_field_id)
+        _within(spec_id, _MAX_INT, "partition spec id")
         self.partition_specs = (*self.partition_specs, spec | {"spec-id": spec_id})
         self.last_added_spec_id = spec_id
 
@@ -361,6 +374,7 @@ class _Draft:
                 return
             if order["fields"]:
                 order_id = max(order_id, existing["order-id"] + 1)
+        _within(order_id, _MAX_INT, "sort order id")
         self.sort_orders = (*self.sort_orders, order | {"order-id": order_id})
         self.last_added_order_id = order_id
 
@@ -398,7 +412,8 @@ class _Draft:
             return added
         if "sequence-number" not in added:
             # Simple clients leave the number to the catalog; it can only be the next one.
-            added = {"sequence-number": self.last_sequence_number + 1, **added}
+            number = _within(self.last_sequence_number + 1, _MAX_LONG, "sequence number")
+            added = {"sequence-number": number, **added}
         number = sequence_number(added)
         if number <= self.last_sequence_number:
             if "parent-snapshot-id" in added:

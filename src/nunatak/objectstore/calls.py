@@ -36,12 +36,11 @@ def open_path(path: str, flags: int) -> int:
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open `path` below `folder` in one call that refuses every symbolic link on the way and never leaves the folder."""
+    """Open `path` below `folder` in one call that refuses every link on the way and never leaves the folder."""
     how = _How(flags | os.O_CLOEXEC, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
-    number = ctypes.c_long(_SYS_OPENAT2)
-    opened = _syscall(
-        number, ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
-    )
+    name = ctypes.c_char_p(os.fsencode(path))
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    opened = _syscall(ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(folder), name, ctypes.byref(how), size)
     return _checked(opened, path)
 
 

@@ -36,7 +36,9 @@ class LocalFiles:
                 raise _trouble("write", location, error) from error
         with self._folder(location, create=True) as (folder, name):
             try:
-                file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+                file = os.open(
+                    name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
+                )
             except OSError as error:
                 raise _trouble("write", location, error) from error
             try:

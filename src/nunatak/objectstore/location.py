@@ -45,7 +45,9 @@ def parse_location(text: str) -> Location:
     # Other catalogs write a local path without a scheme; it means the same file.
     found = _SHAPE.match(f"file://{text}" if text.startswith("/") else text)
     if found is None:
-        raise BadRequest(f"Invalid location: {text!r}", hint="A location looks like file:///folder or s3://bucket/folder.")
+        raise BadRequest(
+            f"Invalid location: {text!r}", hint="A location looks like file:///folder or s3://bucket/folder."
+        )
     scheme = _SCHEMES.get(found[1].lower(), found[1].lower())
     authority = found[2] or ""
     path = (found[3] or "").strip("/") if scheme == "file" else (found[3] or "").removeprefix("/").rstrip("/")

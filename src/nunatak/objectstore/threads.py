@@ -1,4 +1,4 @@
-"""Threads that wait for the disk so that the event loop does not; leaner than an executor, whose locks a commit would feel."""
+"""Threads that wait for the disk so that the event loop does not; leaner than an executor, as commits feel."""
 
 import asyncio
 import contextlib

@@ -40,10 +40,11 @@ class Answer:
     status: int
     body: Json
     same_file: bool = False  # the table or view is still in the file the server named last
+    readable: bool = True
 
     @property
     def succeeded(self) -> bool:
-        return self.status < 300
+        return self.status < 300 and self.readable
 
     @property
     def error(self) -> tuple[str, str]:
@@ -95,7 +96,8 @@ class Side:
             text = data.decode() if reply.status < 300 else self._unresolve(data.decode())
             return Answer(reply.status, json.loads(text) if text else None)
         except ValueError:
-            return Answer(reply.status, {"not JSON": data.decode(errors="replace")[:200]})
+            unreadable = {"type": "unreadable", "message": data.decode(errors="replace")}
+            return Answer(reply.status, {"error": unreadable}, readable=False)
 
     def _all_pages(self, request: Request) -> Answer:
         """All pages as one answer: the items in order, and how many each page had."""

@@ -44,6 +44,8 @@ class Sequence:
         if self._queue:
             return self._queue.popleft()
         self.rng.may_slip = True
+        if not self.world.namespaces:
+            return self.create_namespace()
         choices = list(STEPS)
         return self.rng.choices(choices, weights=[STEPS[step] for step in choices])[0](self)
 
@@ -296,10 +298,12 @@ class Sequence:
         route = "register" if kind == "tables" else "register-view"
         name = self._free_name()
         dropped = self.world.dropped[kind]
-        handle = dropped.pop().handle if dropped else "nobody"
+        if not dropped:
+            return self.drop()
+        handle = dropped.pop().handle
         body: Json = {
             "name": name[1],
-            "metadata-location": f"«file:{handle}»" if dropped or handle != "nobody" else "«root»/none.metadata.json",
+            "metadata-location": f"«file:{handle}»",
         }
         if self.rng.slips():
             body = self.rng.choice(

@@ -230,7 +230,7 @@ def _mutated(json_: Any, place: tuple[Any, ...], value: Any, *, drop: bool) -> A
     return result
 
 
-ODD_NUMBERS = [-1, 0, 1.0, True, 2**31, 2**63, -(2**63) - 1, 10**40]
+ODD_NUMBERS = [-1, 0, 1.0, True, 2**31 - 1, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 10**40]
 ODD_OTHERS: list[Any] = [None, "", "main", "variant", "bucket[0]", "a" * 300, {}, [], [{}], [[]], {"type": "struct"}]
 odd_values = strategies.any_json | st.sampled_from([*ODD_NUMBERS, *ODD_OTHERS])
 
@@ -269,7 +269,8 @@ def test_a_malformed_file_is_refused_and_never_a_crash(data: st.DataObject) -> N
         return
     for request in VALID_REQUESTS:
         with suppress(BadRequest, Conflict):
-            commit_bytes(table, json.dumps(request | {"requirements": []}).encode())
+            changed = commit_bytes(table, json.dumps(request | {"requirements": []}).encode())
+            assert decode(encode(changed)) == changed
 
 
 @given(odd_values, odd_values, odd_values, strategies.any_json)

@@ -1,5 +1,7 @@
 """What each update changes about a table; snapshots and references have their own page."""
 
+from dataclasses import replace
+
 import pytest
 
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
@@ -301,6 +303,32 @@ class TestPartitionSpecs:
         ]
 
         assert commit(commit(table, void), dropped).default_spec["fields"][0]["transform"] == "void"
+
+
+class TestTheLargestNumbers:
+    """A number that does not fit its type could be written, but the table could never be read again."""
+
+    def test_a_partition_field_id_after_the_largest_is_refused(self) -> None:
+        largest = a_spec(("id", "identity", 1), first_field_id=2**31 - 1)
+        table = commit(a_table(), [update("add-spec", spec=largest)])
+
+        assert refusal(table, update("add-spec", spec=a_spec(("d", "day", 3), first_field_id=None))) == (
+            "Cannot assign a partition field id after 2147483647"
+        )
+
+    def test_a_sequence_number_after_the_largest_is_refused(self) -> None:
+        table = commit(a_table(), [add_snapshot(1, sequence_number=2**63 - 1)])
+
+        assert refusal(table, add_snapshot(2, 1)) == "Cannot assign a sequence number after 9223372036854775807"
+
+    def test_ids_and_times_after_the_largest_are_refused(self) -> None:
+        table = replace(a_table(), schemas=(a_schema(schema_id=2**31 - 1),), current_schema_id=2**31 - 1)
+        assert refusal(table, update("add-schema", schema=WIDER)) == "Cannot assign a schema id after 2147483647"
+
+        table = replace(a_table(), last_updated_ms=2**63 - 1)
+        assert refusal(table, update("set-properties", updates={"a": "b"})) == (
+            "Cannot assign a timestamp after 9223372036854775807"
+        )
 
 
 class TestSortOrders:

@@ -9,6 +9,10 @@ CREATE TABLE IF NOT EXISTS iceberg_tables (
   PRIMARY KEY (catalog_name, table_namespace, table_name)
 );
 
+-- Lists read this alone; a commit, which changes neither name nor type, leaves it untouched.
+CREATE INDEX IF NOT EXISTS nunatak_tables_by_type
+ON iceberg_tables (catalog_name, table_namespace, coalesce(iceberg_type, 'TABLE'), table_name);
+
 CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
   catalog_name VARCHAR(255) NOT NULL,
   namespace VARCHAR(255) NOT NULL,

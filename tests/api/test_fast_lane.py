@@ -1,0 +1,193 @@
+"""The fast lane over real sockets: whatever it answers is, byte for byte, what the handler would have answered."""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+import pytest
+
+from nunatak.api.fast_lane import FastLane
+from tests.api.local import LocalCatalog, metadata_file
+from tests.api.wire import a_commit, a_table, a_view, ok, path_of, set_properties
+from tests.api.world import World, build_world
+from tests.support.server import running_server
+
+T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
+# A header the fast lane does not know sends a request the long way.
+LONG_WAY = {"X-Anything": "else"}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with running_server(tmp_path_factory.mktemp("fast-lane") / "nunatak-data") as server:
+        built = build_world(server)
+        large = set_properties(**{f"key{number}": "x" * 100 for number in range(300)})
+        ok(built.call("POST", "/v1/namespaces/ns/tables", a_table("large table")))
+        ok(built.call("POST", path_of("ns", "tables", "large table"), a_commit(large)))
+        yield built
+        built.connection.close()
+
+
+def both_ways(world: World, path: str, headers: Mapping[str, str]) -> list[tuple[object, ...]]:
+    """The same request by the handler, then as often as it takes to be known; each with everything that came back."""
+    answers = [world.call("GET", path, headers={**headers, **LONG_WAY})]
+    answers += [world.call("GET", path, headers=headers) for _ in range(3)]
+    return [(answer.status, dict(sorted(answer.headers.items())), answer.body) for answer in answers]
+
+
+PATHS = {
+    "plain": T,
+    "all snapshots": f"{T}?snapshots=all",
+    "refs only": f"{T}?snapshots=refs",
+    "bad mode": f"{T}?snapshots=some",
+    "unknown parameter": f"{T}?a=b",
+    "prefix": T.replace("/v1/", "/v1/default/"),
+    "unknown prefix": T.replace("/v1/", "/v1/nobody/"),
+    "another root": f"/api/catalog{T}",
+    "doubled version": f"/iceberg/v1{T}",
+    "trailing slash": f"{T}/",
+    "encoded": T.replace("/t", "/%74"),
+    "large": path_of("ns", "tables", "large table"),
+    "large in form encoding": path_of("ns", "tables") + "/large+table",
+    "missing": path_of("ns", "tables", "no"),
+    "view as a table": path_of("ns", "tables", "v"),
+    "view": V,
+    "bad name": path_of("ns", "tables") + "/..",
+    "not UTF-8": path_of("ns", "tables") + "/%FF",
+    "list": path_of("ns", "tables"),
+    "fragment": f"{T}?snapshots=all&snapshots=refs",
+}
+HEADERS: dict[str, dict[str, str]] = {
+    "no headers": {},
+    "gzip": {"Accept-Encoding": "gzip, deflate"},
+    "zstd": {"Accept-Encoding": "zstd"},
+    "identity": {"Accept-Encoding": "identity"},
+    "another tag": {"If-None-Match": '"other"'},
+    "no tag": {"If-None-Match": "x"},
+    "any tag": {"If-None-Match": "*"},
+    "request id": {"X-Request-Id": "42"},
+    "a token": {"Authorization": "Bearer x"},
+    "a body": {"Content-Length": "0"},
+}
+
+
+@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS.keys())
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+def test_both_ways_answer_the_same(world: World, path: str, headers: dict[str, str]) -> None:
+    first, *others = both_ways(world, path, headers)
+
+    assert others == [first] * 3
+
+
+@pytest.mark.parametrize("spelled", ["{}", "W/{}", '"a", {}'])
+@pytest.mark.parametrize("path", [T, f"{T}?snapshots=refs", PATHS["large"], V])
+def test_both_ways_know_the_tag_they_gave(world: World, path: str, spelled: str) -> None:
+    etag = world.call("GET", path).headers["etag"]
+
+    first, *others = both_ways(world, path, {"If-None-Match": spelled.format(etag)})
+
+    assert first[0] == 304
+    assert others == [first] * 3
+
+
+def test_requests_really_go_both_ways(catalog: LocalCatalog) -> None:
+    """The canary: were every request answered by the handler, the comparisons above would prove nothing."""
+    catalog.table("ns", "t")
+    catalog.view("ns", "v")
+    lane = FastLane(catalog.app, catalog.store)
+    body = catalog.call("GET", T).body
+    before = dict(catalog.store.counts)
+
+    answer = lane.answer(T.encode(), [(b"host", b"x"), (b"accept", b"*/*")])
+
+    assert answer is not None
+    assert answer[1] == body
+    assert {name: catalog.store.counts[name] - count for name, count in before.items()} == {
+        "read": 1,
+        "transaction": 0,
+        "group": 0,
+    }
+    assert lane.answer(T.encode(), [(b"x-anything", b"else")]) is None
+    for aside in (V, f"{T}?snapshots=refs", f"{T}/unregister", "/v1/config", path_of("ns", "tables", "no")):
+        assert lane.answer(aside.encode(), []) is None
+
+
+def test_a_change_is_seen_at_once(world: World) -> None:
+    ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("changing")))
+    path = path_of("ns", "tables", "changing")
+    for number in range(20):
+        committed = world.call("POST", path, a_commit(set_properties(number=str(number))))
+        assert world.call("GET", path).body == committed.body
+        assert world.call("GET", path, headers={"If-None-Match": committed.headers["etag"]}).status == 304
+
+
+def test_a_name_that_changes_hands_is_never_answered_from_memory(world: World) -> None:
+    path = path_of("ns", "tables", "name")
+    ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("name")))
+    first = world.call("GET", path)
+    assert world.call("DELETE", path).status == 204
+    assert world.call("GET", path).error[:2] == (404, "NoSuchTableException")
+    ok(world.call("POST", "/v1/namespaces/ns/views", a_view("name")))
+    assert world.call("GET", path).error[:2] == (404, "NoSuchTableException")
+    assert world.call("DELETE", path_of("ns", "views", "name")).status == 204
+    ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("name")))
+    again = world.call("GET", path)
+    assert ok(again)["metadata"]["table-uuid"] != ok(first)["metadata"]["table-uuid"]
+
+
+def test_a_table_whose_file_is_gone_says_so(world: World) -> None:
+    created = ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("torn")))
+    path = path_of("ns", "tables", "torn")
+    world.call("GET", path)
+    file = metadata_file(created)
+    moved = file.rename(file.with_suffix(".away"))
+
+    assert world.call("GET", path).error[:2] == (404, "NotFoundException")
+    moved.rename(file)
+    assert world.call("GET", path).status == 200
+
+
+def test_requests_in_a_row_on_one_connection_are_answered_in_order(world: World) -> None:
+    """Pipelining: loads, a body that is ignored, a commit and an error, written before any answer was read."""
+    world.call("GET", T)
+    commit = json.dumps(a_commit(set_properties(pipelined="yes"))).encode()
+    get = b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % T.encode()
+    with_body = b"GET %b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody" % T.encode()
+    post = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (T.encode(), len(commit), commit)
+    missing = b"GET %bx HTTP/1.1\r\nHost: x\r\n\r\n" % T.encode()
+
+    with socket.create_connection(("127.0.0.1", world.server.port), 30) as sock:
+        sock.sendall(get + with_body + get + post + get + missing + get)
+        stream = sock.makefile("rb")
+        answers = [_read_answer(stream) for _ in range(7)]
+        stream.close()
+
+    assert [status for status, _ in answers] == [200, 200, 200, 200, 200, 404, 200]
+    bodies = [body for _, body in answers]
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert b'"pipelined":"yes"' not in bodies[0]
+    assert b'"pipelined":"yes"' in bodies[3]
+    assert bodies[3] == bodies[4] == bodies[6]
+
+
+def _read_answer(stream: BinaryIO) -> tuple[int, bytes]:
+    status = int(stream.readline().split()[1])
+    length = 0
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    return status, stream.read(length)
+
+
+def test_an_old_client_that_keeps_nothing_alive_is_answered_and_let_go(world: World) -> None:
+    world.call("GET", T)
+    for request in (b"GET %b HTTP/1.0\r\n\r\n", b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", world.server.port), 30) as sock:
+            sock.sendall(request % T.encode())
+            received = b""
+            while chunk := sock.recv(65536):  # ends when the server closes
+                received += chunk
+        assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert received.partition(b"\r\n\r\n")[2] == world.call("GET", T).body

@@ -1,0 +1,94 @@
+"""Competing writers: whose load waits, whose does not, and that nobody waits for ever."""
+
+import asyncio
+
+import pytest
+
+from nunatak.catalog import contention
+from nunatak.catalog.contention import Contention
+from nunatak.database.records import Key
+
+TABLE = Key("default", "ns", "hot")
+ANN, BOB, EVE = ("127.0.0.1", 1), ("127.0.0.1", 2), ("127.0.0.1", 3)
+
+
+async def _is_waiting(load: "asyncio.Task[None]") -> bool:
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return not load.done()
+
+
+def test_nobody_waits_for_a_table_without_conflicts() -> None:
+    async def scene() -> None:
+        quiet = Contention()
+        await asyncio.wait_for(quiet.await_turn(TABLE, ANN), 1)
+        assert quiet.tables == {}
+
+    asyncio.run(scene())
+
+
+def test_refused_writers_reload_one_after_the_other() -> None:
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        hot.refused(TABLE, BOB)
+
+        await hot.await_turn(TABLE, ANN)
+        second = asyncio.create_task(hot.await_turn(TABLE, BOB))
+        assert await _is_waiting(second)
+        hot.attempted(TABLE, ANN)
+        await asyncio.wait_for(second, 1)
+
+    asyncio.run(scene())
+
+
+def test_a_reader_never_waits_for_writers() -> None:
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        await hot.await_turn(TABLE, ANN)
+
+        reader = asyncio.create_task(hot.await_turn(TABLE, EVE))
+        assert not await _is_waiting(reader)
+
+    asyncio.run(scene())
+
+
+def test_whoever_holds_the_turn_may_load_again() -> None:
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        await hot.await_turn(TABLE, ANN)
+
+        again = asyncio.create_task(hot.await_turn(TABLE, ANN))
+        assert not await _is_waiting(again)
+
+    asyncio.run(scene())
+
+
+def test_a_writer_that_never_commits_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contention, "HOLD_SECONDS", 0.01)
+
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        hot.refused(TABLE, BOB)
+        await hot.await_turn(TABLE, ANN)
+        await asyncio.wait_for(hot.await_turn(TABLE, BOB), 5)
+
+    asyncio.run(scene())
+
+
+def test_a_quiet_table_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contention, "CONTENDED_SECONDS", 0.01)
+
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        for _ in range(500):
+            if not hot.tables:
+                break
+            await asyncio.sleep(0.01)
+        assert hot.tables == {}
+
+    asyncio.run(scene())
