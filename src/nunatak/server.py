@@ -29,6 +29,8 @@ from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
 
+log = logging.getLogger(__name__)
+
 DATABASE_FILE = "nunatak.db"
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
 _WAREHOUSE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
@@ -39,6 +41,8 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if settings.workers != 1:
         raise SettingsError("workers must be 1 on SQLite: one process writes the file")
+    if settings.host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("listening on %s without authentication: whoever reaches it may change the catalog", settings.host)
     listener = _listen(settings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from nunatak import __version__
 from tests.bench import report, rounds, servers
+from tests.bench.prepare import PrepareFailed
 from tests.bench.rounds import KINDS, Plan
 
 LEAST_TABLES = 40  # a fifth is loaded, and each of 32 writers has one of the others
@@ -71,14 +72,17 @@ def bench(
             def show(text: str) -> None:
                 progress.update(task, advance=1, description=text)
 
-            result = rounds.measure(plan, candidates, show)
+            try:
+                result = rounds.measure(plan, candidates, show)
+            except (PrepareFailed, OSError) as error:
+                raise click.ClickException(f"{progress.tasks[0].description}: {error}") from error
     summary = report.summarize(result, baseline or (names[1] if len(names) > 1 else None), machine)
     if out is not None:
         out.write_text(report.as_markdown(summary), "utf-8")
     if as_json:
         click.echo(json.dumps(report.as_json(summary), indent=2))
     elif sys.stdout.isatty():
-        report.print_tables(summary, Console())
+        report.print_tables(summary, Console(highlight=False))
     else:
         click.echo(report.as_markdown(summary))
     if summary.broken_promises:

@@ -1,6 +1,7 @@
 """Brings a server to the state that is measured, finds out afterwards whether it kept its word, and cleans up."""
 
 import json
+import os
 import time
 import uuid
 from collections import defaultdict
@@ -133,7 +134,7 @@ def _large(drive: Driver, address: Address, below: str, neighbour: str, snapshot
     table_uuid = str(uuid.uuid4())
     location = f"{neighbour.rpartition('/')[0]}/{LARGE}-{table_uuid}"
     folder = Path(location.removeprefix("file://").removeprefix("file:"))
-    if not folder.parent.parent.is_dir():
+    if not (folder.is_absolute() and os.access(folder.parent, os.W_OK)):
         return {}
     file = folder / "metadata" / f"00000-{uuid.uuid4()}.metadata.json"
     file.parent.mkdir(parents=True)

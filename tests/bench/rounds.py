@@ -113,6 +113,8 @@ def measure(plan: Plan, candidates: Sequence[Candidate], progress: Callable[[str
                     snapshots=plan.snapshots,
                 )
             )
+            if not candidate.is_ours:
+                running.callback(clean_up, drive, subjects[-1])
         for number in range(-plan.warm_up, plan.rounds):
             title = f"round {number + 1} of {plan.rounds}" if number >= 0 else "warming up"
             for workload in plan.workloads:
@@ -126,8 +128,6 @@ def measure(plan: Plan, candidates: Sequence[Candidate], progress: Callable[[str
         for candidate, subject in zip(candidates, subjects, strict=True):
             progress(f"checking {candidate.name}")
             verdicts.append(judge(drive, subject))
-            if not candidate.is_ours:
-                clean_up(drive, subject)
     # All are stopped now: each starts again on the data of the run, alone.
     starts: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
     for _ in range(plan.rounds):

@@ -134,7 +134,8 @@ class _Draft:
         self.base = base
         self.is_new = is_new
         # Spec, last-updated-ms: must not go back, whatever the clock does.
-        self.last_updated_ms = now_ms if is_new else max(now_ms, _within(base.last_updated_ms + 1, _MAX_LONG, "timestamp"))
+        next_ms = _within(base.last_updated_ms + 1, _MAX_LONG, "timestamp")
+        self.last_updated_ms = now_ms if is_new else max(now_ms, next_ms)
 
         self.format_version = base.format_version
         self.table_uuid = base.table_uuid

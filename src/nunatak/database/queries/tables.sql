@@ -86,8 +86,12 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 
 -- heads_inside
 -- Live tables and views whose folder is this one or lies inside it. Warehouses share no folder, so all are asked.
-SELECT catalog_name, table_namespace, table_name, location, table_uuid FROM nunatak_heads
-WHERE location = :location OR (location > :location || '/' AND location < :location || '0');
+-- What another client has dropped is remembered here but has no pointer any more.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location = :location OR (h.location > :location || '/' AND h.location < :location || '0');
 
 -- head_at
-SELECT catalog_name, table_namespace, table_name, location, table_uuid FROM nunatak_heads WHERE location = :location;
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location = :location;

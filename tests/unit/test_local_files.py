@@ -1,0 +1,210 @@
+"""Local files: created once and never replaced, on disk on return, below the allowed places and through no link. S1."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nunatak.errors import BadRequest, Forbidden, NotFound, ServiceUnavailable
+from nunatak.objectstore import calls
+from nunatak.objectstore.local import LocalFiles
+from nunatak.objectstore.location import Location, parse_location
+
+
+@pytest.fixture(params=["one call", "step by step"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An allowed place; both ways of opening files keep the same promises."""
+    if request.param == "step by step":
+        monkeypatch.setattr(calls, "AVAILABLE", False)
+    elif not calls.AVAILABLE:
+        pytest.skip("this kernel opens files step by step only")
+    place = tmp_path / "allowed"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def files(root: Path) -> LocalFiles:
+    return LocalFiles((parse_location(f"file://{root}"),))
+
+
+def at(path: Path | str) -> Location:
+    return parse_location(f"file://{path}")
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 300_000], ids=str)
+@pytest.mark.parametrize("there", [True, False], ids=["folder there", "folder made"])
+def test_a_file_is_written_whole_and_read_back(files: LocalFiles, root: Path, size: int, there: bool) -> None:
+    if there:
+        (root / "a" / "b").mkdir(parents=True)
+    data = os.urandom(size)
+    place = root / "a" / "b" / "file.json"
+
+    files.write_new(at(place), data)
+
+    assert place.read_bytes() == data
+    assert files.read(at(place), "spelled") == data
+    assert files.exists(at(place))
+    assert stat.S_IMODE(place.stat().st_mode) & 0o133 == 0  # nobody else may write it, nobody runs it
+
+
+def test_a_file_that_is_there_is_never_touched(files: LocalFiles, root: Path) -> None:
+    (root / "file").write_bytes(b"first")
+    (root / "link").symlink_to(root / "file")
+
+    for name in ("file", "link"):
+        with pytest.raises(Exception, match=name):
+            files.write_new(at(root / name), b"second")
+    assert (root / "file").read_bytes() == b"first"
+
+
+def test_file_and_folder_are_on_disk_on_return(files: LocalFiles, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def remembered(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", remembered)
+
+    files.write_new(at(root / "new" / "deep" / "file"), b"data")
+
+    made = [str(root), str(root / "new"), str(root / "new" / "deep" / "file"), str(root / "new" / "deep")]
+    assert synced == made
+
+
+def test_a_file_that_could_not_be_written_whole_is_taken_away(
+    files: LocalFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (root / "a").mkdir()
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(ServiceUnavailable, match="No space left on device"):
+        files.write_new(at(root / "a" / "file"), b"data")
+    assert list((root / "a").iterdir()) == []
+
+
+OUTSIDE = ["/etc/passwd", "{root}-2/file", "{root}", "{parent}/file"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nothing_outside_the_allowed_places_is_touched(files: LocalFiles, root: Path, path: str) -> None:
+    place = at(path.format(root=root, parent=root.parent))
+
+    for touch in (lambda: files.read(place, "x"), lambda: files.write_new(place, b""), lambda: files.delete(place)):
+        with pytest.raises(Forbidden, match="lies outside what this server may touch"):
+            touch()
+
+
+def test_no_link_leads_anywhere(files: LocalFiles, root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    (root / "folder").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
+
+    for place in (root / "folder" / "secret", root / "file"):
+        with pytest.raises(NotFound, match="Failed to open input stream for file: as it was spelled"):
+            files.read(at(place), "as it was spelled")
+    for place in (root / "folder" / "new", root / "folder" / "deep" / "new"):
+        with pytest.raises(BadRequest, match="leads through a symbolic link or a file"):
+            files.write_new(at(place), b"data")
+        with pytest.raises(BadRequest, match="leads through a symbolic link or a file"):
+            files.make_folder(at(place))
+    files.delete(at(root / "folder" / "secret"))
+    files.delete(at(root / "file"))  # the link itself may go
+    assert (outside / "secret").read_bytes() == b"secret"
+    assert sorted(each.name for each in outside.iterdir()) == ["secret"]
+
+
+def test_the_allowed_place_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    files = LocalFiles((at(tmp_path / "link"),))
+
+    files.write_new(at(tmp_path / "link" / "a" / "file"), b"data")
+
+    assert (tmp_path / "real" / "a" / "file").read_bytes() == b"data"
+
+
+def test_what_is_no_file_is_not_found(files: LocalFiles, root: Path) -> None:
+    """A pipe would keep whoever opens it waiting for ever."""
+    (root / "folder").mkdir()
+    (root / "file").write_bytes(b"")
+    os.mkfifo(root / "pipe")
+
+    for name in ("missing", "missing/file", "folder", "pipe", "file/below", "x" * 300):
+        with pytest.raises(NotFound, match="Failed to open input stream for file: spelled"):
+            files.read(at(root / name), "spelled")
+        assert files.exists(at(root / name)) is False
+
+
+def test_a_name_that_is_too_long_is_refused_as_such(files: LocalFiles, root: Path) -> None:
+    for place in (root / ("x" * 256) / "file", root / ("x" * 256)):
+        with pytest.raises(BadRequest, match="is too long"):
+            files.write_new(at(place), b"")
+
+
+def test_deleting_what_is_gone_is_fine(files: LocalFiles, root: Path) -> None:
+    (root / "file").write_bytes(b"")
+    (root / "folder").mkdir()
+
+    for name in ("file", "file", "missing/file", "folder", "folder/file"):
+        files.delete(at(root / name))
+
+    assert [each.name for each in root.iterdir()] == ["folder"]
+
+
+def test_only_empty_folders_below_an_allowed_place_are_removed(files: LocalFiles, root: Path) -> None:
+    for path in ("t/metadata", "t/data/part=1", "t/kept"):
+        (root / path).mkdir(parents=True)
+    (root / "t" / "kept" / "file").write_bytes(b"")
+
+    files.remove_empty_folders(at(root / "t"))
+    files.remove_empty_folders(at(root))
+
+    assert sorted(str(each.relative_to(root)) for each in root.rglob("*")) == ["t", "t/kept", "t/kept/file"]
+
+
+def test_the_narrowest_allowed_place_counts(root: Path, tmp_path: Path) -> None:
+    """With a place inside another, a link above the inner one is part of its own name and may be followed."""
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (root / "link").symlink_to(tmp_path / "real")
+    files = LocalFiles((at(root), at(root / "link" / "inner")))
+
+    files.write_new(at(root / "link" / "inner" / "file"), b"data")
+    with pytest.raises(BadRequest):
+        files.write_new(at(root / "link" / "file"), b"data")
+
+    assert (tmp_path / "real" / "inner" / "file").read_bytes() == b"data"
+
+
+def test_every_descriptor_is_closed_again(files: LocalFiles, root: Path) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def attempt(work: Any, *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except (NotFound, BadRequest, Forbidden):
+            return
+
+    (root / "link").symlink_to("/")
+    before = opened()
+    for number in range(5):
+        attempt(files.write_new, at(root / "a" / f"file{number}"), b"data")
+        attempt(files.write_new, at(root / "link" / "file"), b"data")
+        attempt(files.read, at(root / "a" / f"file{number}"), "x")
+        attempt(files.read, at(root / "missing" / "x"), "x")
+        attempt(files.read, at(root / "link" / "etc" / "passwd"), "x")
+        attempt(files.delete, at(root / "a" / f"file{number}"))
+        attempt(files.make_folder, at(root / "b" / "c"))
+
+    assert opened() == before

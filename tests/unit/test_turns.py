@@ -1,0 +1,127 @@
+"""Turns: one holder per table at a time, several tables in one order, and nothing left behind."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from nunatak.catalog.turns import Turns
+from nunatak.database.records import Key
+
+
+def key(name: str) -> Key:
+    return Key("default", "ns", name)
+
+
+def within_seconds(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs a scenario; one in which somebody waits for ever fails."""
+
+    async def bounded() -> None:
+        await asyncio.wait_for(work(), 30)
+
+    asyncio.run(bounded())
+
+
+def test_only_one_holds_the_turn_of_a_table() -> None:
+    async def scenario() -> None:
+        turns, inside, most = Turns(), 0, 0
+
+        async def work() -> None:
+            nonlocal inside, most
+            async with turns.take([key("t")]):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+        await asyncio.gather(*(work() for _ in range(20)))
+        assert most == 1
+        assert turns._locks == {}
+
+    within_seconds(scenario)
+
+
+def test_turns_come_in_the_order_they_were_asked_for() -> None:
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        async def work(number: int) -> None:
+            async with turns.take([key("t")]):
+                order.append(number)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(work(number) for number in range(10)))
+        assert order == list(range(10))
+
+    within_seconds(scenario)
+
+
+def test_different_tables_do_not_wait_for_each_other() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        async with turns.take([key("a")]), turns.take([key("b")]):
+            assert set(turns._locks) == {key("a"), key("b")}
+        assert turns._locks == {}
+
+    within_seconds(scenario)
+
+
+def test_several_tables_in_any_order_never_block_for_ever() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+
+        async def work(number: int) -> None:
+            names = ["a", "b", "c"] if number % 2 else ["c", "b", "a"]
+            async with turns.take([key(name) for name in names]):
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(work(number) for number in range(30)))
+        assert turns._locks == {}
+
+    within_seconds(scenario)
+
+
+def test_a_table_named_twice_is_taken_once() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        async with turns.take([key("a"), key("a")]):
+            assert set(turns._locks) == {key("a")}
+        assert turns._locks == {}
+
+    within_seconds(scenario)
+
+
+def test_whoever_fails_passes_the_turn_on() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        with pytest.raises(ValueError, match="broken"):
+            async with turns.take([key("a"), key("b")]):
+                raise ValueError("broken")
+        async with turns.take([key("a"), key("b")]):
+            pass
+        assert turns._locks == {}
+
+    within_seconds(scenario)
+
+
+def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+
+        async def work() -> None:
+            async with turns.take([key("a"), key("b")]):
+                raise AssertionError("it never got its turn")
+
+        async with turns.take([key("b")]):
+            waiting = asyncio.create_task(work())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert set(turns._locks) == {key("a"), key("b")}
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert set(turns._locks) == {key("b")}
+        assert turns._locks == {}
+
+    within_seconds(scenario)
