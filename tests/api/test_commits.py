@@ -1,4 +1,4 @@
-"""Commits over HTTP: stale ones that still fit, lost answers, races, several tables at once. RELIABILITY 1.3 and 2."""
+"""Commits over HTTP: stale ones that still fit, lost answers, races, several tables at once."""
 
 from typing import Any
 
@@ -132,7 +132,7 @@ def test_every_metadata_location_names_a_file_with_exactly_the_answer(tables: Lo
 
 
 def test_the_same_append_sent_again_without_a_key_is_answered_as_done(tables: LocalCatalog) -> None:
-    """RELIABILITY row 29: a 409 here makes the client delete files of the live table."""
+    """A 409 here makes the client delete files of the live table. 000-39"""
     body = append(7)
     ok(tables.call("POST", T, body))
     state = tables.state()
@@ -248,7 +248,7 @@ def test_one_change_that_fails_leaves_all_tables_as_they_were(tables: LocalCatal
 
 
 def test_one_table_may_be_changed_twice_in_a_transaction(tables: LocalCatalog) -> None:
-    """RELIABILITY row 39. The second change meets what the first one made."""
+    """The second change meets what the first one made."""
     second = change("t", set_branch(1, "kept"), requires=[branch_is_at(1)])
     body = {
         "table-changes": [append(1) | {"identifier": identifier("ns", "t")}, change("u", set_properties(a="b")), second]

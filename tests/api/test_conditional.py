@@ -1,4 +1,4 @@
-"""ETags and 304, `snapshots=refs`, compression both ways, and the request's id. RELIABILITY 13 and 54; UX 5.3."""
+"""ETags and 304, `snapshots=refs`, compression both ways, and the request's id."""
 
 import gzip
 import json
@@ -209,3 +209,18 @@ def test_the_request_id_of_a_change_is_in_the_commit_log(full: LocalCatalog) -> 
 
 def test_an_answer_without_a_request_id_has_none(full: LocalCatalog) -> None:
     assert "x-request-id" not in full.call("GET", T).headers
+
+
+def test_the_headers_that_clients_send_with_everything_change_no_answer(full: LocalCatalog) -> None:
+    """002-53"""
+    headers = {
+        "Authorization": "Bearer any",
+        "Content-Type": "application/json",
+        "X-Request-Id": "trace-42",
+        "X-Iceberg-Access-Delegation": "vended-credentials",
+    }
+
+    answer = full.call("GET", T, headers=headers)
+
+    assert (answer.status, answer.body) == (200, full.call("GET", T).body)
+    assert answer.headers["x-request-id"] == "trace-42"

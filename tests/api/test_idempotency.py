@@ -1,4 +1,4 @@
-"""A request sent twice under one Idempotency-Key happens once and is answered twice. RELIABILITY 2 and row 41."""
+"""A request sent twice under one Idempotency-Key happens once and is answered twice."""
 
 import asyncio
 import uuid
@@ -264,7 +264,7 @@ def test_a_retry_whose_first_copy_does_not_finish_is_told_that_the_outcome_is_un
 
 
 def test_a_key_of_one_resource_is_refused_for_another(full: LocalCatalog) -> None:
-    """RELIABILITY row 41: a drop with the key of a create was answered 204, and nothing was dropped."""
+    """Else a drop with the key of a create would be answered 204, and nothing would be dropped."""
     full.table("ns", "t")
     full.table("ns", "u")
     key = a_key()
@@ -278,3 +278,11 @@ def test_a_key_of_one_resource_is_refused_for_another(full: LocalCatalog) -> Non
     ]:
         assert full.call(method, path, body, key).error[:2] == (422, "UnprocessableEntityException")
     assert full.call("HEAD", T).status == 204
+
+
+def test_a_drop_without_purge_is_not_answered_for_one_with_purge(full: LocalCatalog) -> None:
+    full.table("ns", "t")
+    key = a_key()
+    assert full.call("DELETE", T, None, key).status == 204
+
+    assert full.call("DELETE", f"{T}?purgeRequested=true", None, key).error[:2] == (422, "UnprocessableEntityException")

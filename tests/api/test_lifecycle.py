@@ -123,7 +123,7 @@ def test_a_name_that_is_taken_stays_with_its_owner(
 
 @pytest.mark.parametrize("kinds", [("tables", "tables"), ("views", "views"), ("tables", "views")], ids="-and-".join)
 def test_of_many_who_create_one_name_at_once_one_succeeds(full: LocalCatalog, kinds: tuple[str, str]) -> None:
-    """RELIABILITY rows 37 and 47: the others are told 409, and leave no file."""
+    """The others are told 409, and leave no file."""
     bodies = {"tables": a_table("race"), "views": a_view("race")}
     files = full.files()
 
@@ -154,7 +154,7 @@ def test_a_drop_forgets_the_name_and_keeps_every_file(full: LocalCatalog, kind: 
 
 
 def test_a_table_without_its_metadata_file_is_dropped_all_the_same(full: LocalCatalog) -> None:
-    """RELIABILITY row 48."""
+    """A broken table must not stay for ever because it is broken."""
     metadata_file(full.load("ns", "t")).unlink()
     answer = full.call("GET", T)
     assert answer.error[:2] == (404, "NotFoundException")
@@ -191,7 +191,7 @@ def test_a_purge_that_was_promised_happens_after_a_restart(full: LocalCatalog) -
 
 
 def test_a_purge_never_touches_a_file_that_the_metadata_only_points_at(full: LocalCatalog, quick_folder: Path) -> None:
-    """RELIABILITY row 5: pointers outside the warehouse, or into another table, are kept but never followed."""
+    """Pointers outside the warehouse, or into another table, are kept but never followed."""
     victim = metadata_file(full.table("ns", "victim"))
     outside = quick_folder / "precious.avro"
     outside.write_bytes(b"precious")
@@ -214,7 +214,7 @@ def test_a_purge_never_touches_a_file_that_the_metadata_only_points_at(full: Loc
 
 
 def test_a_table_made_again_never_gets_the_folder_of_the_dropped_one(full: LocalCatalog) -> None:
-    """RELIABILITY row 26."""
+    """Else whoever reads the new table could meet data of the old one, and a late purge would hit the new one."""
     first = full.load("ns", "t")["metadata"]
     done(full.call("DELETE", T))
     second = full.table("ns", "t")["metadata"]
@@ -272,7 +272,7 @@ def test_tables_that_swap_names_through_a_third_keep_their_identity(full: LocalC
 
 
 def test_of_many_who_rename_one_table_one_succeeds(full: LocalCatalog) -> None:
-    """RELIABILITY row 45."""
+    """The others are told that the table is not there any more, which is true."""
     answers = full.together(
         *(
             full.request("POST", "/v1/tables/rename", rename(identifier("ns", "t"), identifier("ns", f"n{n}")))

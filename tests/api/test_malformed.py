@@ -1,4 +1,4 @@
-"""Malformed, impossible and hostile requests: exact status, type and message, and nothing changed. S1, S5, C."""
+"""Malformed, impossible and hostile requests: exact status, type and message, and nothing changed."""
 
 import gzip
 import json
@@ -786,7 +786,7 @@ def test_a_path_in_bytes_that_are_not_utf_8_is_refused(world: World) -> None:
 
 
 def test_a_header_in_strange_bytes_breaks_nothing(world: World) -> None:
-    """RELIABILITY row 62: a header beyond ASCII made another server fall over."""
+    """Headers are bytes; what they hold beyond ASCII is nobody's reason to fall over."""
     strange = b"If-None-Match: \xe9\xff\r\nX-Request-Id: \xc3\xa9\r\n"
 
     answer = world.raw(b"GET /v1/namespaces/ns/tables/t HTTP/1.1\r\nHost: x\r\n" + strange + b"\r\n")
@@ -805,7 +805,7 @@ def test_a_header_in_strange_bytes_breaks_nothing(world: World) -> None:
     ids=["another body", "another operation", "a commit", "a rename"],
 )
 def test_a_key_used_again_for_something_else_is_refused(world: World, path: str, body: Any) -> None:
-    """RELIABILITY row 41: a key is bound to its operation, its resource and its body."""
+    """A key is bound to its operation, its resource and its body."""
     key = {"Idempotency-Key": str(uuid.uuid4())}
     first = world.call("POST", f"{NS}/properties", {"updates": {"owner": "ann"}}, key)
     assert first.status == 200

@@ -1,4 +1,4 @@
-"""Names come back as they were given, whatever is in them; RELIABILITY rows 49 to 52."""
+"""Names come back as they were given, whatever is in them."""
 
 from urllib.parse import quote, quote_plus
 

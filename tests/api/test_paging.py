@@ -1,4 +1,4 @@
-"""Lists in pages: nothing twice, nothing left out, and a token is good for its own list only. RELIABILITY 53 and 54."""
+"""Lists in pages: nothing twice, nothing left out, and a token is good for its own list only."""
 
 import base64
 from typing import Any

@@ -21,7 +21,7 @@ def test_a_healthy_server_says_so(catalog: LocalCatalog) -> None:
 
 
 def test_a_server_that_cannot_write_is_not_ready_but_alive(catalog: LocalCatalog) -> None:
-    """RELIABILITY row 63."""
+    """Readiness tries to write: a server that answers 200 whatever happens misleads whoever watches it."""
     catalog.run(catalog.store.close())
 
     answer = catalog.call("GET", "/ready")
@@ -30,6 +30,24 @@ def test_a_server_that_cannot_write_is_not_ready_but_alive(catalog: LocalCatalog
     assert catalog.call("GET", "/health").status == 200
     assert catalog.call("POST", "/v1/namespaces", {"namespace": ["n"]}).status == 503
     catalog.app = catalog._build()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_bug_of_ours_is_a_500_that_tells_no_secret(
+    catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """It must not look like a refusal: a client that is refused deletes its files. 000-77"""
+    catalog.table("ns", "t")
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("password=hunter2")
+
+    monkeypatch.setattr(catalog.store, "find_head", broken)
+
+    answer = catalog.call(method, T, a_commit(set_properties(a="b")) if method == "POST" else None)
+
+    assert answer.error == (500, "InternalServerError", "Internal error: RuntimeError")
+    assert b"hunter2" not in answer.body
 
 
 def test_the_metrics_page_counts_requests_by_operation_and_status(catalog: LocalCatalog) -> None:

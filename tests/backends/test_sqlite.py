@@ -74,7 +74,7 @@ def test_what_was_applied_is_there_after_a_restart(tmp_path: Path, run: Run[Any]
 def test_every_connection_is_set_to_lose_nothing(
     tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RELIABILITY 0.5: with less than FULL a power cut takes acknowledged commits."""
+    """With less than FULL a power cut takes acknowledged commits."""
     opened: list[apsw.Connection] = []
     connect = apsw.Connection
 

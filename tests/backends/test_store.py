@@ -249,7 +249,7 @@ def test_tables_whose_folders_touch_are_found_by_segments(full: Store, run: Run[
 
 @pytest.mark.parametrize("location", ["file:///w/ns/t", "file:///w/ns/t/data", "file:///w/ns", "file:///w"])
 def test_a_folder_that_touches_another_table_is_refused(full: Store, run: Run[ANY], location: str) -> None:
-    """RELIABILITY rows 7 and 26: decided in the transaction, so two creates at once cannot slip through."""
+    """Decided in the transaction, so two creates at once cannot slip through."""
     with pytest.raises(BadRequest, match="overlaps"):
         run(full.apply([insert("u", location=location)]))
     run(full.apply([insert("u", location="file:///w/ns/t2")]))

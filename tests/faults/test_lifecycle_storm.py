@@ -146,7 +146,7 @@ def list_names(caller: Caller, size: int) -> list[str]:
 
 
 def test_a_storm_of_lifecycles_leaves_one_table_for_each_name(server: RunningServer) -> None:
-    """MISSION: 002-22"""
+    """MISSION: 000-87"""
     chance = seeded("storm")
     with Caller(server.port) as caller:
         for namespace in (STORM, OTHER):

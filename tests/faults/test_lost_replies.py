@@ -57,7 +57,7 @@ class Schedule:
 def test_a_commit_that_is_sent_again_ends_with_200_and_happened_once(
     shared_server: RunningServer, new_tables: NewTables, fault: Fault, keyed: bool
 ) -> None:
-    """Each writer has a table of its own, so no answer but 200 is right, heard or not. MISSION: 000-33"""
+    """Each writer has a table of its own, so no answer but 200 is right, heard or not."""
     chance = seeded(f"resend-{fault.name}-{keyed}")
     names = new_tables(4)
     with faulty_proxy(shared_server.port, Schedule(fault)) as proxy:
@@ -242,6 +242,36 @@ def test_a_lost_commit_is_answered_as_done_after_its_metadata_file_was_cleaned_u
         assert 11 in [snapshot["snapshot-id"] for snapshot in again.json["metadata"]["snapshots"]]
 
 
+@KEYED
+@pytest.mark.parametrize("fate", ["renamed", "dropped", "replaced"])
+def test_a_lost_commit_to_a_table_that_is_gone_by_now_is_not_denied(
+    shared_server: RunningServer, new_tables: NewTables, fate: str, keyed: bool
+) -> None:
+    """A 404 or 409 would make the client delete files that the table, wherever it is now, needs."""
+    (name,) = new_tables(1)
+    path, key = f"{TABLES}/{name}", str(uuid.uuid4()) if keyed else None
+    lost = json.dumps(an_append(shared_server, name, 11)).encode()
+    with Caller(shared_server.port) as caller:
+        never_sent = json.dumps(an_append(shared_server, name, 12)).encode()
+        assert caller.send("POST", path, lost, key).status == 200
+        if fate == "renamed":
+            method, target, body, status = WRITES["rename"](name)
+            caller.expect(status, method, target, body)
+        else:
+            caller.expect(204, "DELETE", path)
+        if fate == "replaced":
+            caller.expect(200, "POST", TABLES, {"name": name, "schema": SCHEMA})
+
+        again = caller.send("POST", path, lost, key)
+        refused = caller.send("POST", path, never_sent)
+
+    if keyed:
+        assert again.status == 200
+    else:
+        assert (again.status, again.json["error"]["type"]) == (500, "CommitStateUnknownException")
+    assert refused.status == (409 if fate == "replaced" else 404)
+
+
 def test_a_snapshot_id_of_somebody_else_is_a_conflict(shared_server: RunningServer, new_tables: NewTables) -> None:
     """Only the very same request is answered as done."""
     (name,) = new_tables(1)
@@ -251,6 +281,33 @@ def test_a_snapshot_id_of_somebody_else_is_a_conflict(shared_server: RunningServ
     with Caller(shared_server.port) as caller:
         caller.expect(200, "POST", f"{TABLES}/{name}", first)
         caller.expect(409, "POST", f"{TABLES}/{name}", other)
+
+
+def test_a_lost_commit_that_made_the_table_with_its_first_rows_is_answered_as_done(
+    shared_server: RunningServer, new_tables: NewTables
+) -> None:
+    """CREATE TABLE AS SELECT: sent again it would meet the table it made."""
+    name = f"{new_tables(1)[0]}_made"
+    with Caller(shared_server.port) as caller:
+        staged = caller.expect(200, "POST", TABLES, {"name": name, "schema": SCHEMA, "stage-create": True})["metadata"]
+    made = [
+        {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": staged["schemas"][0]},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+    commit = append_to(name, staged, 11, "first rows")
+    commit = {**commit, "requirements": [{"type": "assert-create"}], "updates": [*made, *commit["updates"]]}
+    with faulty_proxy(shared_server.port, LoseFirst()) as proxy:
+        assert resent(proxy, "POST", f"{TABLES}/{name}", commit).status == 200
+
+    (table,) = find_tables(shared_server.data, shared_server.port, [name])
+    assert (table.chain, table.metadata["table-uuid"]) == ([11], staged["table-uuid"])
 
 
 def test_a_lost_transaction_is_answered_as_done(shared_server: RunningServer, new_tables: NewTables) -> None:

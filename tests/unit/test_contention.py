@@ -79,6 +79,24 @@ def test_a_writer_that_never_commits_loses_its_turn(monkeypatch: pytest.MonkeyPa
     asyncio.run(scene())
 
 
+def test_a_commit_that_has_arrived_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contention, "HOLD_SECONDS", 0.01)
+
+    async def scene() -> None:
+        hot = Contention()
+        hot.refused(TABLE, ANN)
+        hot.refused(TABLE, BOB)
+        await hot.await_turn(TABLE, ANN)
+        hot.arrived(TABLE, ANN)
+        second = asyncio.create_task(hot.await_turn(TABLE, BOB))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        hot.attempted(TABLE, ANN)
+        await asyncio.wait_for(second, 5)
+
+    asyncio.run(scene())
+
+
 def test_a_quiet_table_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contention, "CONTENDED_SECONDS", 0.01)
 

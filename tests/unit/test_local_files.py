@@ -1,4 +1,4 @@
-"""Local files: created once and never replaced, on disk on return, below the allowed places and through no link. S1."""
+"""Local files: created once and never replaced, on disk on return, below the allowed places and through no link."""
 
 import errno
 import os

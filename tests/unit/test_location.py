@@ -1,4 +1,4 @@
-"""Places are compared by segments, and what could be read in two ways is refused. S1."""
+"""Places are compared by segments, and what could be read in two ways is refused."""
 
 import pytest
 from hypothesis import given

@@ -24,7 +24,15 @@ from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, Mo
 from nunatak.database.store import HeadMoved
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
 from nunatak.iceberg import requirements, table_metadata, updates
-from nunatak.iceberg.commit_request import AddSnapshot, AssignUuid, CommitTableRequest, Requirement, SetLocation, Update
+from nunatak.iceberg.commit_request import (
+    AddSnapshot,
+    AssertTableUuid,
+    AssignUuid,
+    CommitTableRequest,
+    Requirement,
+    SetLocation,
+    Update,
+)
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
 
@@ -70,16 +78,18 @@ async def commit_tables(
 ) -> list[Loaded]:
     """Apply all commits or none. A repeated request gets `answer`; None means the metadata of the first table."""
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
+    contention = catalog.contention
+    for key in keys:
+        contention.arrived(key, caller.address)
     try:
-        loaded = await _commit(catalog, warehouse, caller, keys, commits, answer)
+        return await _commit(catalog, warehouse, caller, keys, commits, answer)
     except CommitFailed:
         for key in keys:
-            catalog.contention.refused(key, caller.address)
+            contention.refused(key, caller.address)
         raise
-    if catalog.contention.tables:
+    finally:
         for key in keys:
-            catalog.contention.attempted(key, caller.address)
-    return loaded
+            contention.attempted(key, caller.address)
 
 
 async def _commit(
@@ -271,13 +281,21 @@ async def _already_done(
     if not any(snapshot is not None for snapshot in snapshots) or not caller.request_hash:
         return None
     loaded: list[Loaded] = []
-    for key, snapshot_id in zip(keys, snapshots, strict=True):
+    for key, commit, snapshot_id in zip(keys, commits, snapshots, strict=True):
         current = await find_head(catalog, key, "TABLE")
-        if current is None:
+        here = current.table().table_uuid if current is not None else None
+        uuid = _asserted_uuid(commit) or here
+        if snapshot_id is not None and (
+            uuid is None or not await catalog.store.find_commit(uuid, snapshot_id, caller.request_hash)
+        ):
             return None
-        if snapshot_id is not None:
-            uuid = current.table().table_uuid
-            if not await catalog.store.find_commit(uuid, snapshot_id, caller.request_hash):
-                return None
-        loaded.append(current)
+        if current is not None and here == uuid:
+            loaded.append(current)
+    if len(loaded) < len(keys):
+        # Renamed or dropped since: a 404 would deny what happened, and the client would delete files that are needed.
+        raise OutcomeUnknown("The commit was carried out, but a table of it is no longer under its name") from error
     return loaded
+
+
+def _asserted_uuid(commit: TableCommit) -> str | None:
+    return next((each.uuid for part, _ in commit.parts for each in part if isinstance(each, AssertTableUuid)), None)

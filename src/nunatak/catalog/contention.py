@@ -45,6 +45,13 @@ class Contention:
         table.until = loop.time() + CONTENDED_SECONDS
         self.attempted(key, writer)
 
+    def arrived(self, key: Key, writer: Writer | None) -> None:
+        """The commit of whoever has the turn is here: however long it takes, the turn lasts until it is over."""
+        table = self.tables.get(key)
+        if table is not None and table.holder == writer and table.timer is not None:
+            table.timer.cancel()
+            table.timer = None
+
     def attempted(self, key: Key, writer: Writer | None) -> None:
         """A writer's commit is over, won or lost: the next one's turn."""
         table = self.tables.get(key)

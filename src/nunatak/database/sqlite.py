@@ -33,6 +33,7 @@ from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceU
 log = logging.getLogger(__name__)
 
 BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
+KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # at most some 30 MB of lists, while nothing changes
 GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
 
@@ -69,6 +70,7 @@ class SqliteStore:
         self._find_head = self._statements["find_head"]
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._broken: str | None = None
+        self._lists: dict[tuple[object, ...], tuple[object, tuple[str, str | None, bool]]] = {}
         self._thread = threading.Thread(target=self._write_loop, args=(writer,), name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -136,7 +138,7 @@ class SqliteStore:
 
     # Reading
 
-    def _row(self, name: str, values: Mapping[str, object]) -> tuple[Any, ...] | None:
+    def _row(self, name: str, values: Mapping[str, object] | tuple[()]) -> tuple[Any, ...] | None:
         self.counts["read"] += 1
         cursor = self._execute(self._statements[name], values)
         row: tuple[Any, ...] | None = cursor.fetchone()
@@ -168,11 +170,21 @@ class SqliteStore:
     async def list_heads(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
+        # Engines list again and again what has not changed; the version differs once anybody has committed anything.
+        version = self._row("data_version", ())
+        asked = (catalog, namespace, kind, after, limit)
+        kept = self._lists.get(asked)
+        if kept is not None and kept[0] == version:
+            return kept[1]
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
         row = self._row("list_heads", {**values, "limit": limit, "head": head})
         assert row is not None
         text, count, last = row
         more = count == limit and self._row("has_head_after", {**values, "after": last}) is not None
+        if len(self._lists) >= KEPT_LISTS:
+            self._lists.clear()
+        if count <= MAX_KEPT_NAMES:
+            self._lists[asked] = (version, (text or "", last, more))
         return text or "", last, more
 
     async def search_heads(

@@ -378,7 +378,7 @@ def a_view_version(
         "version-id": rng.choice((1, 1, 2, 7)),
         "timestamp-ms": now_ms(),
         "schema-id": schema_id,
-        "summary": {"attempt": str(rng.randrange(3))} if kept else {"engine-name": "differential"},
+        "summary": {"engine-name": "differential"},
         "representations": [
             {"type": "sql", "sql": f"SELECT {rng.randrange(5)} AS n", "dialect": dialect} for dialect in dialects
         ],
@@ -409,6 +409,7 @@ def view_commit(rng: Dice, view: Thing, namespace: tuple[str, ...], now_ms: Call
                 else ()
             )
             version = a_view_version(rng, namespace, now_ms, schema_id, kept)
+            version["summary"] = {"attempt": str(rng.randrange(3))}  # a version that is there already is found again
             updates.append({"action": "add-view-version", "view-version": version})
             updates.append({"action": "set-current-view-version", "view-version-id": -1 if not rng.slips() else 99})
         case 4:

@@ -352,6 +352,7 @@ class Sequence:
         known = list(self.world.things(kind).items())
         if known and not self.rng.slips():
             return self.rng.choice(known)
+        self.rng.may_slip = False  # a name where nothing is will be mistake enough
         name = (self._namespace(), self.rng.choice(NAMES))
         return name, self.world.things(kind).get(name)
 

@@ -42,3 +42,4 @@ class World:
     def forget(self, name: Name) -> None:
         self.tables.pop(name, None)
         self.views.pop(name, None)
+        self.staged = [(where, thing) for where, thing in self.staged if where != name]

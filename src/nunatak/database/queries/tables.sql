@@ -27,6 +27,9 @@ SELECT group_concat(:head || json_quote(table_name) || '}', ','), count(*), max(
     AND coalesce(iceberg_type, 'TABLE') = :type
   ORDER BY table_name LIMIT :limit);
 
+-- data_version
+PRAGMA data_version;
+
 -- has_head_after
 SELECT 1 FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
