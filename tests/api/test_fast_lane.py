@@ -3,8 +3,10 @@
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import BinaryIO
 
+import apsw
 import pytest
 
 from nunatak.api.fast_lane import FastLane
@@ -134,6 +136,22 @@ def test_a_name_that_changes_hands_is_never_answered_from_memory(world: World) -
     ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("name")))
     again = world.call("GET", path)
     assert ok(again)["metadata"]["table-uuid"] != ok(first)["metadata"]["table-uuid"]
+
+
+def test_a_pointer_that_another_client_moved_is_followed_at_once(world: World) -> None:
+    created = ok(world.call("POST", "/v1/namespaces/ns/tables", a_table("shared")))
+    path = path_of("ns", "tables", "shared")
+    assert world.call("GET", path).json == created
+    theirs = metadata_file(created).with_name("00001-theirs.metadata.json")
+    theirs.write_text(json.dumps(created["metadata"] | {"properties": {"made-by": "another"}}))
+
+    with closing(apsw.Connection(str(world.server.data / "nunatak.db"))) as database:
+        database.set_busy_timeout(10_000)
+        database.execute(
+            "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'shared'", (f"file://{theirs}",)
+        )
+
+    assert ok(world.call("GET", path))["metadata"]["properties"] == {"made-by": "another"}
 
 
 def test_a_table_whose_file_is_gone_says_so(world: World) -> None:

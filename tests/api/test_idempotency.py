@@ -10,7 +10,7 @@ import pytest
 
 from nunatak.api import app as app_module
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable
-from tests.api.local import LocalCatalog
+from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -286,3 +286,30 @@ def test_a_drop_without_purge_is_not_answered_for_one_with_purge(full: LocalCata
     assert full.call("DELETE", T, None, key).status == 204
 
     assert full.call("DELETE", f"{T}?purgeRequested=true", None, key).error[:2] == (422, "UnprocessableEntityException")
+
+
+def test_a_commit_whose_metadata_file_is_gone_by_now_is_still_answered_as_done(full: LocalCatalog) -> None:
+    """The file left the log and was deleted. A 404 would make the client delete what its commit added."""
+    upkeep = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    full.table("ns", "t", properties=upkeep)
+    key, body = a_key(), a_commit(set_properties(a="b"))
+    first = ok(full.call("POST", T, body, key))
+    for number in range(3):
+        ok(full.call("POST", T, a_commit(set_properties(number=str(number)))))
+    assert full.work_off_jobs() > 0
+    assert not metadata_file(first).exists()
+
+    again = full.call("POST", T, body, key)
+
+    assert ok(again) == full.load("ns", "t")
+    assert again.json["metadata"]["properties"]["a"] == "b"
+
+
+def test_a_commit_whose_table_is_gone_by_now_is_never_answered_as_refused(full: LocalCatalog) -> None:
+    full.table("ns", "t")
+    key, body = a_key(), a_commit(set_properties(a="b"))
+    ok(full.call("POST", T, body, key))
+    assert full.call("DELETE", f"{T}?purgeRequested=true").status == 204
+    assert full.work_off_jobs() == 1
+
+    assert full.call("POST", T, body, key).error[:2] == (500, "CommitStateUnknownException")

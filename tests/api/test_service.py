@@ -236,5 +236,23 @@ def test_a_pointer_that_another_client_moved_is_served_and_remembered(catalog: L
     ]
 
 
+def test_what_another_client_created_renamed_or_dropped_is_listed_at_once(catalog: LocalCatalog) -> None:
+    """A list may be remembered only as long as nothing changed, whoever changed it."""
+    catalog.table("ns", "t")
+    tables, found = path_of("ns", "tables"), []
+
+    for change in (
+        "SELECT 1",
+        "INSERT INTO iceberg_tables VALUES ('default', 'ns', 'theirs', 'file:///x', NULL, 'TABLE')",
+        "UPDATE iceberg_tables SET table_name = 'moved' WHERE table_name = 'theirs'",
+        "DELETE FROM iceberg_tables WHERE table_name = 'moved'",
+    ):
+        catalog.rows(change)
+        catalog.call("GET", tables)
+        found.append([entry["name"] for entry in ok(catalog.call("GET", tables))["identifiers"]])
+
+    assert found == [["t"], ["t", "theirs"], ["moved", "t"], ["t"]]
+
+
 def test_the_welcome_names_the_place_to_start(catalog: LocalCatalog) -> None:
     assert ok(catalog.call("GET", ok(catalog.call("GET", "/"))["config"]))["endpoints"]

@@ -98,6 +98,8 @@ def _write_odd_files(warehouse: Path, outside: Path, table: Any) -> None:
     """What an attacker who may write into the warehouse could leave there."""
     (warehouse / "link").symlink_to(outside, target_is_directory=True)
     (warehouse / "a-file").write_text("not a folder")
+    (warehouse / "blocked").mkdir()
+    (warehouse / "blocked" / "data").write_text("where a table's data folder would be")
     (warehouse / "text.metadata.json").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (warehouse / "list.metadata.json").write_text("[]")
     (warehouse / "half.metadata.json").write_text('{"format-version": 2}')

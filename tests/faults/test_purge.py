@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,8 +22,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 from nunatak import settings
 from nunatak.catalog.catalog import Caller as CatalogCaller
 from nunatak.catalog.jobs import run_next
-from nunatak.catalog.tables import NewTable, create_table, drop_entry
-from nunatak.errors import InternalError
+from nunatak.catalog.namespaces import create_namespace
+from nunatak.catalog.tables import NewTable, create_table, drop_entry, register_table
+from nunatak.errors import BadRequest, InternalError
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.store import ObjectStore
 from nunatak.server import build_app, close_app
@@ -114,6 +116,48 @@ def test_a_purge_leaves_the_files_of_others_that_its_table_also_names(server: Ru
         assert before - files_below(server.data / "warehouse") == mine
         assert borrowed.scan().to_arrow().column("city").to_pylist() == ["Bodø"]
         assert len(owner.scan().to_arrow()) == 2
+
+
+def test_tables_that_share_a_place_for_their_data_lose_only_their_own_files(server: RunningServer) -> None:
+    """`write.data.path` may name one place for many tables: a file goes only if no live table leads to it."""
+    warehouse = server.data / "warehouse"
+    shared = {"write.data.path": f"file://{warehouse}/shared"}
+    with opened(server.uri) as catalog:
+        keeper = catalog.create_table(("db", "keeper"), SCHEMA, properties=shared)
+        keeper.append(rows((1, "Oslo")))
+        victim = catalog.create_table(("db", "victim"), SCHEMA, properties=shared)
+        victim.append(rows((2, "Bergen")))
+        victim.add_files([task.file.file_path for task in keeper.scan().plan_files()])
+        mine = reachable(victim) - reachable(keeper)
+        before = files_below(warehouse)
+
+        catalog.purge_table(victim.name())
+        await_jobs_done(server.data)
+
+        assert before - files_below(warehouse) == mine
+        assert catalog.load_table(keeper.name()).scan().to_arrow().column("city").to_pylist() == ["Oslo"]
+
+
+def test_a_table_about_to_be_purged_cannot_be_registered_again() -> None:
+    """The purge would delete under it."""
+
+    async def scene(data: str) -> None:
+        app = await build_app(settings.load({"data": data}, {}))
+        catalog, caller = app.catalog, CatalogCaller()
+        warehouse = catalog.warehouse("")
+        try:
+            await create_namespace(catalog, warehouse, caller, ("db",), {})
+            schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+            name = Identifier(("db",), "t")
+            loaded = await create_table(catalog, warehouse, caller, NewTable(name, schema, None, None, None, {}))
+            await drop_entry(catalog, warehouse, caller, name, "TABLE", purge=True)
+            with pytest.raises(BadRequest, match="are being purged"):
+                await register_table(catalog, warehouse, caller, name, loaded.metadata_location, overwrite=False)
+        finally:
+            await close_app(app)
+
+    with tempfile.TemporaryDirectory() as data:
+        asyncio.run(scene(data))
 
 
 def test_a_purge_spares_a_table_that_was_registered_from_the_same_file(server: RunningServer) -> None:

@@ -15,6 +15,7 @@ from nunatak.catalog.heads import (
     key_of,
     loaded_of,
     missing,
+    places_outside,
     stored_of,
     write_metadata_file,
 )
@@ -253,6 +254,7 @@ async def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, data: byt
             line,
             printed,
             check_overlap=plan.after.location != plan.base.location,
+            places_changed=stored.places != places_outside(plan.base),
         )
     ]
     if plan.after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true":

@@ -97,7 +97,23 @@ async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> 
         location = str(parse_location(metadata.location))
     except CatalogError:
         location = metadata.location  # made by another client, in a spelling of its own
-    return Stored(metadata_location, metadata_uuid(metadata), location, content)
+    return Stored(metadata_location, metadata_uuid(metadata), location, content, places_outside(metadata))
+
+
+def places_outside(metadata: Metadata) -> tuple[str, ...]:
+    """Where writers put files outside the table's folder; what cannot be read as a place is nobody's."""
+    places: list[str] = []
+    for name in STEERING_PROPERTIES:
+        text = metadata.properties.get(name)
+        if text is None:
+            continue
+        try:
+            place = parse_location(text)
+            if not parse_location(metadata.location).contains(place):
+                places.append(str(place))
+        except CatalogError:
+            continue
+    return tuple(dict.fromkeys(places))
 
 
 async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:

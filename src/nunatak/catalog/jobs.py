@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.reachable import Unneeded, files_in_stages, is_inside
 from nunatak.database.records import FinishJob, ForgetAnswers, Job, PostponeJob
 from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.objectstore import manifests
-from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.location import parse_location
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ async def _run(catalog: Catalog, job: Job) -> None:
     if job.kind == "purge":
         await _purge(catalog, warehouse, payload)
     elif job.kind == "delete-files":
-        await _delete(catalog, warehouse, payload["files"], owner_uuid=payload["table-uuid"])
+        await _delete(catalog, await Unneeded(catalog, warehouse, payload["table-uuid"]).of(payload["files"]))
     else:
         raise BadRequest(f"no such kind of job: {job.kind}")
 
@@ -88,77 +87,19 @@ async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str,
             metadata: Any = table_metadata.decode(data)
         except CatalogError:
             metadata = view_metadata.decode(data)
+        unneeded = Unneeded(catalog, warehouse)
         if isinstance(metadata, TableMetadata):
-            for files in await _reachable(catalog, warehouse, metadata):
-                await _delete(catalog, warehouse, files)
-        await _delete(catalog, warehouse, [metadata_location])
+            for files in await files_in_stages(catalog, warehouse, metadata):
+                await _delete(catalog, await unneeded.of(files))
+        await _delete(catalog, await unneeded.of([metadata_location]))
         location = metadata.location
-    if location is not None and _inside(warehouse, location):
+    if location is not None and is_inside(warehouse, location):
         place = parse_location(location)
         # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
         if not await catalog.store.overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
             await catalog.objects.remove_empty_folders(location)
 
 
-async def _reachable(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> list[list[str]]:
-    """The table's files in the order they may go: none before all that only it leads to are gone."""
-    lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
-    paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
-    for manifest_list in dict.fromkeys(lists):
-        paths.update(dict.fromkeys(manifests.manifest_paths(await _read(catalog, warehouse, manifest_list))))
-    files: dict[str, None] = {}
-    if metadata.properties.get("gc.enabled", "true").lower() != "false":
-        for manifest in paths:
-            files.update(dict.fromkeys(manifests.file_paths(await _read(catalog, warehouse, manifest))))
-    statistics = [each["statistics-path"] for each in (*metadata.statistics, *metadata.partition_statistics)]
-    earlier = [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
-    return [list(files), list(paths), [*lists, *statistics, *earlier]]
-
-
-async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:
-    """A file of the table, or nothing if it is gone or not ours to read."""
-    if not _inside(warehouse, location):
-        return b""
-    try:
-        return await catalog.objects.read(location)
-    except NotFound:
-        return b""
-
-
-def _inside(warehouse: WarehousePlace, location: str) -> bool:
-    try:
-        place = parse_location(location)
-    except BadRequest:
-        return False
-    return any(allowed.contains(place) for allowed in warehouse.allowed)
-
-
-async def _delete(
-    catalog: Catalog, warehouse: WarehousePlace, files: Iterable[str], owner_uuid: str | None = None
-) -> None:
-    """Delete the files that lie inside the warehouse and in no live table's folder but the owner's."""
-    folders: dict[Location, bool] = {}
-    mine = [path for path in dict.fromkeys(files) if await _may_touch(catalog, warehouse, path, folders, owner_uuid)]
-    for start in range(0, len(mine), DELETES_AT_ONCE):
-        await asyncio.gather(*(catalog.objects.delete(path) for path in mine[start : start + DELETES_AT_ONCE]))
-
-
-async def _may_touch(
-    catalog: Catalog,
-    warehouse: WarehousePlace,
-    path: str,
-    folders: dict[Location, bool],
-    owner_uuid: str | None = None,
-) -> bool:
-    if not _inside(warehouse, path):
-        return False
-    place = parse_location(path)
-    folder = place.parent(len(place.segments) - 1)
-    if folder not in folders:
-        ancestors = [str(folder.parent(size)) for size in range(len(folder.segments) + 1)]
-        taken = await catalog.store.overlapping(str(folder), ancestors)
-        # A live table inside the folder is no reason to keep a file beside it; one around the file is.
-        folders[folder] = not any(
-            other.table_uuid != owner_uuid and parse_location(other.location).contains(folder) for other in taken
-        )
-    return folders[folder]
+async def _delete(catalog: Catalog, files: list[str]) -> None:
+    for start in range(0, len(files), DELETES_AT_ONCE):
+        await asyncio.gather(*(catalog.objects.delete(path) for path in files[start : start + DELETES_AT_ONCE]))

@@ -56,13 +56,14 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
         print_namespace(wanted.identifier.namespace),
     )
     try:
+        # Before the pointer: once the table is there, nothing may answer that it was refused.
+        await _make_folders(catalog, metadata)
         await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
     except OutcomeUnknown:
         raise  # the file may be the head
     except CatalogError:
         await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
         raise
-    await _make_folders(catalog, metadata)
     loaded = loaded_of(metadata_location, data)
     loaded.parsed = metadata
     catalog.cache.keep(key, loaded)
@@ -222,9 +223,11 @@ async def register_table(
         printed, parent = str(identifier), print_namespace(identifier.namespace)
         change: InsertHead | MoveHead
         if before is not None:
-            change = MoveHead(key, "TABLE", before.metadata_location, stored, line, printed, check_overlap=True)
+            change = MoveHead(
+                key, "TABLE", before.metadata_location, stored, line, printed, check_overlap=True, places_changed=True
+            )
         else:
-            change = InsertHead(key, "TABLE", stored, line, printed, parent)
+            change = InsertHead(key, "TABLE", stored, line, printed, parent, registered=True)
         await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
         loaded = loaded_of(metadata_location, data)
         loaded.parsed = metadata

@@ -27,12 +27,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is kept beside a pointer; `content` is compressed, None when too large for the database."""
+    """What is kept beside a pointer; `content` is compressed, None when too large for the database.
+
+    `places` are those outside `location` where writers of the table put files.
+    """
 
     metadata_location: str
     table_uuid: str
     location: str
     content: bytes | None
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,10 @@ class CommitEntry:
 
 @dataclass(frozen=True, slots=True)
 class InsertHead:
-    """A new table or view; with `check_overlap` its folder must touch no other table's."""
+    """A new table or view; with `check_overlap` its folder must touch no other table's.
+
+    One that is `registered` brings its files along, so none of them may be about to be purged.
+    """
 
     key: Key
     kind: Kind
@@ -59,6 +66,7 @@ class InsertHead:
     printed: str
     printed_namespace: str
     check_overlap: bool = True
+    registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class MoveHead:
     entry: CommitEntry
     printed: str
     check_overlap: bool = False
+    places_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,10 @@ class SqliteStore:
     async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
         return sqlite_changes.list_namespaces(self._row, catalog, parent, after, limit)
 
+    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
+        found = [row for place in places for row in self._rows("tables_writing_to", {"place": place})]
+        return [Key(row[0], row[1], row[2]) for row in found]
+
     async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         return sqlite_changes.overlapping(self._rows, location, ancestors)
 

@@ -80,8 +80,9 @@ class Writer:
             self._execute("ROLLBACK")
 
     def apply_all(self, changes: Sequence[Change]) -> list[object]:
-        if len(changes) == 1 and isinstance(changes[0], MoveHead) and not changes[0].check_overlap:
-            self._move_head(changes[0])  # one statement, undone by itself if it is refused
+        only = changes[0] if len(changes) == 1 else None
+        if isinstance(only, MoveHead) and not only.check_overlap and not only.places_changed:
+            self._move_head(only)  # one statement, undone by itself if it is refused
             return [None]
         self._execute("SAVEPOINT change")
         try:
@@ -114,6 +115,8 @@ class Writer:
         self._refuse_taken(key, change.kind, change.printed)
         if change.check_overlap:
             self._refuse_overlap(change.new.location, key, change.new.table_uuid)
+        if change.registered and self._row("purge_of", {"location": change.new.location}) is not None:
+            raise BadRequest(f"The files of {change.printed} are being purged: it cannot be registered any more")
         self._run("insert_head", {**_named(key), "new": change.new.metadata_location, "type": change.kind})
         # The namespace may exist only because of a table that is dropped later.
         self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
@@ -149,6 +152,8 @@ class Writer:
             raise HeadMoved(f"Cannot commit {change.printed}: it was changed by somebody else meanwhile") from error
         if change.check_overlap:
             self._refuse_overlap(new.location, key, new.table_uuid)
+        if change.places_changed:
+            self._save_places(key, new.places)
 
     def _delete_head(self, change: DeleteHead) -> tuple[str, str | None, str | None]:
         """Where its metadata is, and its folder and uuid if known: what a purge needs."""
@@ -158,11 +163,12 @@ class Writer:
             raise _missing(change.kind, change.printed)
         saved = self._row("forget_head", _named(key))
         self._run("forget_table_properties", _named(key))
+        self._run("forget_places", _named(key))
         uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
         self._log(change.entry, key, uuid or "", None, row[0])
         if change.purge and row[0]:
             payload = purge_payload(key, row[0], location, uuid)
-            self._run("add_job", {"kind": "purge", "payload": payload})
+            self._run("add_job", {"kind": "purge", "payload": payload, "location": location})
         return row[0], location, uuid
 
     def _rename_head(self, change: RenameHead) -> None:
@@ -181,6 +187,7 @@ class Writer:
         self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
         saved = self._row("rename_saved_head", values)
         self._run("rename_table_properties", values)
+        self._run("rename_places", values)
         self._log(change.entry, to, saved[0] if saved else "", moved[0], moved[0])
 
     def _adopt_head(self, change: AdoptHead) -> None:
@@ -201,6 +208,12 @@ class Writer:
                 "content": new.content,
             },
         )
+        self._save_places(key, new.places)
+
+    def _save_places(self, key: Key, places: Sequence[str]) -> None:
+        self._run("forget_places", _named(key))
+        for place in places:
+            self._run("save_place", {**_named(key), "place": place})
 
     def _log(self, entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> None:
         self._run(
@@ -293,7 +306,7 @@ class Writer:
         )
 
     def _add_job(self, change: AddJob) -> None:
-        self._run("add_job", {"kind": change.kind, "payload": change.payload})
+        self._run("add_job", {"kind": change.kind, "payload": change.payload, "location": None})
 
     def _finish_job(self, change: FinishJob) -> None:
         self._run("finish_job", {"job_id": change.job_id})

@@ -43,6 +43,9 @@ class Store(Protocol):
     async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
         """Direct children in order, and where to go on, or None at the end."""
 
+    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
+        """Live tables whose writers put files into one of these places, outside their own folder."""
+
     async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         """Live tables whose folder is this one, inside it, or one of `ancestors`."""
 

@@ -192,11 +192,12 @@ def _enter(folder: int, segment: str, *, create: bool) -> int:
 
 
 def _trouble(verb: str, location: Location, error: OSError) -> CatalogError:
-    text = f"Cannot {verb} {location}: {error.strerror or error}"
+    place = str(location).removesuffix("/.")  # a folder is reached as "." inside it
+    text = f"Cannot {verb} {place}: {error.strerror or error}"
     if error.errno == errno.ENAMETOOLONG:
-        return BadRequest(f"Invalid location: a name in {location} is too long")
+        return BadRequest(f"Invalid location: a name in {place} is too long")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return BadRequest(f"Invalid location: {location} leads through a symbolic link or a file")
+        return BadRequest(f"Invalid location: {place} leads through a symbolic link or a file")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
         return ServiceUnavailable(text)
     return InternalError(text)

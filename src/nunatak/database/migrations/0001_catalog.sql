@@ -45,6 +45,17 @@ CREATE TABLE nunatak_heads (
 );
 CREATE INDEX nunatak_heads_by_location ON nunatak_heads (location);
 
+-- Places outside its folder where a table's writers put files (write.data.path and the like). Several tables may share
+-- one, so a purge that meets such a place asks which of them a file belongs to.
+CREATE TABLE nunatak_places (
+  place TEXT NOT NULL,
+  catalog_name TEXT NOT NULL,
+  table_namespace TEXT NOT NULL,
+  table_name TEXT NOT NULL,
+  PRIMARY KEY (place, catalog_name, table_namespace, table_name)
+);
+CREATE INDEX nunatak_places_by_table ON nunatak_places (catalog_name, table_namespace, table_name);
+
 -- What happened, in order; never changed afterwards.
 CREATE TABLE nunatak_commits (
   sequence INTEGER PRIMARY KEY,
@@ -81,10 +92,12 @@ CREATE TABLE nunatak_jobs (
   job_id INTEGER PRIMARY KEY,
   kind TEXT NOT NULL,
   payload BLOB NOT NULL,
+  location TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
   not_before_ms INTEGER NOT NULL DEFAULT 0,
   last_error TEXT
 );
+CREATE INDEX nunatak_jobs_by_location ON nunatak_jobs (location);
 
 CREATE TABLE nunatak_reports (
   report_id INTEGER PRIMARY KEY,

@@ -27,7 +27,11 @@ WHERE nunatak_idempotency.expires_ms <= :now_ms;
 DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
 
 -- add_job
-INSERT INTO nunatak_jobs (kind, payload) VALUES (:kind, :payload);
+INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :location);
+
+-- purge_of
+-- A purge that is still to come, of the table that lay here.
+SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1;
 
 -- next_job
 SELECT job_id, kind, payload, attempts FROM nunatak_jobs WHERE not_before_ms <= :now_ms ORDER BY job_id LIMIT 1;

@@ -94,6 +94,24 @@ SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE h.location = :location OR (h.location > :location || '/' AND h.location < :location || '0');
 
+-- tables_writing_to
+-- Live tables whose writers put files into this very place.
+SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place = :place;
+
+-- save_place
+INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
+VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;
+
+-- forget_places
+DELETE FROM nunatak_places
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- rename_places
+UPDATE nunatak_places SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
 -- head_at
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
