@@ -70,8 +70,14 @@ class NoSuchWarehouse(NotFound):
 
 
 class MethodNotAllowed(CatalogError):
+    """The path exists, but not with this method; `allowed` goes into the Allow header."""
+
     status = 405
     iceberg_type = "MethodNotAllowedException"
+
+    def __init__(self, message: str, *, allowed: str) -> None:
+        super().__init__(message, hint=f"Allowed: {allowed}.")
+        self.allowed = allowed
 
 
 class Unsupported(CatalogError):

@@ -1,6 +1,7 @@
 """What the server says about itself and keeps for others: health, metrics, search, reports; and the upkeep of files."""
 
 import gzip
+import http.client
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nunatak.events.metrics import METRICS
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
+from tests.support.server import RunningServer
 
 T = path_of("ns", "tables", "t")
 
@@ -256,3 +258,12 @@ def test_what_another_client_created_renamed_or_dropped_is_listed_at_once(catalo
 
 def test_the_welcome_names_the_place_to_start(catalog: LocalCatalog) -> None:
     assert ok(catalog.call("GET", ok(catalog.call("GET", "/"))["config"]))["endpoints"]
+
+
+def test_a_method_that_is_not_allowed_says_which_are(shared_server: RunningServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", shared_server.port, timeout=30)
+    connection.request("PUT", "/v1/namespaces")
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    assert (answer.status, answer.getheader("allow")) == (405, "GET, POST")

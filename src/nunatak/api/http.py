@@ -10,7 +10,7 @@ import msgspec
 import zstandard
 
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.errors import BadRequest, CatalogError, TooLarge, UnsupportedMediaType
+from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed, TooLarge, UnsupportedMediaType
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -225,6 +225,8 @@ def error_response(error: CatalogError) -> Response:
     if error.hint:
         model["hint"] = error.hint
     headers: tuple[tuple[bytes, bytes], ...] = (JSON_TYPE,)
+    if isinstance(error, MethodNotAllowed):
+        headers = (*headers, (b"allow", error.allowed.encode("ascii")))
     if error.status in (429, 503):
         headers = (*headers, (b"retry-after", b"1"))
     return Response(error.status, msgspec.json.encode({"error": model}), headers)

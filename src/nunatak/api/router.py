@@ -74,7 +74,7 @@ def _choose(methods: dict[str, Route], method: str, path: str) -> Route:
     route = methods.get(method)
     if route is None:
         allowed = ", ".join(sorted(methods))
-        raise MethodNotAllowed(f"Method {method} is not allowed for {path[:200]}", hint=f"Allowed: {allowed}.")
+        raise MethodNotAllowed(f"Method {method} is not allowed for {path[:200]}", allowed=allowed)
     return route
 
 

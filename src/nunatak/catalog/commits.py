@@ -19,6 +19,7 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
+from nunatak.catalog.limits import check_properties
 from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead
@@ -138,6 +139,8 @@ async def _plan(catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: T
             state = _apply(catalog, warehouse, commit, part, state, before)
     after = _apply(catalog, warehouse, commit, commit.all_updates(), base, before)
     if after is not base:
+        if base is None or after.properties is not base.properties:
+            check_properties(after.properties)
         await check_places(catalog, warehouse, key, after)
     return Planned(key, commit, before, base, after)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.limits import MAX_PROPERTIES, check_properties
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace
 from nunatak.errors import BadRequest, NoSuchNamespace, Unprocessable
@@ -12,15 +13,13 @@ from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, t
 from nunatak.iceberg.metadata_files import slug
 
 RESERVED_PROPERTY = "exists"  # how JDBC clients mark a namespace; it is not a property of anybody's
-MAX_PROPERTIES = 1000
-MAX_PROPERTY_BYTES = 32 * 1024
 
 
 async def create_namespace(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace, properties: Mapping[str, str]
 ) -> bytes:
     """Create it, and the levels above it that are missing; returns the answer's body."""
-    _check_properties(properties)
+    check_properties(properties)
     body = msgspec.json.encode({"namespace": namespace, "properties": properties})
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
@@ -63,7 +62,7 @@ async def update_namespace(
     removals: Sequence[str],
 ) -> bytes:
     """Set and remove properties; returns the answer's body."""
-    _check_properties(updates)
+    check_properties(updates)
     both = [key for key in removals if key in updates]
     if both:
         raise Unprocessable(
@@ -86,13 +85,3 @@ async def update_namespace(
 async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:
     change = DropNamespace(warehouse.name, to_jdbc(namespace), print_namespace(namespace))
     await write(catalog, caller, [change], Answer(204))
-
-
-def _check_properties(properties: Mapping[str, str]) -> None:
-    if len(properties) > MAX_PROPERTIES:
-        raise BadRequest(f"Too many properties: {len(properties)}, at most {MAX_PROPERTIES} are allowed")
-    for key, value in properties.items():
-        if not key:
-            raise BadRequest("Invalid property: its key is empty")
-        if len(key.encode("utf-8", "surrogatepass")) + len(value.encode("utf-8", "surrogatepass")) > MAX_PROPERTY_BYTES:
-            raise BadRequest(f"Invalid property {key[:64]!r}: larger than {MAX_PROPERTY_BYTES} bytes")

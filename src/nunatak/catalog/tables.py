@@ -19,6 +19,7 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
+from nunatak.catalog.limits import check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, NoSuchNamespace, OutcomeUnknown
@@ -85,6 +86,7 @@ async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, w
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
     await refuse_taken(catalog, key, wanted.identifier, "TABLE")
+    check_properties(wanted.properties)
     table_uuid = catalog.new_uuid()
     metadata = create.new_table(
         schema=wanted.schema,

@@ -16,6 +16,7 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
+from nunatak.catalog.limits import check_properties
 from nunatak.catalog.tables import default_location, refuse_taken
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
@@ -45,6 +46,7 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
     await refuse_taken(catalog, key, wanted.identifier, "VIEW")
+    check_properties(wanted.properties)
     view_uuid = catalog.new_uuid()
     metadata = view_commit.new_view(
         schema=wanted.schema,
@@ -78,6 +80,7 @@ async def commit_view(
                 if caller.key is not None:
                     await write(catalog, caller, [], Answer(200, metadata_location=before.metadata_location))
                 return before
+            check_properties(after.properties)
             await check_places(catalog, warehouse, key, after)
             try:
                 return await _put(catalog, caller, key, identifier, after, before, "commit-view")

@@ -371,22 +371,19 @@ def list_namespaces(row_of: RowOf, catalog: str, parent: str, after: str, limit:
     before = f"{parent}/" if parent else _BEHIND_ALL
     position = max(after, prefix)
     children: list[str] = []
-    while len(children) < limit:
+    while True:
         row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
         if row is None or row[0] is None:
             return children, None
         found: str = row[0]
         child = prefix + found[len(prefix) :].partition(".")[0]
-        if child == found:
+        # Something below a child that stands by itself was listed with it; other descendants are all it is known by.
+        stands = child != found and row_of("namespace_stands", {"catalog": catalog, "namespace": child})
+        if not stands or not stands[0]:
+            if len(children) == limit:
+                return children, position
             children.append(child)
-            position = found
-        else:
-            # Something below `child`. It was listed already if it stands there by itself; its descendants are skipped.
-            if not row_of("namespace_stands", {"catalog": catalog, "namespace": child})[0]:  # type: ignore[index]
-                children.append(child)
-            position = f"{child}.{_BEHIND_ALL}"
-    row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
-    return children, position if row is not None and row[0] is not None else None
+        position = found if child == found else f"{child}.{_BEHIND_ALL}"
 
 
 def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: str | None) -> bytes:

@@ -13,7 +13,7 @@ from nunatak.objectstore.location import Location, missing_file, path_of
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
-MAX_READ_BYTES = 512 * 1024 * 1024  # metadata beyond this is not served; see the size alarm
+MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
 
 class LocalFiles:

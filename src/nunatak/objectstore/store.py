@@ -1,11 +1,12 @@
 """The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterable
 
 from nunatak.errors import BadRequest, InvalidMetadata
-from nunatak.objectstore.local import LocalFiles
+from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.threads import FileThreads
 
@@ -32,9 +33,13 @@ class ObjectStore:
         if data[:2] != b"\x1f\x8b":
             return data
         try:
-            return gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unfolding:
+                unfolded = unfolding.read(MAX_READ_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidMetadata(f"The metadata file {location} cannot be decompressed: {error}") from error
+        if len(unfolded) > MAX_READ_BYTES:
+            raise InvalidMetadata(f"The metadata file {location} unfolds to more than {MAX_READ_BYTES} bytes")
+        return unfolded
 
     async def write_metadata(self, location: str, data: bytes) -> None:
         """Write a new metadata file; a name ending in .gz.metadata.json is compressed."""

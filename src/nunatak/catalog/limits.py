@@ -1,0 +1,18 @@
+"""How much of something is too much: limits no honest client meets."""
+
+from collections.abc import Mapping
+
+from nunatak.errors import BadRequest
+
+MAX_PROPERTIES = 1000
+MAX_PROPERTY_BYTES = 32 * 1024
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    if len(properties) > MAX_PROPERTIES:
+        raise BadRequest(f"Too many properties: {len(properties)}, at most {MAX_PROPERTIES} are allowed")
+    for key, value in properties.items():
+        if not key:
+            raise BadRequest("Invalid property: its key is empty")
+        if len(key.encode("utf-8", "surrogatepass")) + len(value.encode("utf-8", "surrogatepass")) > MAX_PROPERTY_BYTES:
+            raise BadRequest(f"Invalid property {key[:64]!r}: larger than {MAX_PROPERTY_BYTES} bytes")
