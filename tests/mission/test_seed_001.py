@@ -141,7 +141,7 @@ def test_a_location_outside_the_warehouse_is_refused_by_name(gold: RunningServer
     answer = send(gold, "POST", f"{GOLD}/tables", CREATE_ORDERS)
 
     assert answer.error == (400, "BadRequestException")
-    assert (gold.data / "warehouse").as_uri() in answer.json["error"]["hint"]
+    assert (gold.data / "warehouse").as_uri() in answer.json["error"]["message"]
     assert send(gold, "HEAD", ORDERS).status == 404
 
 

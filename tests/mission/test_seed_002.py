@@ -155,7 +155,7 @@ def test_a_table_in_a_bucket_needs_a_storage_for_it(analytics: RunningServer) ->
     refused = send(analytics, "POST", TABLES, CREATE_EVENTS)
 
     assert refused.error == (400, "BadRequestException")
-    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["hint"]
+    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["message"]
     assert send(analytics, "HEAD", EVENTS).status == 404
 
 
@@ -283,7 +283,7 @@ def test_metadata_in_a_bucket_we_cannot_read_is_not_registered(analytics: Runnin
     refused = send(analytics, "POST", "/v1/namespaces/analytics/register", body)
 
     assert refused.error == (400, "BadRequestException")
-    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["hint"]
+    assert (analytics.data / "warehouse").as_uri() in refused.json["error"]["message"]
     assert created(send(analytics, "GET", TABLES))["identifiers"] == []
 
 
