@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import re
 import signal
 import socket
@@ -142,9 +143,13 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     return App(catalog, tokens, metrics, settings.max_body_bytes)
 
 
+# Names of files and commits must be unique, not secret; asking the system for each would hand over the interpreter.
+_random = random.Random(os.urandom(32))
+
+
 def _new_uuid() -> str:
     """A random UUID as text, without the object in between: every commit makes two."""
-    text = os.urandom(16).hex()
+    text = f"{_random.getrandbits(128):032x}"
     variant = "89ab"[int(text[16], 16) & 3]
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 

@@ -4,6 +4,7 @@ It promises exactly what the handler of loadTable promises (one read of the poin
 and headers) and steps aside for everything else: another route, an unknown table, a header that changes the answer.
 """
 
+import asyncio
 import os
 import time
 from typing import Any, Protocol
@@ -96,11 +97,11 @@ class FastLane:
                     return None
                 body, extra = packed, b"content-encoding: %b\r\nvary: accept-encoding\r\n" % encoding.encode("ascii")
         self._app.metrics.count("loadTable", "GET", 200, time.perf_counter() - started)
-        head = (
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\netag: %b\r\ncache-control: private, no-cache\r\n"
-            b"%bcontent-length: %d\r\n\r\n" % (loaded.etag.encode("ascii"), extra, len(body))
-        )
-        return head, body
+        if extra:
+            return _head(loaded, extra, len(body)), body
+        if loaded.http_head is None:
+            loaded.http_head = _head(loaded, b"", len(body))
+        return loaded.http_head, body
 
     def _learn(self, url: bytes) -> Key | None:
         """Which table a URL loads; None for anything but a plain load of all snapshots."""
@@ -125,11 +126,24 @@ class FastLane:
             return None
 
 
+def _head(loaded: Loaded, extra: bytes, size: int) -> bytes:
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\netag: %b\r\ncache-control: private, no-cache\r\n"
+        b"%bcontent-length: %d\r\n\r\n" % (loaded.etag.encode("ascii"), extra, size)
+    )
+
+
 class CatalogProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the fast lane in front, and Iceberg's error format for what is not HTTP at all."""
 
     fast_lane: FastLane | None = None
     answered = False
+    last_seen = 0.0
+    idle_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.last_seen = self.loop.time()
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         # The scope is made only for requests that leave the fast lane.
@@ -166,8 +180,25 @@ class CatalogProtocol(HttpToolsProtocol):
         else:
             self.transport.write(head)
             self.transport.write(body)
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        # One timer for many answers: setting and cancelling one for each would cost more than the answer's lookup.
+        if self.idle_timer is None:
+            self.idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        """End a connection on which nothing has come for long."""
+        self.idle_timer = None
+        if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
+            return  # the ordinary way has its own timer
+        quiet = self.loop.time() - self.last_seen
+        if quiet >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
+        else:
+            self.idle_timer = self.loop.call_later(self.timeout_keep_alive - quiet, self._close_if_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
+        super().connection_lost(exc)
 
     def on_body(self, body: bytes) -> None:
         if not self.answered:

@@ -21,6 +21,7 @@ class Loaded:
         "_start",
         "answer",
         "etag",
+        "http_head",
         "metadata_location",
         "packed",
         "parsed",
@@ -40,6 +41,7 @@ class Loaded:
         self.refs_answer: bytes | None = None
         digest = hashlib.blake2b(metadata_location.encode(), digest_size=12).hexdigest()
         self.etag = f'"{digest}"'
+        self.http_head: bytes | None = None
         self.refs_etag = f'"{digest}-refs"'
 
     @property

@@ -16,13 +16,12 @@ from nunatak.catalog.heads import (
     loaded_of,
     missing,
     places_outside,
-    stored_of,
     write_metadata_file,
 )
 from nunatak.catalog.limits import check_properties
 from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
-from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead
+from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead, Stored
 from nunatak.database.store import HeadMoved
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
 from nunatak.iceberg import requirements, table_metadata, updates
@@ -189,12 +188,12 @@ async def _carry_out(
     """Write the files, then move all pointers in one transaction."""
     changed = [plan for plan in planned if plan.after is not plan.base]
     contents = [table_metadata.encode(plan.after) for plan in changed]
-    locations = await _write_files(catalog, changed, contents)
+    written = await _write_files(catalog, changed, contents)
     try:
         changes: list[Change] = []
-        for plan, data, location in zip(changed, contents, locations, strict=True):
-            changes += await _changes_of(catalog, caller, plan, data, location)
-        fresh = [loaded_of(location, data) for location, data in zip(locations, contents, strict=True)]
+        for plan, stored in zip(changed, written, strict=True):
+            changes += _changes_of(catalog, caller, plan, stored)
+        fresh = [loaded_of(stored.metadata_location, data) for stored, data in zip(written, contents, strict=True)]
         results = iter(fresh)
         loaded = [next(results) if plan.after is not plan.base else _unchanged(plan) for plan in planned]
         if changes or caller.key is not None:
@@ -203,7 +202,7 @@ async def _carry_out(
     except OutcomeUnknown:
         raise  # a file may be the head: it stays
     except CatalogError:
-        await _delete_files(catalog, locations)
+        await _delete_files(catalog, written)
         raise
     for plan, new in zip(changed, fresh, strict=True):
         new.parsed = plan.after
@@ -218,7 +217,7 @@ def _unchanged(plan: Planned) -> Loaded:
     return plan.before
 
 
-async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: Sequence[bytes]) -> list[str]:
+async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: Sequence[bytes]) -> list[Stored]:
     """All files at once; if one cannot be written, none is kept."""
     writes = [
         write_metadata_file(catalog, plan.after, data, plan.before.metadata_location if plan.before else None)
@@ -229,18 +228,18 @@ async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: S
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
     if failed is not None:
-        await _delete_files(catalog, [outcome for outcome in outcomes if isinstance(outcome, str)])
+        await _delete_files(catalog, [outcome for outcome in outcomes if isinstance(outcome, Stored)])
         raise failed
-    return [outcome for outcome in outcomes if isinstance(outcome, str)]
+    return [outcome for outcome in outcomes if isinstance(outcome, Stored)]
 
 
-async def _delete_files(catalog: Catalog, locations: Sequence[str]) -> None:
+async def _delete_files(catalog: Catalog, written: Sequence[Stored]) -> None:
     """Known to have failed: nobody points at these."""
-    await asyncio.gather(*(catalog.objects.delete(location) for location in locations), return_exceptions=True)
+    deletes = (catalog.objects.delete(stored.metadata_location) for stored in written)
+    await asyncio.gather(*deletes, return_exceptions=True)
 
 
-async def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, data: bytes, location: str) -> list[Change]:
-    stored = await stored_of(location, plan.after, data)
+def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored) -> list[Change]:
     snapshot_id = added_snapshot(plan.commit)
     printed = str(plan.commit.identifier)
     if plan.before is None or plan.base is None:

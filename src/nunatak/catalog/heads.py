@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 
 import zstandard
 
@@ -20,9 +21,8 @@ from nunatak.objectstore.location import missing_file, parse_location, path_of, 
 Metadata = TableMetadata | ViewMetadata
 
 STORED_LIMIT_BYTES = 8 * 1024 * 1024  # beyond this the database would bloat; the file and the cache serve it
-LARGE_BYTES = 256 * 1024  # compressing more than this would hold up the event loop
 
-_pack = zstandard.ZstdCompressor(level=1)
+_of_thread = threading.local()
 
 
 def key_of(warehouse: WarehousePlace, identifier: Identifier) -> Key:
@@ -85,14 +85,20 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
 
 
 async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> Stored:
-    """What goes beside the pointer."""
-    if len(data) > LARGE_BYTES:
-        packer = zstandard.ZstdCompressor(level=1)
-        content: bytes | None = await asyncio.get_running_loop().run_in_executor(None, packer.compress, data)
-    else:
-        content = _pack.compress(data)
-    if content is not None and len(content) > STORED_LIMIT_BYTES:
-        content = None
+    """What goes beside the pointer of a file that exists."""
+    return _stored(metadata_location, metadata, await asyncio.to_thread(_packed, data))
+
+
+def _packed(data: bytes) -> bytes | None:
+    """Compressed, or None if it would still be too large; called in threads, each with a compressor of its own."""
+    packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
+    if packer is None:
+        packer = _of_thread.packer = zstandard.ZstdCompressor(level=1)
+    content = packer.compress(data)
+    return content if len(content) <= STORED_LIMIT_BYTES else None
+
+
+def _stored(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
     try:
         location = str(parse_location(metadata.location))
     except CatalogError:
@@ -147,8 +153,7 @@ async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, me
                 raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
 
 
-async def write_metadata_file(catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None) -> str:
-    """Write the new file and return where it is; a pointer must never lead to a file that is not there."""
+async def write_metadata_file(catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None) -> Stored:
+    """Write the new file and return what goes beside its pointer; none may lead to a file that is not there."""
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
-    await catalog.objects.write_metadata(metadata_location, data)
-    return metadata_location
+    return _stored(metadata_location, metadata, await catalog.objects.write_metadata(metadata_location, data, _packed))

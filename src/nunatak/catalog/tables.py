@@ -46,8 +46,8 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, key, wanted)
     data = table_metadata.encode(metadata)
-    metadata_location = await write_metadata_file(catalog, metadata, data, None)
-    stored = await stored_of(metadata_location, metadata, data)
+    stored = await write_metadata_file(catalog, metadata, data, None)
+    metadata_location = stored.metadata_location
     change = InsertHead(
         key,
         "TABLE",

@@ -119,8 +119,8 @@ async def _put(
     """Write the file, then set or move the pointer."""
     data = view_metadata.encode(metadata)
     previous = before.metadata_location if before is not None else None
-    metadata_location = await write_metadata_file(catalog, metadata, data, previous)
-    stored = await stored_of(metadata_location, metadata, data)
+    stored = await write_metadata_file(catalog, metadata, data, previous)
+    metadata_location = stored.metadata_location
     line = entry(catalog, caller, operation)
     printed = str(identifier)
     change: Change

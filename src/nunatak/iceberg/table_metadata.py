@@ -56,6 +56,7 @@ class TableMetadata:
     unknown: Json = field(default_factory=dict)
     # Not an init field: `replace` must not carry an index over to other snapshots.
     _positions: snapshot.Positions | None = field(init=False, default=None, compare=False, repr=False)
+    _snapshots_json: bytes | None = field(init=False, default=None, compare=False, repr=False)
 
     @property
     def current_schema(self) -> Json:
@@ -82,6 +83,23 @@ class TableMetadata:
         assert self._positions is not None
         return self._positions
 
+    def snapshots_json(self) -> bytes:
+        """The snapshots as written: most of a metadata file, and from one commit to the next only its end changes."""
+        if self._snapshots_json is None:
+            object.__setattr__(self, "_snapshots_json", _encoder.encode(self.snapshots))
+        assert self._snapshots_json is not None
+        return self._snapshots_json
+
+    def extend_snapshots_json(self, base: "TableMetadata") -> None:
+        """Make use of what `base` has written already; its snapshots are the first of this version's."""
+        if base._snapshots_json is None:
+            return
+        written = base._snapshots_json
+        if len(self.snapshots) > len(base.snapshots):
+            added = _encoder.encode(self.snapshots[len(base.snapshots) :])
+            written = b"".join((written[:-1], b"," if base.snapshots else b"", added[1:]))
+        object.__setattr__(self, "_snapshots_json", written)
+
     def adopt_positions(self, positions: snapshot.Positions) -> None:
         """Use an index that is known to hold every snapshot of this version."""
         object.__setattr__(self, "_positions", positions)
@@ -107,7 +125,7 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
     try:
-        return _encoder.encode(to_json(metadata))
+        return _encoder.encode(to_json(metadata) | {"snapshots": msgspec.Raw(metadata.snapshots_json())})
     except RecursionError as error:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 

@@ -252,6 +252,8 @@ class _Draft:
             changed["metadata_log"] = self._metadata_log(base_location)
         updated = replace(base, last_updated_ms=self.last_updated_ms, **changed)
         updated.adopt_positions(self.snapshot_positions)
+        if not self.has_removed_snapshots:
+            updated.extend_snapshots_json(base)
         return updated
 
     # The table itself

@@ -3,13 +3,15 @@
 import gzip
 import io
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
 from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.threads import FileThreads
 
+T = TypeVar("T")
 THREADS = 12  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
 
 
@@ -41,10 +43,17 @@ class ObjectStore:
             raise InvalidMetadata(f"The metadata file {location} unfolds to more than {MAX_READ_BYTES} bytes")
         return unfolded
 
-    async def write_metadata(self, location: str, data: bytes) -> None:
-        """Write a new metadata file; a name ending in .gz.metadata.json is compressed."""
+    async def write_metadata(self, location: str, data: bytes, pack: Callable[[bytes], T]) -> T:
+        """Write a new metadata file; a name ending in .gz.metadata.json is compressed.
+
+        `pack` is called on the data in the same thread and its result returned: work that the event loop is spared.
+        """
+        return await self._run(self._write_metadata, location, data, pack)
+
+    def _write_metadata(self, location: str, data: bytes, pack: Callable[[bytes], T]) -> T:
         content = gzip.compress(data, 6) if location.endswith(".gz.metadata.json") else data
-        await self._run(self.local.write_new, parse_location(location), content)
+        self.local.write_new(parse_location(location), content)
+        return pack(data)
 
     def exists(self, location: str) -> bool:
         """Asked on the load path: one stat, cheaper than a hop to a thread."""
