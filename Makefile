@@ -65,8 +65,9 @@ $(VENV)/.installed-tests: pyproject.toml requirements.lock | $(BIN)/python
 	@$(PIP_INSTALL) -c requirements.lock -e '.[test,lint]'
 	@touch $@ $(VENV)/.installed
 
-# The seed documents' examples run with curl itself.
+# The seed documents' examples run with curl itself, and the database suite on a PostgreSQL of its own.
 .tools:
+	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y postgresql; } > /dev/null 2>&1 || true
 	@command -v curl > /dev/null || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y curl; } > /dev/null 2>&1 || true
 
 .PHONY: help serve check test mission bench docs openapi lock clean .tools

@@ -23,6 +23,8 @@ from nunatak.api.router import TOP_WORDS
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
+from nunatak.database.postgres import PostgresStore, migrate_url, open_store
+from nunatak.database.postgres_connections import NotInstalled
 from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate_file
 from nunatak.errors import CatalogError
 from nunatak.events.metrics import Metrics
@@ -123,10 +125,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         objects = ObjectStore(allowed)
     except CatalogError as error:
         raise SettingsError(error.message) from error
-    try:
-        store = SqliteStore(database_path(settings), exclusive=exclusive)
-    except DatabaseInUse as error:
-        raise SettingsError(f"{error}; stop it, or choose another data folder") from error
+    store = await _open_database(settings, exclusive=exclusive)
     catalog = Catalog(
         store=store,
         objects=objects,
@@ -145,6 +144,22 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
 
 # Names of files and commits must be unique, not secret; asking the system for each would hand over the interpreter.
 _random = random.Random(os.urandom(32))
+
+
+async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore | PostgresStore:
+    if on_postgres(settings):
+        try:
+            return await open_store(settings.database_url)
+        except (NotInstalled, CatalogError) as error:
+            raise SettingsError(f"database_url cannot be used: {error}") from error
+    try:
+        return SqliteStore(database_path(settings), exclusive=exclusive)
+    except DatabaseInUse as error:
+        raise SettingsError(f"{error}; stop it, or choose another data folder") from error
+
+
+def on_postgres(settings: Settings) -> bool:
+    return settings.database_url.startswith(("postgresql://", "postgres://"))
 
 
 def _new_uuid() -> str:
@@ -170,7 +185,8 @@ def database_path(settings: Settings) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
     raise SettingsError(
-        f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or leave it empty"
+        f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or "
+        "postgresql://user@host/name, or leave it empty"
     )
 
 
@@ -199,6 +215,8 @@ def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str
 
 def migrate(settings: Settings) -> list[str]:
     """Bring the database to this version; returns the names of the migrations applied."""
+    if on_postgres(settings):
+        return asyncio.run(migrate_url(settings.database_url))
     return migrate_file(database_path(settings))
 
 

@@ -83,7 +83,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", str, "Address to listen on."),
     Setting("port", 8181, _port, "Port to listen on; 0 takes a free one and prints it."),
     Setting("data", Path("nunatak-data"), Path, "Folder of the embedded default: database and local warehouse."),
-    Setting("database_url", "", str, "Where the catalog remembers; empty means SQLite in the data folder."),
+    Setting(
+        "database_url",
+        "",
+        str,
+        "Where the catalog remembers: sqlite:///path or postgresql://…; empty means SQLite in the data folder.",
+    ),
     Setting("workers", 1, _positive, "Server processes; SQLite takes exactly one."),
     Setting(
         "warehouse",

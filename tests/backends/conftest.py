@@ -1,4 +1,4 @@
-"""One store of each kind under the same promises; SQLite in a temporary file so far."""
+"""One store of each kind under the same promises: SQLite in a temporary file, PostgreSQL in a database of its own."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from nunatak.database.postgres import open_store
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
+from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
@@ -21,9 +23,27 @@ def run() -> Iterator[Run[Any]]:
         yield runner.run
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all; nothing here cuts its power, so it need not wait for the disk."""
+    if find_binaries() is None:
+        pytest.skip(NOT_INSTALLED)
+    with running_postgres("fsync=off") as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """The address of an empty database."""
+    return postgres.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any]) -> Iterator[Store]:
-    assert request.param == "sqlite"
-    opened = SqliteStore(tmp_path / "catalog.db")
+    opened: Store
+    if request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "catalog.db")
+    else:
+        opened = run(open_store(request.getfixturevalue("database")))
     yield opened
     run(opened.close())

@@ -18,7 +18,7 @@ from nunatak.database.statements import read_migrations, read_statements
 from nunatak.errors import ServiceUnavailable
 from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, ok, path_of, set_properties
-from tests.backends.builders import CATALOG, create_namespace, insert, key
+from tests.backends.builders import CATALOG, create_namespace, insert, key, rename
 from tests.backends.conftest import Run
 
 # As Iceberg's JdbcCatalog creates them: before views, and with them.
@@ -303,3 +303,20 @@ def test_a_row_without_a_pointer_is_no_table(tmp_path: Path) -> None:
         assert ok(catalog.call("GET", path_of("ns", "tables")))["identifiers"] == [{"namespace": ["ns"], "name": "t"}]
     finally:
         catalog.close()
+
+
+def test_a_rename_onto_the_name_of_a_table_another_client_dropped_succeeds(tmp_path: Path) -> None:
+    """What is remembered about the dropped table must not stand in the way."""
+
+    async def scene() -> None:
+        store = SqliteStore(tmp_path / "nunatak.db")
+        try:
+            await store.apply([create_namespace(), insert("old"), insert("new")])
+            rows(tmp_path / "nunatak.db", "DELETE FROM iceberg_tables WHERE table_name = 'old'")
+            await store.apply([rename(key("new"), key("old"))])
+            assert await store.find_kind(key("old")) == "TABLE"
+            assert await store.find_kind(key("new")) is None
+        finally:
+            await store.close()
+
+    asyncio.run(scene())

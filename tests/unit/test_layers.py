@@ -27,7 +27,14 @@ BESIDE = {
     "client": ({"iceberg", "errors"}, {"cli"}),
     "connect": (set[str](), {"cli", "server", "ui", "api"}),
 }
-DRIVERS = {"nunatak.database.sqlite", "nunatak.database.sqlite_changes", "nunatak.objectstore.local"}
+DRIVERS = {
+    "nunatak.database.sqlite",
+    "nunatak.database.sqlite_changes",
+    "nunatak.database.postgres",
+    "nunatak.database.postgres_changes",
+    "nunatak.database.postgres_connections",
+    "nunatak.objectstore.local",
+}
 DRIVERS_NAMED_BY = {"server"}
 
 # An import that has to hide inside a function shows a function in the wrong file. `file: reason` for each exception.

@@ -135,23 +135,29 @@ class App:
             done, _ = await asyncio.wait([running], timeout=max(0.0, deadline - time.monotonic()))
             if not done:
                 raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
-        saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
-        if saved is not None:
-            if saved.request_hash != caller.request_hash:
-                raise Unprocessable(
-                    "This Idempotency-Key was used for another request", hint="Use a new key for each operation."
-                )
-            return await replayed(request, saved.answer)
+        # Marked before the database is asked: while that answer is on its way, others with this key must wait.
         self.in_flight[mark] = asyncio.get_running_loop().create_future()
+        try:
+            saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
+            if saved is None:
+                return await self._first(route, request)
+        finally:
+            self.in_flight.pop(mark).set_result(None)
+        if saved.request_hash != caller.request_hash:
+            raise Unprocessable(
+                "This Idempotency-Key was used for another request", hint="Use a new key for each operation."
+            )
+        return await replayed(request, saved.answer)
+
+    async def _first(self, route: Route, request: Request) -> Response:
+        """Answer, and remember a refusal that would be the same later; a success is remembered with its change."""
         try:
             return await route.handler(request)
         except CatalogError as error:
             if error.deterministic:
                 answer = Answer(error.status, body=error_response(error).body)
-                await self.catalog.store.apply([remembered(self.catalog, caller, answer)])
+                await self.catalog.store.apply([remembered(self.catalog, request.caller, answer)])
             raise
-        finally:
-            self.in_flight.pop(mark).set_result(None)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         limit = self.max_body_bytes

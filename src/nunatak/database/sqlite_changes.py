@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
+from nunatak.database import rules
 from nunatak.database.records import (
     AddJob,
     AdoptHead,
@@ -29,13 +29,7 @@ from nunatak.database.records import (
     Stored,
     UpdateNamespace,
 )
-from nunatak.database.store import HeadMoved
-from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
-
-KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
-
-# Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
-_BEHIND_ALL = "\U0010ffff" * 64
+from nunatak.database.rules import named
 
 RowOf = Callable[[str, Mapping[str, object]], tuple[Any, ...] | None]
 RowsOf = Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]]
@@ -111,13 +105,13 @@ class Writer:
     def _insert_head(self, change: InsertHead) -> None:
         key = change.key
         if not self._namespace_exists(key.catalog, key.namespace):
-            raise NoSuchNamespace(f"Namespace does not exist: {change.printed_namespace}")
+            raise rules.missing_namespace(change.printed_namespace)
         self._refuse_taken(key, change.kind, change.printed)
         if change.check_overlap:
             self._refuse_overlap(change.new.location, key, change.new.table_uuid)
         if change.registered and self._row("purge_of", {"location": change.new.location}) is not None:
-            raise BadRequest(f"The files of {change.printed} are being purged: it cannot be registered any more")
-        self._run("insert_head", {**_named(key), "new": change.new.metadata_location, "type": change.kind})
+            raise rules.being_purged(change.printed)
+        self._run("insert_head", {**named(key), "new": change.new.metadata_location, "type": change.kind})
         # The namespace may exist only because of a table that is dropped later.
         self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
         self._save_head(key, change.new)
@@ -147,9 +141,9 @@ class Writer:
                 ),
             )
         except apsw.ConstraintError as error:
-            if self._row("find_type", _named(key)) is None:
-                raise _missing(change.kind, change.printed) from error
-            raise HeadMoved(f"Cannot commit {change.printed}: it was changed by somebody else meanwhile") from error
+            if self._row("find_type", named(key)) is None:
+                raise rules.missing(change.kind, change.printed) from error
+            raise rules.moved(change.printed) from error
         if change.check_overlap:
             self._refuse_overlap(new.location, key, new.table_uuid)
         if change.places_changed:
@@ -158,93 +152,69 @@ class Writer:
     def _delete_head(self, change: DeleteHead) -> tuple[str, str | None, str | None]:
         """Where its metadata is, and its folder and uuid if known: what a purge needs."""
         key = change.key
-        row = self._row("delete_head", {**_named(key), "type": change.kind})
+        row = self._row("delete_head", {**named(key), "type": change.kind})
         if row is None:
-            raise _missing(change.kind, change.printed)
-        saved = self._row("forget_head", _named(key))
-        self._run("forget_table_properties", _named(key))
-        self._run("forget_places", _named(key))
+            raise rules.missing(change.kind, change.printed)
+        saved = self._row("forget_head", named(key))
+        self._run("forget_table_properties", named(key))
+        self._run("forget_places", named(key))
         uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
         self._log(change.entry, key, uuid or "", None, row[0])
         if change.purge and row[0]:
-            payload = purge_payload(key, row[0], location, uuid)
+            payload = rules.purge_payload(key, row[0], location, uuid)
             self._run("add_job", {"kind": "purge", "payload": payload, "location": location})
         return row[0], location, uuid
 
     def _rename_head(self, change: RenameHead) -> None:
         key, to = change.key, change.to
-        found = self._row("find_type", _named(key))
+        found = self._row("find_type", named(key))
         if found is None or (found[0] or "TABLE") != change.kind:
-            raise _missing(change.kind, change.printed)
+            raise rules.missing(change.kind, change.printed)
         if not self._namespace_exists(to.catalog, to.namespace):
-            raise NoSuchNamespace(f"Namespace does not exist: {change.printed_to_namespace}")
-        taken = self._row("find_type", _named(to))
+            raise rules.missing_namespace(change.printed_to_namespace)
+        taken = self._row("find_type", named(to))
         if taken is not None:
-            raise AlreadyExists(_rename_refusal(change, taken[0] or "TABLE"))
-        values = {**_named(key), "to_namespace": to.namespace, "to_name": to.name}
+            raise rules.rename_taken(change, taken[0])
+        values = {**named(key), "to_namespace": to.namespace, "to_name": to.name}
         moved = self._row("rename_head", {**values, "type": change.kind})
         assert moved is not None
         self._run("mark_namespace", {"catalog": key.catalog, "namespace": key.namespace})
+        self._row("forget_head", named(to))  # left by a table that another client dropped
+        self._run("forget_places", named(to))
         saved = self._row("rename_saved_head", values)
         self._run("rename_table_properties", values)
         self._run("rename_places", values)
         self._log(change.entry, to, saved[0] if saved else "", moved[0], moved[0])
 
     def _adopt_head(self, change: AdoptHead) -> None:
-        row = self._row("find_head", {**_named(change.key), "known": change.new.metadata_location})
+        row = self._row("find_head", {**named(change.key), "known": change.new.metadata_location})
         if row is None or row[0] != change.new.metadata_location:
             return  # moved again: whoever reads next adopts that one
         self._save_head(change.key, change.new)
         self._log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
 
     def _save_head(self, key: Key, new: Stored) -> None:
-        self._run(
-            "save_head",
-            {
-                **_named(key),
-                "new": new.metadata_location,
-                "uuid": new.table_uuid,
-                "location": new.location,
-                "content": new.content,
-            },
-        )
+        self._run("save_head", {**named(key), **rules.kept(new)})
         self._save_places(key, new.places)
 
     def _save_places(self, key: Key, places: Sequence[str]) -> None:
-        self._run("forget_places", _named(key))
+        self._run("forget_places", named(key))
         for place in places:
-            self._run("save_place", {**_named(key), "place": place})
+            self._run("save_place", {**named(key), "place": place})
 
     def _log(self, entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> None:
-        self._run(
-            "log_commit",
-            {
-                **_named(key),
-                "commit_id": entry.commit_id,
-                "operation": entry.operation,
-                "uuid": uuid,
-                "new": new,
-                "previous": previous,
-                "snapshot_id": entry.snapshot_id,
-                "request_hash": entry.request_hash,
-                "principal": entry.principal,
-                "request_id": entry.request_id,
-                "committed_ms": entry.committed_ms,
-            },
-        )
+        values = {**named(key), **rules.logged(entry), "uuid": uuid, "new": new, "previous": previous}
+        self._run("log_commit", values)
 
     def _refuse_taken(self, key: Key, kind: Kind, printed: str) -> None:
-        row = self._row("find_type", _named(key))
+        row = self._row("find_type", named(key))
         if row is not None:
-            raise AlreadyExists(taken_text(kind, row[0] or "TABLE", printed))
+            raise rules.taken(kind, row[0], printed)
 
     def _refuse_overlap(self, location: str, key: Key, table_uuid: str) -> None:
-        for other in overlapping(self._rows, location, ancestors_of(location)):
+        for other in overlapping(self._rows, location, rules.ancestors_of(location)):
             if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
-                raise BadRequest(
-                    f"Location {location} overlaps that of another table or view",
-                    hint="Leave the location out to get a folder of its own, or choose one beside the others.",
-                )
+                raise rules.overlap(location)
 
     # Namespaces
 
@@ -254,7 +224,7 @@ class Writer:
 
     def _create_namespace(self, change: CreateNamespace) -> None:
         if self._namespace_exists(change.catalog, change.namespace):
-            raise AlreadyExists(f"Namespace already exists: {change.printed}")
+            raise rules.taken_namespace(change.printed)
         for namespace in (*change.ancestors, change.namespace):
             self._run("mark_namespace", {"catalog": change.catalog, "namespace": namespace})
         self._save_properties(change.catalog, change.namespace, change.properties)
@@ -265,23 +235,20 @@ class Writer:
             self._run("save_namespace_property", values)
 
     def _drop_namespace(self, change: DropNamespace) -> None:
-        named = {"catalog": change.catalog, "namespace": change.namespace}
+        where = {"catalog": change.catalog, "namespace": change.namespace}
         if not self._namespace_exists(change.catalog, change.namespace):
-            raise NoSuchNamespace(f"Namespace does not exist: {change.printed}")
-        held = self._row("first_entry", named)
+            raise rules.missing_namespace(change.printed)
+        held = self._row("first_entry", where)
         if held is not None:
-            what = "view(s)" if held[0] == "VIEW" else "table(s)"
-            raise NamespaceNotEmpty(f"Namespace {change.printed} is not empty. Contains {held[1]} {what}.")
+            raise rules.holds_entries(change.printed, held[0], held[1])
         children, _ = list_namespaces(self._row, change.catalog, change.namespace, "", 1000)
         if children:
-            raise NamespaceNotEmpty(
-                f"Namespace {change.printed} is not empty. Contains {len(children)} child namespace(s)."
-            )
-        self._run("drop_namespace", named)
+            raise rules.holds_children(change.printed, len(children))
+        self._run("drop_namespace", where)
 
     def _update_namespace(self, change: UpdateNamespace) -> None:
         if not self._namespace_exists(change.catalog, change.namespace):
-            raise NoSuchNamespace(f"Namespace does not exist: {change.printed}")
+            raise rules.missing_namespace(change.printed)
         self._run("mark_namespace", {"catalog": change.catalog, "namespace": change.namespace})
         for key in change.removals:
             values = {"catalog": change.catalog, "namespace": change.namespace, "key": key}
@@ -291,19 +258,7 @@ class Writer:
     # Answers, jobs, reports
 
     def _save_answer(self, change: SaveAnswer) -> None:
-        self._run(
-            "save_answer",
-            {
-                "principal": change.principal,
-                "key": change.key,
-                "request_hash": change.request_hash,
-                "status": change.answer.status,
-                "body": change.answer.body,
-                "metadata_location": change.answer.metadata_location,
-                "now_ms": change.now_ms,
-                "expires_ms": change.expires_ms,
-            },
-        )
+        self._run("save_answer", rules.answered(change))
 
     def _add_job(self, change: AddJob) -> None:
         self._run("add_job", {"kind": change.kind, "payload": change.payload, "location": None})
@@ -316,46 +271,15 @@ class Writer:
         self._run("postpone_job", values)
 
     def _save_report(self, change: SaveReport) -> None:
-        values = {**_named(change.key), "received_ms": change.received_ms, "report": change.report}
+        values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
         self._run("add_report", values)
-        self._run("trim_reports", {"keep": KEPT_REPORTS})
+        self._run("trim_reports", {"keep": rules.KEPT_REPORTS})
 
     def _save_secret(self, change: SaveSecret) -> None:
         self._run("save_secret", {"name": change.name, "value": change.value})
 
     def _forget_answers(self, change: ForgetAnswers) -> None:
         self._run("forget_answers", {"now_ms": change.now_ms})
-
-
-def _named(key: Key) -> dict[str, object]:
-    return {"catalog": key.catalog, "namespace": key.namespace, "name": key.name}
-
-
-def _missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
-    if kind == "VIEW":
-        return NoSuchView(f"View does not exist: {printed}")
-    return NoSuchTable(f"Table does not exist: {printed}")
-
-
-def taken_text(wanted: Kind, found: str, printed: str) -> str:
-    """The reference's words for a name that is taken, by its own kind or the other."""
-    if wanted == found:
-        return f"{'View' if found == 'VIEW' else 'Table'} already exists: {printed}"
-    return f"{'View' if found == 'VIEW' else 'Table'} with same name already exists: {printed}"
-
-
-def _rename_refusal(change: RenameHead, found: str) -> str:
-    if change.kind == "TABLE" and found == "TABLE":
-        return f"Table already exists: {change.printed_to}"
-    what = "View" if found == "VIEW" else "Table"
-    return f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists"
-
-
-def ancestors_of(location: str) -> list[str]:
-    """Every folder above `location`, down to the root of its store."""
-    scheme, _, path = location.partition("://")
-    parts = path.split("/")
-    return [f"{scheme}://{'/'.join(parts[:end])}" for end in range(1, len(parts))]
 
 
 def overlapping(rows_of: RowsOf, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
@@ -367,9 +291,7 @@ def overlapping(rows_of: RowsOf, location: str, ancestors: Sequence[str]) -> lis
 
 def list_namespaces(row_of: RowOf, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
     """Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below."""
-    prefix = f"{parent}." if parent else ""
-    before = f"{parent}/" if parent else _BEHIND_ALL
-    position = max(after, prefix)
+    prefix, position, before = rules.children_between(parent, after)
     children: list[str] = []
     while True:
         row = row_of("next_namespace", {"catalog": catalog, "after": position, "before": before})
@@ -383,18 +305,4 @@ def list_namespaces(row_of: RowOf, catalog: str, parent: str, after: str, limit:
             if len(children) == limit:
                 return children, position
             children.append(child)
-        position = found if child == found else f"{child}.{_BEHIND_ALL}"
-
-
-def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: str | None) -> bytes:
-    """What a purge job is told; the table is gone from the catalog when it runs."""
-    return msgspec.json.encode(
-        {
-            "catalog": key.catalog,
-            "namespace": key.namespace,
-            "name": key.name,
-            "metadata-location": metadata_location,
-            "location": location,
-            "table-uuid": uuid,
-        }
-    )
+        position = found if child == found else f"{child}.{rules.BEHIND_ALL}"

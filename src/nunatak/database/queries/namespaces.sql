@@ -31,20 +31,6 @@ WHERE catalog_name = :catalog AND namespace = :namespace AND property_key = :key
 -- drop_namespace
 DELETE FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace;
 
--- next_namespace
--- The first namespace after :after, from what is marked and from what merely holds tables; the caller cuts it to the level it lists.
-SELECT min(name) FROM (
-  SELECT min(namespace) AS name FROM iceberg_namespace_properties
-  WHERE catalog_name = :catalog AND namespace > :after AND namespace < :before
-  UNION ALL
-  SELECT min(table_namespace) FROM iceberg_tables
-  WHERE catalog_name = :catalog AND table_namespace > :after AND table_namespace < :before);
-
 -- first_entry
 SELECT coalesce(iceberg_type, 'TABLE'), count(*) FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace GROUP BY 1 ORDER BY 1 LIMIT 1;
-
--- namespace_stands
--- Whether it is marked or holds a table itself, rather than existing through a child.
-SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
-    OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);

@@ -27,3 +27,11 @@ END;
 -- commit_head
 -- Compare and swap: refused by the trigger if somebody moved the pointer first.
 INSERT INTO commit_door VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- insert_head
+INSERT INTO iceberg_tables
+  (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+VALUES (:catalog, :namespace, :name, :new, NULL, :type)
+ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+  metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
+WHERE iceberg_tables.metadata_location IS NULL;

@@ -1,0 +1,228 @@
+"""Sessions with a PostgreSQL server: opened when needed, a bounded number of them, and what their errors mean."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nunatak.database.statements import numbered
+from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
+
+try:
+    import asyncpg  # type: ignore[import-untyped]
+except ModuleNotFoundError:  # pragma: no cover - the extra `postgres` brings it
+    asyncpg = None
+
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 10  # beyond some five sessions per core of the database, more make it slower
+CONNECT_SECONDS = 5.0
+COMMAND_SECONDS = 30.0  # a server that says nothing for this long is taken for lost
+WAIT_SECONDS = 10.0  # for a session, when all are taken
+SETTINGS = {
+    "application_name": "nunatak",
+    # Whatever the database's default: compare-and-swap and unique constraints are built on this one.
+    "default_transaction_isolation": "read committed",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "30s",  # nothing is done between two statements but sending the next
+    "jit": "off",  # no statement here runs long enough to be worth compiling
+}
+_BUSY = {"53", "55", "57", "25", "58"}  # classes of SQLSTATE: resources, locks, operators, read-only, system errors
+_UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a character PostgreSQL does not keep
+
+Statements = Mapping[str, tuple[str, tuple[str, ...]]]
+
+
+class NotInstalled(Exception):
+    """The driver comes with the extra `postgres`."""
+
+
+def numbered_all(statements: Mapping[str, str]) -> Statements:
+    return {name: numbered(sql) for name, sql in statements.items()}
+
+
+class Session:
+    """One connection; which server process it talks to is known, to ask after it when the connection is lost."""
+
+    __slots__ = ("_statements", "connection", "pid", "started")
+
+    def __init__(self, connection: Any, statements: Statements, pid: int, started: datetime) -> None:
+        self.connection = connection
+        self._statements = statements
+        self.pid = pid
+        self.started = started
+
+    async def row(self, name: str, values: Mapping[str, object]) -> Any:
+        """The first row, or None."""
+        sql, names = self._statements[name]
+        return await self.connection.fetchrow(sql, *[values[each] for each in names])
+
+    async def rows(self, name: str, values: Mapping[str, object]) -> list[Any]:
+        sql, names = self._statements[name]
+        found: list[Any] = await self.connection.fetch(sql, *[values[each] for each in names])
+        return found
+
+    async def run(self, name: str, values: Mapping[str, object]) -> int:
+        """Run a statement for its effect; returns how many rows it changed."""
+        sql, names = self._statements[name]
+        tag: str = await self.connection.execute(sql, *[values[each] for each in names])
+        return int(tag.rpartition(" ")[2])
+
+    async def script(self, sql: str) -> str:
+        """Run SQL without parameters, several statements if need be; returns the tag of the last."""
+        tag: str = await self.connection.execute(sql)
+        return tag
+
+    def end(self) -> None:
+        """Without a word to the server, which may not be listening."""
+        self.connection.terminate()
+
+    def usable(self) -> bool:
+        return not self.connection.is_closed() and not self.connection.is_in_transaction()
+
+
+class Connections:
+    """At most `size` sessions, handed from one user to the next as they are: nothing is reset in between."""
+
+    def __init__(self, url: str, statements: Statements, size: int = POOL_SIZE) -> None:
+        if asyncpg is None:
+            raise NotInstalled("PostgreSQL needs a driver: pip install 'nunatak[postgres]'")
+        self._url = url
+        self._statements = statements
+        self._free = size
+        self._closed = False
+        self._idle: list[Session] = []
+        self._waiting: deque[asyncio.Future[Session | None]] = deque()
+
+    async def open(self) -> Session:
+        """A session of one's own, outside the bound; ServiceUnavailable if the server cannot be reached."""
+        connection = None
+        try:
+            connection = await asyncpg.connect(
+                self._url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+                statement_cache_size=256,
+                max_cached_statement_lifetime=0,
+                server_settings=SETTINGS,
+            )
+            sql, _ = self._statements["describe_session"]
+            pid, started, durability = await connection.fetchrow(sql)
+            if durability == "off":
+                # A commit that was answered must survive a crash of the database.
+                await connection.execute("SET synchronous_commit = on")
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            if connection is not None:
+                connection.terminate()
+            raise ServiceUnavailable(f"The database cannot be reached now: {error or 'it did not answer'}") from error
+        return Session(connection, self._statements, pid, started)
+
+    async def take(self) -> Session:
+        """A session to give back."""
+        while self._idle:
+            session = self._idle.pop()
+            if session.usable():
+                return session
+            self._free += 1
+        if self._free == 0:
+            given = await self._wait()
+            if given is not None:
+                return given
+        else:
+            self._free -= 1
+        try:
+            return await self.open()
+        except BaseException:
+            self._release()
+            raise
+
+    async def _wait(self) -> Session | None:
+        """A session that somebody gave back, or None for leave to open one."""
+        future: asyncio.Future[Session | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                return await future
+        except BaseException as error:
+            if future.done() and not future.cancelled():  # given at the moment the wait was given up
+                given = future.result()
+                if given is None:
+                    self._release()
+                else:
+                    self.give_back(given)
+            if isinstance(error, TimeoutError):
+                raise ServiceUnavailable("The database is busy: no connection became free in time") from error
+            raise
+
+    def give_back(self, session: Session) -> None:
+        """One in the middle of something is ended: what it did is rolled back by the server."""
+        if self._closed or not session.usable():
+            session.end()
+            self._release()
+        elif (waiter := self._next_waiter()) is not None:
+            waiter.set_result(session)
+        else:
+            self._idle.append(session)
+
+    def forget_idle(self) -> None:
+        """After one session was lost: those that wait were most likely lost with it."""
+        while self._idle:
+            self._idle.pop().end()
+            self._release()
+
+    def _release(self) -> None:
+        waiter = self._next_waiter()
+        if waiter is not None:
+            waiter.set_result(None)
+        else:
+            self._free += 1
+
+    def _next_waiter(self) -> "asyncio.Future[Session | None] | None":
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    async def close(self) -> None:
+        """End every session that nobody uses now, and the others when they are given back."""
+        self._closed = True
+        while self._idle:
+            session = self._idle.pop()
+            with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await session.connection.close(timeout=CONNECT_SECONDS)
+            session.end()
+
+
+def sqlstate_of(error: BaseException) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+def is_lost(error: BaseException, session: Session) -> bool:
+    """Whether the session broke, so that what the server did last is not known from it.
+
+    Only an ERROR that the server reports is certain. It may end a session (FATAL) after a commit, before saying so.
+    """
+    if isinstance(error, asyncpg.PostgresError):
+        return (
+            getattr(error, "severity_en", "ERROR") in {"FATAL", "PANIC"}
+            or sqlstate_of(error).startswith(("08", "57P"))
+            or session.connection.is_closed()
+        )
+    # A value that cannot be sent is noticed before anything is sent, and the connection stays.
+    return not isinstance(error, asyncpg.InterfaceError | ValueError) or session.connection.is_closed()
+
+
+def refusal(error: BaseException) -> CatalogError:
+    """The database said no, or was not reached: certain that nothing was applied."""
+    state = sqlstate_of(error)
+    if state in _UNREADABLE:
+        return BadRequest(f"The database cannot keep a value of this request: {error}")
+    if not isinstance(error, asyncpg.PostgresError) or state[:2] in _BUSY | {"08"}:
+        if isinstance(error, asyncpg.InterfaceError | ValueError):
+            return InternalError(f"The database was asked wrongly: {error}")
+        return ServiceUnavailable(f"The database cannot be used now: {error or 'it did not answer'}")
+    return InternalError(f"The database refused the request: {error}")

@@ -1,0 +1,116 @@
+-- commit_head
+-- Compare and swap: nothing at all happens if somebody moved the pointer first. One statement, hence one round trip
+-- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
+WITH moved AS (
+  UPDATE iceberg_tables SET metadata_location = :new::text, previous_metadata_location = :expected::text
+  WHERE catalog_name = :catalog::text AND table_namespace = :namespace::text AND table_name = :name::text
+    AND metadata_location = :expected::text
+  RETURNING 1
+), saved AS (
+  INSERT INTO nunatak_heads
+    (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+  SELECT :catalog::text, :namespace::text, :name::text, :new::text, :uuid::text, :location::text, :content::bytea
+  FROM moved
+  ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+    metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
+    location = excluded.location, content = excluded.content
+), logged AS (
+  INSERT INTO nunatak_commits
+    (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+  SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
+    :expected::text, :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text,
+    :committed_ms::bigint
+  FROM moved
+), queued AS (
+  INSERT INTO nunatak_jobs (kind, payload)
+  SELECT job.kind, job.payload FROM moved, unnest(:job_kinds::text[], :job_payloads::bytea[]) AS job (kind, payload)
+), answered AS (
+  INSERT INTO nunatak_idempotency
+    (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
+  SELECT :key_principal::text, :key::text, :key_hash::bytea, :key_status::integer, :key_body::bytea,
+    :key_location::text, :key_expires_ms::bigint
+  FROM moved WHERE :key::text IS NOT NULL
+  ON CONFLICT (principal, idempotency_key) DO UPDATE SET
+    request_hash = excluded.request_hash, status = excluded.status, body = excluded.body,
+    metadata_location = excluded.metadata_location, expires_ms = excluded.expires_ms
+  WHERE nunatak_idempotency.expires_ms <= :key_now_ms::bigint
+)
+SELECT count(*) FROM moved;
+
+-- insert_head
+-- Nothing happens if the name is taken, be it by a client that knows nothing of our locks. The namespace is marked: it
+-- may exist only because of a table that is dropped later.
+WITH inserted AS (
+  INSERT INTO iceberg_tables
+    (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+  VALUES (:catalog::text, :namespace::text, :name::text, :new::text, NULL, :type::text)
+  ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+    metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
+  WHERE iceberg_tables.metadata_location IS NULL
+  RETURNING 1
+), marked AS (
+  INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+  SELECT :catalog::text, :namespace::text, 'exists', 'true' FROM inserted
+  ON CONFLICT (catalog_name, namespace, property_key) DO NOTHING
+), saved AS (
+  INSERT INTO nunatak_heads
+    (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+  SELECT :catalog::text, :namespace::text, :name::text, :new::text, :uuid::text, :location::text, :content::bytea
+  FROM inserted
+  ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
+    metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
+    location = excluded.location, content = excluded.content
+), logged AS (
+  INSERT INTO nunatak_commits
+    (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+     snapshot_id, request_hash, principal, request_id, committed_ms)
+  SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
+    :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text, :committed_ms::bigint
+  FROM inserted
+)
+SELECT count(*) FROM inserted;
+
+-- lock_heads
+-- Several pointers are locked in one order, so that two commits never wait for each other.
+SELECT 1 FROM iceberg_tables
+JOIN unnest(:catalogs::text[], :namespaces::text[], :names::text[]) AS wanted (catalog_name, table_namespace, table_name)
+  USING (catalog_name, table_namespace, table_name)
+ORDER BY iceberg_tables.catalog_name, iceberg_tables.table_namespace, iceberg_tables.table_name
+FOR UPDATE OF iceberg_tables;
+
+-- lock_head
+-- As it stands now, and it stays so until this transaction ends.
+SELECT metadata_location, iceberg_type FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
+
+-- save_places
+INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
+SELECT place, :catalog::text, :namespace::text, :name::text FROM unnest(:places::text[]) AS place
+ON CONFLICT DO NOTHING;
+
+-- save_namespace_properties
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+SELECT :catalog::text, :namespace::text, property.key, property.value
+FROM unnest(:keys::text[], :property_values::text[]) AS property (key, value)
+ON CONFLICT (catalog_name, namespace, property_key) DO UPDATE SET property_value = excluded.property_value;
+
+-- this_transaction
+SELECT pg_current_xact_id()::text;
+
+-- transaction_outcome
+-- Committed, aborted or in progress; an error or NULL if this server does not know it.
+SELECT pg_xact_status(:transaction::text::xid8);
+
+-- commits_found
+-- How many of these the log knows: a change is in it with all its lines or with none.
+SELECT count(*) FROM nunatak_commits WHERE commit_id = ANY (:commit_ids::text[]);
+
+-- end_session
+-- A row for as long as the session is there. One that waits for us is ended, lest a COMMIT on its way arrives later;
+-- one that works is left to finish.
+SELECT CASE WHEN state LIKE 'idle%' THEN pg_terminate_backend(pid) END FROM pg_stat_activity
+WHERE pid = :pid AND backend_start = :started;
+
+-- describe_session
+SELECT pid, backend_start, current_setting('synchronous_commit') FROM pg_stat_activity WHERE pid = pg_backend_pid();

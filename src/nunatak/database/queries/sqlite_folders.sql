@@ -1,0 +1,21 @@
+-- heads_inside
+-- Live tables and views whose folder is this one or lies inside it. Warehouses share no folder, so all are asked.
+-- What another client has dropped is remembered here but has no pointer any more.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location = :location OR (h.location > :location || '/' AND h.location < :location || '0');
+
+-- head_at
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location = :location;
+
+-- tables_writing_to
+-- Live tables whose writers put files into this very place.
+SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place = :place;
+
+-- save_place
+INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
+VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;

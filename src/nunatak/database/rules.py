@@ -1,0 +1,132 @@
+"""What a change means on every database: why it is refused and in which words, and what it leaves to be done."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nunatak.database.records import CommitEntry, Key, Kind, RenameHead, SaveAnswer, Stored
+from nunatak.database.store import HeadMoved
+from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
+
+KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
+
+# Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
+BEHIND_ALL = "\U0010ffff" * 64
+
+# Why a change is refused
+
+
+def missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
+    if kind == "VIEW":
+        return NoSuchView(f"View does not exist: {printed}")
+    return NoSuchTable(f"Table does not exist: {printed}")
+
+
+def missing_namespace(printed: str) -> NoSuchNamespace:
+    return NoSuchNamespace(f"Namespace does not exist: {printed}")
+
+
+def moved(printed: str) -> HeadMoved:
+    return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+
+
+def taken(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
+    """The reference's words for a name that is taken, by its own kind or the other."""
+    what = "View" if found == "VIEW" else "Table"
+    if wanted == (found or "TABLE"):
+        return AlreadyExists(f"{what} already exists: {printed}")
+    return AlreadyExists(f"{what} with same name already exists: {printed}")
+
+
+def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
+    if change.kind == "TABLE" and found != "VIEW":
+        return AlreadyExists(f"Table already exists: {change.printed_to}")
+    what = "View" if found == "VIEW" else "Table"
+    return AlreadyExists(f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists")
+
+
+def taken_namespace(printed: str) -> AlreadyExists:
+    return AlreadyExists(f"Namespace already exists: {printed}")
+
+
+def overlap(location: str) -> BadRequest:
+    return BadRequest(
+        f"Location {location} overlaps that of another table or view",
+        hint="Leave the location out to get a folder of its own, or choose one beside the others.",
+    )
+
+
+def being_purged(printed: str) -> BadRequest:
+    return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
+
+
+def holds_entries(printed: str, kind: str, count: int) -> NamespaceNotEmpty:
+    what = "view(s)" if kind == "VIEW" else "table(s)"
+    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} {what}.")
+
+
+def holds_children(printed: str, count: int) -> NamespaceNotEmpty:
+    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} child namespace(s).")
+
+
+# What the statements are given
+
+
+def named(key: Key) -> dict[str, object]:
+    return {"catalog": key.catalog, "namespace": key.namespace, "name": key.name}
+
+
+def kept(new: Stored) -> dict[str, object]:
+    return {"new": new.metadata_location, "uuid": new.table_uuid, "location": new.location, "content": new.content}
+
+
+def logged(entry: CommitEntry) -> dict[str, object]:
+    return {
+        "commit_id": entry.commit_id,
+        "operation": entry.operation,
+        "snapshot_id": entry.snapshot_id,
+        "request_hash": entry.request_hash,
+        "principal": entry.principal,
+        "request_id": entry.request_id,
+        "committed_ms": entry.committed_ms,
+    }
+
+
+def answered(change: SaveAnswer) -> Mapping[str, object]:
+    return {
+        "principal": change.principal,
+        "key": change.key,
+        "request_hash": change.request_hash,
+        "status": change.answer.status,
+        "body": change.answer.body,
+        "metadata_location": change.answer.metadata_location,
+        "now_ms": change.now_ms,
+        "expires_ms": change.expires_ms,
+    }
+
+
+def ancestors_of(location: str) -> list[str]:
+    """Every folder above `location`, down to the root of its store."""
+    scheme, _, path = location.partition("://")
+    parts = path.split("/")
+    return [f"{scheme}://{'/'.join(parts[:end])}" for end in range(1, len(parts))]
+
+
+def children_between(parent: str, after: str) -> tuple[str, str, str]:
+    """How every child of `parent` begins, and between which names those after `after` are found."""
+    prefix = f"{parent}." if parent else ""
+    return prefix, max(after, prefix), f"{parent}/" if parent else BEHIND_ALL
+
+
+def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: str | None) -> bytes:
+    """What a purge job is told; the table is gone from the catalog when it runs."""
+    return msgspec.json.encode(
+        {
+            "catalog": key.catalog,
+            "namespace": key.namespace,
+            "name": key.name,
+            "metadata-location": metadata_location,
+            "location": location,
+            "table-uuid": uuid,
+        }
+    )
