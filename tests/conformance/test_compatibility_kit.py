@@ -1,9 +1,12 @@
 """The official compatibility kit, every switch at its strictest: no test fails, and none is skipped that could run."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.java.project import missing_tools
 from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
+from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
 from tests.support.server import running_server
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -11,13 +14,22 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 PUBLISHED = 157  # executions of version 1.11.0: 106 for tables, 51 for views
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the compatibility kit ({reason})")
-    folder = tmp_path_factory.mktemp("kit")
+    if request.param == "sqlite":
+        return _run(tmp_path_factory.mktemp("kit"), {})
+    if find_binaries() is None:
+        pytest.skip(NOT_INSTALLED)
+    with running_postgres("fsync=off") as postgres:
+        return _run(tmp_path_factory.mktemp("kit"), {"NUNATAK_DATABASE_URL": postgres.new_database()})
+
+
+def _run(folder: Path, environment: dict[str, str]) -> list[Result]:
     # The kit asks for locations below this folder; they are constants in its source.
-    with running_server(folder / "data", environment={"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}) as server:
+    allowed = {"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}
+    with running_server(folder / "data", environment=allowed | environment) as server:
         return run_kit(server.uri, folder / "work")
 
 
