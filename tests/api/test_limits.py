@@ -18,3 +18,25 @@ def test_properties_of_a_table_are_bounded(catalog: LocalCatalog, properties: di
 
     assert answer.status == 400
     assert catalog.call("GET", path_of("ns", "tables", "t")).body == before
+
+
+def nested(levels: int) -> object:
+    inner: object = "long"
+    for level in range(levels):
+        inner = {"type": "list", "element-id": level + 2, "element": inner, "element-required": True}
+    return inner
+
+
+def a_nested_table(levels: int) -> dict[str, object]:
+    field = {"id": 1, "name": "deep [{[{", "type": nested(levels), "required": False}
+    return {"name": f"t{levels}", "schema": {"type": "struct", "fields": [field]}}
+
+
+def test_json_may_be_nested_sixty_four_levels_deep_and_no_deeper(catalog: LocalCatalog) -> None:
+    """The body, its schema, the list of fields and a field are four levels; brackets inside a name are none."""
+    deepest = catalog.call("POST", path_of("ns", "tables"), a_nested_table(60))
+    deeper = catalog.call("POST", path_of("ns", "tables"), a_nested_table(61))
+
+    assert deepest.status == 200
+    assert deeper.status == 400
+    assert b"nested deeper than 64 levels" in deeper.body

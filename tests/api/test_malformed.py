@@ -178,6 +178,7 @@ MISSING = [
     post("metrics of a missing table", f"{TABLES}/no/metrics", {}, 404, NO_TABLE, "Table does not exist: ns.no"),
 ]  # fmt: skip
 
+TOO_DEEP = "Malformed request: JSON nested deeper than 64 levels"
 DEEP = b'{"namespace": ["a"], "properties": ' + b'{"k":' * 10_000 + b"1" + b"}" * 10_000 + b"}"
 BODIES = [
     post("no body", NAMESPACES, None, 400, BAD,
@@ -196,16 +197,16 @@ BODIES = [
     post("half a surrogate pair", NAMESPACES, b'{"namespace": ["\\ud800"]}', 400, BAD,
          "Malformed request: the body is not valid JSON: Input data was truncated"),
     post("10,000 levels deep", NAMESPACES, DEEP, 400, BAD,
-         "Malformed request: Expected `str`, got `object` - at `$.properties[...]`"),
+         TOO_DEEP),
     post("10,000 levels deep in a schema", TABLES,
          b'{"name": "n", "schema": ' + b'{"type":' * 10_000 + b"1" + b"}" * 10_001, 400, BAD,
-         "Malformed request: nested too deeply"),
+         TOO_DEEP),
     post("10,000 levels deep in a commit", T, b'{"updates": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, BAD,
-         "Malformed commit request: Expected `object`, got `array` - at `$.updates[0]`"),
+         TOO_DEEP),
     post("10,000 levels deep in an unknown field", T, b'{"updates": [], "x": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
-         400, BAD, "Malformed commit request: nested too deeply"),
+         400, BAD, TOO_DEEP),
     post("10,000 levels deep in metrics", f"{T}/metrics", b'{"x":' * 10_000 + b"1" + b"}" * 10_000, 400, BAD,
-         "Malformed request: nested too deeply"),
+         TOO_DEEP),
     post("metrics not an object", f"{T}/metrics", [], 400, BAD, "Malformed request: Expected `object`, got `array`"),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from nunatak.api.http import (
     Request,
     Response,
     accepted_encoding,
+    check_depth,
     compress,
     decode_segment,
     decompress,
@@ -112,6 +113,7 @@ class App:
     async def _mutate(self, route: Route, request: Request, receive: Receive) -> Response:
         """Read the body, then answer from the idempotency key if the same request was answered before."""
         request.body = await self._body(request.headers, receive)
+        check_depth(request.body)
         request_id = request.header(b"x-request-id")
         key = request.header(b"idempotency-key")
         digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()

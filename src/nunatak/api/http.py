@@ -1,6 +1,7 @@
 """A request and an answer as our handlers see them; nothing here knows a route."""
 
 import gzip
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check
 
 JSON_TYPE = (b"content-type", b"application/json")
 MAX_PAGE = 1000
+MAX_JSON_DEPTH = 64
+# A string is taken whole, closed or not, so that brackets inside it do not count and no text is read twice.
+_BRACKET_OR_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
 
 T = Any
@@ -155,6 +159,21 @@ def _encoded(separator: str) -> str:
 def split_parent(value: str, separator: str) -> Namespace:
     """The levels of the `parent` parameter, which arrives decoded."""
     return tuple(value.replace(separator, "\x1f").split("\x1f"))
+
+
+def check_depth(body: bytes) -> None:
+    """Refuse JSON that is nested deeper than any schema needs, before anything walks down into it."""
+    if body.count(b"{") + body.count(b"[") <= MAX_JSON_DEPTH:
+        return  # too few brackets to be deep: true of nearly every request
+    depth = 0
+    for found in _BRACKET_OR_STRING.finditer(body):
+        mark = found.group()
+        if mark in (b"{", b"["):
+            depth += 1
+            if depth > MAX_JSON_DEPTH:
+                raise BadRequest(f"Malformed request: JSON nested deeper than {MAX_JSON_DEPTH} levels")
+        elif mark in (b"}", b"]"):
+            depth -= 1
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
