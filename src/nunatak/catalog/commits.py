@@ -116,7 +116,7 @@ async def _commit(
                     return repeated
                 raise
             try:
-                return await _carry_out(catalog, warehouse, caller, planned, answer)
+                return await _carry_out(catalog, caller, planned, answer)
             except HeadMoved as error:
                 moved = error
         raise CommitFailed(
@@ -183,7 +183,7 @@ async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> No
 
 
 async def _carry_out(
-    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, planned: Sequence[Planned], answer: Answer | None
+    catalog: Catalog, caller: Caller, planned: Sequence[Planned], answer: Answer | None
 ) -> list[Loaded]:
     """Write the files, then move all pointers in one transaction."""
     changed = [plan for plan in planned if plan.after is not plan.base]
