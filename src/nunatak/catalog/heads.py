@@ -21,6 +21,7 @@ from nunatak.objectstore.location import missing_file, parse_location, path_of, 
 Metadata = TableMetadata | ViewMetadata
 
 STORED_LIMIT_BYTES = 8 * 1024 * 1024  # beyond this the database would bloat; the file and the cache serve it
+SMALL_BYTES = 256 * 1024  # files up to here are written in the event loop, and share their way to the disk
 
 _of_thread = threading.local()
 
@@ -156,4 +157,8 @@ async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, me
 async def write_metadata_file(catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None) -> Stored:
     """Write the new file and return what goes beside its pointer; none may lead to a file that is not there."""
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
+    if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
+        content = _packed(data)
+        await catalog.objects.write_synced(metadata_location, data)
+        return _stored(metadata_location, metadata, content)
     return _stored(metadata_location, metadata, await catalog.objects.write_metadata(metadata_location, data, _packed))

@@ -1,8 +1,7 @@
 """Commits to one table take turns inside this process, so that the loser of a race writes no file."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 
 from nunatak.database.records import Key
 
@@ -13,25 +12,40 @@ class Turns:
     def __init__(self) -> None:
         self._locks: dict[Key, tuple[asyncio.Lock, int]] = {}
 
-    @asynccontextmanager
-    async def take(self, keys: Iterable[Key]) -> AsyncIterator[None]:
+    def take(self, keys: Iterable[Key]) -> "_Turn":
         """Hold the turn of every key, taken in one order by everybody so that no two wait for each other."""
-        held: list[Key] = []
-        try:
-            for key in sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name)):
-                lock, waiting = self._locks.get(key) or (asyncio.Lock(), 0)
-                self._locks[key] = (lock, waiting + 1)
-                try:
-                    await lock.acquire()
-                except BaseException:
-                    self._leave(key)
-                    raise
-                held.append(key)
-            yield
-        finally:
-            for key in reversed(held):
-                self._locks[key][0].release()
+        return _Turn(self._locks, sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name)))
+
+
+class _Turn:
+    """A context written out: every commit enters one, and a generator would cost it several times as much."""
+
+    __slots__ = ("_held", "_keys", "_locks")
+
+    def __init__(self, locks: dict[Key, tuple[asyncio.Lock, int]], keys: list[Key]) -> None:
+        self._locks = locks
+        self._keys = keys
+        self._held: list[Key] = []
+
+    async def __aenter__(self) -> None:
+        for key in self._keys:
+            lock, waiting = self._locks.get(key) or (asyncio.Lock(), 0)
+            self._locks[key] = (lock, waiting + 1)
+            try:
+                await lock.acquire()
+            except BaseException:
                 self._leave(key)
+                self._release()
+                raise
+            self._held.append(key)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        for key in reversed(self._held):
+            self._locks[key][0].release()
+            self._leave(key)
 
     def _leave(self, key: Key) -> None:
         lock, waiting = self._locks[key]

@@ -8,31 +8,34 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from nunatak.database import sqlite_changes
+from nunatak.database import rules, sqlite_changes
 from nunatak.database.records import (
     Answer,
     Change,
     ForgetAnswers,
     Head,
-    Job,
     Key,
     Kind,
+    LogLine,
     Neighbour,
+    Pointer,
     SavedAnswer,
     SaveSecret,
+    Stock,
+    StuckJob,
 )
-from nunatak.database.statements import read_migrations, read_statements
+from nunatak.database.schema import Migration, MigrationFailed, missing
+from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
 
 log = logging.getLogger(__name__)
 
-BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
 KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # at most some 30 MB of lists, while nothing changes
 GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
@@ -54,6 +57,9 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
+_Group = tuple[asyncio.AbstractEventLoop, list[_Waiting], Callable[[list[_Waiting]], None]]
+
+
 class SqliteStore:
     """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading."""
 
@@ -64,14 +70,24 @@ class SqliteStore:
         self.counts = {"read": 0, "transaction": 0, "group": 0}
         self._statements = read_statements()
         writer = _connect(path)
-        migrate(writer)
+        if exclusive:
+            migrate(writer)
+            writer.execute(self._statements["end_leases"])
+        elif missing(_applied(writer), "sqlite"):
+            with locked(path):  # never under an older server, which could not start again afterwards
+                migrate(writer)
         self._reader = _connect(path)
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._writer = sqlite_changes.Writer(writer, self._statements)
+        self._waiting: list[_Waiting] = []
+        self._busy = False  # a group is on its way
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
         self._broken: str | None = None
         self._lists: dict[tuple[object, ...], tuple[object, tuple[str, str | None, bool]]] = {}
-        self._thread = threading.Thread(target=self._write_loop, args=(writer,), name="sqlite-writer", daemon=True)
+        self._thread = threading.Thread(target=self._commit_loop, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     # Writing
@@ -82,42 +98,34 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[object]] = loop.create_future()
         self.counts["transaction"] += 1
-        self._queue.put(_Waiting(changes, future))
+        self._waiting.append(_Waiting(changes, future))
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            loop.call_soon(self._next_group, loop)  # whatever else this turn of the loop brings goes along
         # A caller that goes away cancels only its own waiting: what is queued is carried out.
         return await future
 
-    def _write_loop(self, connection: apsw.Connection) -> None:
-        writer = sqlite_changes.Writer(connection, self._statements)
-        while True:
-            first = self._queue.get()
-            if first is None:
-                break
-            group = [first]
-            stop = False
-            with contextlib.suppress(queue.Empty):
-                while len(group) < GROUP:
-                    another = self._queue.get_nowait()
-                    if another is None:
-                        stop = True
-                        break
-                    group.append(another)
-            self._commit(writer, group)
-            _answer(group)
-            if stop:
-                break
-        connection.close()
-
-    def _commit(self, writer: sqlite_changes.Writer, group: list[_Waiting]) -> None:
-        """One transaction for the group; each member keeps its own outcome through a savepoint."""
+    def _next_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Apply what waits, here in the loop: only waiting for the disk, or for the lock, is worth another thread."""
+        group, self._waiting = self._waiting[:GROUP], self._waiting[GROUP:]
         try:
-            writer.begin()
-        except apsw.Error as error:
-            for waiting in group:
-                waiting.error = _refused(error)
+            self._writer.begin_at_once()
+        except apsw.BusyError:
+            self._queue.put((loop, group, self._begin_and_commit))  # another client of the file is writing
             return
+        except apsw.Error as error:
+            _refuse_all(group, error)
+            self._settled(loop, group)
+            return
+        self._apply_group(group)
+        self._queue.put((loop, group, self._commit))
+
+    def _apply_group(self, group: list[_Waiting]) -> None:
+        """Inside the group's one transaction; each member keeps its own outcome."""
         for waiting in group:
             try:
-                waiting.results = writer.apply_all(waiting.changes)
+                waiting.results = self._writer.apply_all(waiting.changes)
             except CatalogError as error:
                 waiting.error = error
             except apsw.Error as error:
@@ -126,15 +134,55 @@ class SqliteStore:
             except Exception as error:
                 log.exception("a change could not be applied")
                 waiting.error = InternalError(f"The change could not be applied: {error}")
+            if not self._writer.in_transaction:
+                # A full disk makes SQLite undo the whole transaction: nobody's change is in it any more.
+                _refuse_all(group, apsw.FullError("the transaction was rolled back"))
+                return
+
+    def _commit_loop(self) -> None:
+        """The thread that waits for the disk; it has the writing connection to itself while it does."""
+        while (work := self._queue.get()) is not None:
+            loop, group, finish = work
+            finish(group)
+            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
+                loop.call_soon_threadsafe(self._settled, loop, group)
+
+    def _begin_and_commit(self, group: list[_Waiting]) -> None:
         try:
-            self.counts["group"] += 1
-            writer.commit()
+            self._writer.begin_patiently()
+        except apsw.Error as error:
+            _refuse_all(group, error)
+            return
+        self._apply_group(group)
+        self._commit(group)
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        if not self._writer.in_transaction:
+            return
+        self.counts["group"] += 1
+        try:
+            self._writer.commit()
         except apsw.Error as error:
             log.exception("a group of %d changes could not be committed", len(group))
             for waiting in group:
                 if waiting.error is None:
-                    waiting.error = OutcomeUnknown(f"The database did not confirm the commit: {error}")
-            writer.roll_back()
+                    waiting.error = _not_committed(error)
+            self._writer.roll_back()
+
+    def _settled(self, loop: asyncio.AbstractEventLoop, group: list[_Waiting]) -> None:
+        """Tell everybody in the group, then begin the next one with what has come in since."""
+        for waiting in group:
+            if waiting.future.done():
+                continue
+            if waiting.error is not None:
+                waiting.future.set_exception(waiting.error)
+            else:
+                waiting.future.set_result(waiting.results)
+        if self._waiting:
+            loop.call_soon(self._next_group, loop)
+        else:
+            self._busy = False
+            self._idle.set()
 
     # Reading
 
@@ -221,13 +269,30 @@ class SqliteStore:
         row = self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
         return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
 
-    async def next_job(self, now_ms: int) -> Job | None:
-        row = self._row("next_job", {"now_ms": now_ms})
-        return None if row is None else Job(row[0], row[1], row[2], row[3])
-
     async def next_job_time(self) -> int | None:
         row = self._row("next_job_time", {})
         return None if row is None else row[0]
+
+    async def keys_after(self, after: Key, limit: int) -> list[Key]:
+        return [Key(*row) for row in self._rows("keys_after", {**rules.named(after), "limit": limit})]
+
+    async def find_pointer(self, key: Key) -> Pointer | None:
+        row = self._row("find_pointer", rules.named(key))
+        return rules.pointer_of(row, self._row("find_stored", rules.named(key)) if row is None else None)
+
+    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
+        rows = self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
+        return [LogLine(*row) for row in rows]
+
+    async def points_at(self, file_name: str) -> bool:
+        return self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
+
+    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+        pointers, answers = self._row("count_pointers", {}), self._row("count_answers", {"before_ms": before_ms})
+        assert pointers is not None
+        assert answers is not None
+        jobs = self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
+        return Stock(pointers[0], answers[0], tuple(StuckJob(*row) for row in jobs))
 
     async def secret(self, name: str) -> bytes:
         row = self._row("find_secret", {"name": name})
@@ -243,28 +308,28 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._broken = "The server is stopping."
+        await self._idle.wait()
         self._queue.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._writer.close()
         self._reader.close()
         if self._lock is not None:
             os.close(self._lock)
 
 
-def _answer(group: list[_Waiting]) -> None:
-    """Hand the outcomes back to the event loop, in one call for the whole group."""
-    loop = group[0].future.get_loop()
-    with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
-        loop.call_soon_threadsafe(_settle, group)
-
-
-def _settle(group: list[_Waiting]) -> None:
+def _refuse_all(group: list[_Waiting], error: apsw.Error) -> None:
     for waiting in group:
-        if waiting.future.done():
-            continue
-        if waiting.error is not None:
-            waiting.future.set_exception(waiting.error)
-        else:
-            waiting.future.set_result(waiting.results)
+        waiting.error = _refused(error)
+
+
+def _not_committed(error: apsw.Error) -> CatalogError:
+    """A disk too full for the log is certain: what commits a transaction is the last it writes, and there was no room.
+
+    Any other failure, above all one of a sync, may leave a log that a restart takes for committed.
+    """
+    if isinstance(error, apsw.FullError):
+        return ServiceUnavailable(f"The database cannot be written now: {error}")
+    return OutcomeUnknown(f"The database did not confirm the commit: {error}")
 
 
 def _refused(error: apsw.Error) -> CatalogError:
@@ -287,7 +352,7 @@ def _lock_file(path: Path) -> int:
 
 def _connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), statementcachesize=200)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(sqlite_changes.BUSY_MS)
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=0", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
@@ -295,20 +360,33 @@ def _connect(path: Path) -> apsw.Connection:
 
 def migrate(connection: apsw.Connection) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; returns their names."""
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
-    ).fetchall()
-    applied = {row[0] for row in connection.execute("SELECT number FROM nunatak_migrations")}
-    fresh = []
-    for number, name, sql in read_migrations():
-        if number in applied:
-            continue
+    return [migration[1] for migration in missing(_applied(connection), "sqlite") if _apply(connection, migration)]
+
+
+def _apply(connection: apsw.Connection, migration: Migration) -> bool:
+    """Whether it was applied here: another process may have been faster."""
+    number, name, sql = migration
+    try:
         with _transaction(connection):
+            if number in _applied(connection):
+                return False
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+            ).fetchall()
             _add_missing_type_column(connection)
             connection.execute(sql).fetchall()
             connection.execute("INSERT INTO nunatak_migrations VALUES (?, ?)", (number, name)).fetchall()
-        fresh.append(name)
-    return fresh
+    except apsw.Error as error:
+        raise MigrationFailed(name, error) from error
+    return True
+
+
+def _applied(connection: apsw.Connection) -> set[int]:
+    """The numbers of the migrations that the database has."""
+    made = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'nunatak_migrations'"
+    if connection.execute(made).fetchone() is None:
+        return set()
+    return {row[0] for row in connection.execute("SELECT number FROM nunatak_migrations")}
 
 
 @contextlib.contextmanager
@@ -316,10 +394,10 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE").fetchall()
     try:
         yield
-    except BaseException:
-        connection.execute("ROLLBACK").fetchall()
-        raise
-    connection.execute("COMMIT").fetchall()
+        connection.execute("COMMIT").fetchall()
+    finally:
+        if connection.in_transaction:  # not after an error that rolled back by itself, as a full disk does
+            connection.execute("ROLLBACK").fetchall()
 
 
 def _add_missing_type_column(connection: apsw.Connection) -> None:
@@ -329,12 +407,17 @@ def _add_missing_type_column(connection: apsw.Connection) -> None:
         connection.execute("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)").fetchall()
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """No server works on the file meanwhile; DatabaseInUse if one does already."""
+    lock = _lock_file(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def migrate_file(path: Path) -> list[str]:
     """Bring the file at `path` to this version's schema."""
-    lock = _lock_file(path)
-    connection = _connect(path)
-    try:
+    with locked(path), contextlib.closing(_connect(path)) as connection:
         return migrate(connection)
-    finally:
-        connection.close()
-        os.close(lock)

@@ -1,4 +1,4 @@
-"""Each kind of change as SQL on one SQLite connection; called by the writer thread inside a transaction."""
+"""Each kind of change as SQL on one SQLite connection; called inside a transaction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,11 +14,15 @@ from nunatak.database.records import (
     CreateNamespace,
     DeleteHead,
     DropNamespace,
+    ExtendLease,
     FinishJob,
     ForgetAnswers,
+    ForgetHead,
     InsertHead,
+    Job,
     Key,
     Kind,
+    LeaseJob,
     MoveHead,
     Neighbour,
     PostponeJob,
@@ -30,6 +34,8 @@ from nunatak.database.records import (
     UpdateNamespace,
 )
 from nunatak.database.rules import named
+
+BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
 
 RowOf = Callable[[str, Mapping[str, object]], tuple[Any, ...] | None]
 RowsOf = Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]]
@@ -56,15 +62,31 @@ class Writer:
             UpdateNamespace: self._update_namespace,
             SaveAnswer: self._save_answer,
             AddJob: self._add_job,
+            LeaseJob: self._lease_job,
+            ExtendLease: self._extend_lease,
             FinishJob: self._finish_job,
             PostponeJob: self._postpone_job,
             SaveReport: self._save_report,
             SaveSecret: self._save_secret,
             ForgetAnswers: self._forget_answers,
+            ForgetHead: self._forget_stale_head,
         }
 
-    def begin(self) -> None:
+    def begin_at_once(self) -> None:
+        """Raises BusyError if another client holds the write lock."""
+        self._connection.set_busy_timeout(0)
         self._execute("BEGIN IMMEDIATE")
+
+    def begin_patiently(self) -> None:
+        self._connection.set_busy_timeout(BUSY_MS)
+        self._execute("BEGIN IMMEDIATE")
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        self._connection.close()
 
     def commit(self) -> None:
         self._execute("COMMIT")
@@ -258,17 +280,25 @@ class Writer:
     # Answers, jobs, reports
 
     def _save_answer(self, change: SaveAnswer) -> None:
-        self._run("save_answer", rules.answered(change))
+        if not self._run("save_answer", rules.answered(change)):
+            raise rules.key_taken()
 
     def _add_job(self, change: AddJob) -> None:
         self._run("add_job", {"kind": change.kind, "payload": change.payload, "location": None})
 
+    def _lease_job(self, change: LeaseJob) -> Job | None:
+        row = self._row("lease_job", rules.leased(change))
+        return None if row is None else Job(row[0], row[1], row[2], row[3])
+
+    def _extend_lease(self, change: ExtendLease) -> bool:
+        values = {"job_id": change.job_id, "owner": change.owner, "until_ms": change.until_ms}
+        return self._run("extend_lease", values) == 1
+
     def _finish_job(self, change: FinishJob) -> None:
-        self._run("finish_job", {"job_id": change.job_id})
+        self._run("finish_job", {"job_id": change.job_id, "owner": change.owner})
 
     def _postpone_job(self, change: PostponeJob) -> None:
-        values = {"job_id": change.job_id, "not_before_ms": change.not_before_ms, "error": change.error}
-        self._run("postpone_job", values)
+        self._run("postpone_job", rules.postponed(change))
 
     def _save_report(self, change: SaveReport) -> None:
         values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
@@ -280,6 +310,10 @@ class Writer:
 
     def _forget_answers(self, change: ForgetAnswers) -> None:
         self._run("forget_answers", {"now_ms": change.now_ms})
+
+    def _forget_stale_head(self, change: ForgetHead) -> None:
+        if self._run("forget_stale_head", named(change.key)):
+            self._run("forget_places", named(change.key))
 
 
 def overlapping(rows_of: RowsOf, location: str, ancestors: Sequence[str]) -> list[Neighbour]:

@@ -26,6 +26,8 @@ _open.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
 _write = _libc.write
 _write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 _write.restype = ctypes.c_ssize_t
+_syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+_syncfs.argtypes = (ctypes.c_int,)
 _close = _libc.close
 _close.argtypes = (ctypes.c_int,)
 
@@ -49,6 +51,11 @@ def write_all(file: int, data: bytes) -> None:
     while written < len(data):
         data = data[written:]
         written = _checked(_write(file, data, len(data)), "")
+
+
+def sync_filesystem(folder: int) -> None:
+    """`syncfs`, which Python does not offer; it waits for the disk, so it does give up the interpreter."""
+    _checked(_syncfs(folder), "")
 
 
 def close(file: int) -> None:

@@ -3,15 +3,20 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from nunatak.errors import BadRequest, CatalogError, Forbidden, InternalError, ServiceUnavailable
 from nunatak.objectstore import calls
+from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.location import Location, missing_file, path_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
+FEW = 3  # so many files are always synced one by one
+SLOW_SECONDS = 0.25  # a filesystem that takes longer is busy with the data of others
+ONE_BY_ONE_SECONDS = 30.0
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
 MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
@@ -21,37 +26,59 @@ class LocalFiles:
 
     def __init__(self, allowed: tuple[Location, ...]) -> None:
         self._roots = tuple(sorted((place for place in allowed), key=lambda place: -len(place.segments)))
-        self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0}
+        self._one_by_one_until = 0.0
+        self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
 
-    def write_new(self, location: Location, data: bytes) -> None:
-        """Create the file; it and its folder entry are on disk on return, and an existing file is never touched."""
+    def write_new(self, location: Location, data: bytes, *, sync: bool = True) -> None:
+        """Create the file, never touching one that exists; with `sync` it and its entry are on disk on return."""
         self.counts["write"] += 1
         if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES:
             try:
-                self._write_held(location, data)
+                if sync:
+                    self._write_held(location, data)
+                else:
+                    self._write_unsynced(location, data)
                 return
             except FileNotFoundError:
                 pass  # the folder is not there yet: the way below makes it
             except OSError as error:
-                raise _trouble("write", location, error) from error
+                raise trouble("write", location, error) from error
         with self._folder(location, create=True) as (folder, name):
             try:
                 file = os.open(
                     name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
                 )
             except OSError as error:
-                raise _trouble("write", location, error) from error
+                raise trouble("write", location, error) from error
             try:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(file, view) :]
-                os.fsync(file)
+                if sync:
+                    os.fsync(file)
+                    os.fsync(folder)
             except OSError as error:
                 os.unlink(name, dir_fd=folder)  # nobody can point at it yet
-                raise _trouble("write", location, error) from error
+                raise trouble("write", location, error) from error
             finally:
                 os.close(file)
-            os.fsync(folder)
+
+    def _write_unsynced(self, location: Location, data: bytes) -> None:
+        """A small file in a folder that exists, left to the system to bring to disk: no call in it waits."""
+        root = self._root_of(location)
+        outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
+        below = "/".join(location.segments[len(root.segments) :])
+        try:
+            file = calls.open_beneath(outer, below, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                calls.write_all(file, data)
+            except OSError:
+                os.unlink(below, dir_fd=outer)
+                raise
+            finally:
+                calls.close(file)
+        finally:
+            calls.close(outer)
 
     def _write_held(self, location: Location, data: bytes) -> None:
         """The same for a small file in a folder that exists, giving up the interpreter only while the disk works."""
@@ -68,12 +95,12 @@ class LocalFiles:
             try:
                 calls.write_all(file, data)
                 os.fsync(file)
+                os.fsync(folder)
             except OSError:
                 os.unlink(name, dir_fd=folder)
                 raise
             finally:
                 calls.close(file)
-            os.fsync(folder)
         finally:
             calls.close(folder)
 
@@ -94,10 +121,45 @@ class LocalFiles:
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 raise missing_file(spelled) from error
-            raise _trouble("read", location, error) from error
+            raise trouble("read", location, error) from error
         if len(data) > MAX_READ_BYTES:
             raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
         return data
+
+    def sync(self, locations: Sequence[Location]) -> None:
+        """Bring these files and their entries to disk; one that is gone is fine. Raises OSError.
+
+        Many are brought there by one call for each filesystem they lie on. It costs about as much as three files, but
+        also waits for what others wrote there: where that took long, files go one by one for a while.
+        """
+        started = time.monotonic()
+        if len(locations) <= FEW or started < self._one_by_one_until:
+            for location in locations:
+                self._sync_file(location)
+            return
+        done: set[int] = set()
+        for location in {location.segments[:-1]: location for location in locations}.values():
+            device = _device_of(location)
+            if device is None or device in done:
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError), self._folder(location, create=False) as (folder, _):
+                calls.sync_filesystem(folder)
+                done.add(device)
+        ended = time.monotonic()
+        if ended - started > SLOW_SECONDS:
+            self._one_by_one_until = ended + ONE_BY_ONE_SECONDS
+
+    def _sync_file(self, location: Location) -> None:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder(location, create=False) as (folder, name),
+        ):
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.fsync(folder)
 
     def exists(self, location: Location) -> bool:
         self.counts["stat"] += 1
@@ -117,7 +179,7 @@ class LocalFiles:
         except OSError as error:
             if error.errno == errno.EISDIR:
                 return
-            raise _trouble("delete", location, error) from error
+            raise trouble("delete", location, error) from error
 
     def make_folder(self, location: Location) -> None:
         """Make the folder, for clients that write into a table's folder without making it."""
@@ -134,6 +196,34 @@ class LocalFiles:
                 os.rmdir(folder)
             except OSError:
                 continue  # not empty: something in it is not ours to remove
+
+    def list_files(self, folder: Location, ending: str) -> list[FoundFile]:
+        """The files right in a folder whose names end so; none if it is not there."""
+        self.counts["list"] += 1
+        found = []
+        inner = Location(folder.scheme, folder.authority, (*folder.segments, "."))
+        try:
+            with self._folder(inner, create=False) as (opened, _), os.scandir(opened) as entries:
+                for entry in entries:
+                    if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        found.append(FoundFile(entry.name, status.st_size, status.st_mtime_ns // 1_000_000))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                return []
+            raise trouble("list", inner, error) from error
+        return found
+
+    def set_aside(self, location: Location, name: str) -> None:
+        """Give a file another name in its folder, so that its own is free; on disk on return."""
+        try:
+            with self._folder(location, create=False) as (folder, old_name):
+                os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+        except OSError as error:
+            raise trouble("rename", location, error) from error
 
     def _root_of(self, location: Location) -> Location:
         """The allowed place that holds a file, or Forbidden."""
@@ -156,22 +246,45 @@ class LocalFiles:
                     folder = _enter(folder, segment, create=create)
                 except OSError as error:
                     if create:
-                        raise _trouble("write", location, error) from error
+                        raise trouble("write", location, error) from error
                     raise
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
 
 
+def _device_of(location: Location) -> int | None:
+    """The filesystem that holds a file's folder, or None if the folder is gone."""
+    try:
+        return os.stat(os.path.dirname(path_of(location))).st_dev
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def _open_root(root: Location, location: Location, *, create: bool) -> int:
     try:
         if create:
-            os.makedirs(path_of(root), exist_ok=True)
+            _make_folders(path_of(root))
         return os.open(path_of(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         if create:
-            raise _trouble("write", location, error) from error
+            raise trouble("write", location, error) from error
         raise
+
+
+def _make_folders(path: str) -> None:
+    """Make the folder and those above it that are missing; each entry is on disk on return."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    _make_folders(above)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o755)
+    folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _enter(folder: int, segment: str, *, create: bool) -> int:
@@ -191,7 +304,8 @@ def _enter(folder: int, segment: str, *, create: bool) -> int:
     return inner
 
 
-def _trouble(verb: str, location: Location, error: OSError) -> CatalogError:
+def trouble(verb: str, location: Location, error: OSError) -> CatalogError:
+    """What a caller is told of a file that could not be used."""
     place = str(location).removesuffix("/.")  # a folder is reached as "." inside it
     text = f"Cannot {verb} {place}: {error.strerror or error}"
     if error.errno == errno.ENAMETOOLONG:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
-from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles
+from nunatak.objectstore.listing import FoundFile
+from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, trouble
 from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.syncs import SharedSyncs
 from nunatak.objectstore.threads import FileThreads
 
 T = TypeVar("T")
@@ -25,6 +27,7 @@ class ObjectStore:
         self.local = LocalFiles(allowed)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
+        self._syncs = SharedSyncs(lambda places: self._run(self.local.sync, places))
 
     async def read(self, location: str) -> bytes:
         return await self._run(self.local.read, parse_location(location), location)
@@ -55,6 +58,16 @@ class ObjectStore:
         self.local.write_new(parse_location(location), content)
         return pack(data)
 
+    async def write_synced(self, location: str, data: bytes) -> None:
+        """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
+        place = parse_location(location)
+        self.local.write_new(place, data, sync=False)
+        try:
+            await self._syncs.wait_for(place)
+        except OSError as error:
+            await self._run(self.local.delete, place)  # nobody can point at it yet
+            raise trouble("write", place, error) from error
+
     def exists(self, location: str) -> bool:
         """Asked on the load path: one stat, cheaper than a hop to a thread."""
         return self.local.exists(parse_location(location))
@@ -68,6 +81,14 @@ class ObjectStore:
 
     async def remove_empty_folders(self, location: str) -> None:
         await self._run(self.local.remove_empty_folders, parse_location(location))
+
+    async def list_files(self, folder: str, ending: str) -> list[FoundFile]:
+        """The files right in a folder whose names end so, in no order; none if it is not there."""
+        return await self._run(self.local.list_files, parse_location(folder), ending)
+
+    async def set_aside(self, location: str, name: str) -> None:
+        """Give a file another name in its folder, so that its own is free."""
+        await self._run(self.local.set_aside, parse_location(location), name)
 
     def close(self) -> None:
         self._threads.close()

@@ -1,0 +1,10 @@
+"""A file as the listing of a folder shows it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    name: str
+    size_bytes: int
+    modified_ms: int

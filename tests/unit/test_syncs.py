@@ -1,0 +1,169 @@
+"""Files reach the disk together: whoever comes while a sync is on its way is covered by the next one."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nunatak.errors import ServiceUnavailable
+from nunatak.objectstore import calls, local
+from nunatak.objectstore.local import LocalFiles
+from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.store import ObjectStore
+from nunatak.objectstore.syncs import SharedSyncs
+
+
+def places(root: Path, count: int) -> list[Location]:
+    return [parse_location(f"file://{root}/t{number}/file.json") for number in range(count)]
+
+
+def test_those_of_one_moment_share_a_sync_and_those_who_come_later_the_next() -> None:
+    groups: list[int] = []
+
+    async def run() -> None:
+        gate = asyncio.Event()
+
+        async def sync(group: Sequence[Location]) -> None:
+            groups.append(len(group))
+            await gate.wait()
+
+        syncs = SharedSyncs(sync)
+        first = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 5)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        later = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 7)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in (*first, *later))
+        gate.set()
+        await asyncio.gather(*first, *later)
+
+    asyncio.run(run())
+
+    assert groups == [5, 7]
+
+
+def test_a_sync_that_fails_is_told_to_everybody_it_was_for_and_to_nobody_else() -> None:
+    outcomes = [OSError(errno.EIO, "broken"), None]
+
+    async def run() -> None:
+        async def sync(group: Sequence[Location]) -> None:
+            await asyncio.sleep(0)
+            if (outcome := outcomes.pop(0)) is not None:
+                raise outcome
+
+        syncs = SharedSyncs(sync)
+        tasks = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 3)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [OSError] * 3
+        await syncs.wait_for(places(Path("/w"), 1)[0])
+
+    asyncio.run(run())
+
+    assert outcomes == []
+
+
+def test_one_who_goes_away_leaves_the_others_their_sync() -> None:
+    async def run() -> None:
+        gate = asyncio.Event()
+
+        async def sync(group: Sequence[Location]) -> None:
+            await gate.wait()
+
+        syncs = SharedSyncs(sync)
+        tasks = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 2)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        gate.set()
+        await asyncio.wait(tasks)
+        assert (tasks[0].cancelled(), tasks[1].result()) == (True, None)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return ObjectStore((parse_location(f"file://{tmp_path}"),))
+
+
+def test_a_file_that_cannot_be_synced_is_refused_and_not_left(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(ServiceUnavailable, match="No space left"):
+        asyncio.run(store.write_synced(f"file://{tmp_path}/t/file.json", b"{}"))
+    assert list((tmp_path / "t").iterdir()) == []
+    store.close()
+
+
+class Disk:
+    """Counts what is synced and how, and can be slow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files: list[str] = []
+        self.filesystems = 0
+        self.now = 100.0
+        self.seconds = 0.0
+        monkeypatch.setattr(os, "fsync", lambda file: self.files.append(os.readlink(f"/proc/self/fd/{file}")))
+        monkeypatch.setattr(calls, "sync_filesystem", self._sync)
+        monkeypatch.setattr(local.time, "monotonic", lambda: self.now)
+
+    def _sync(self, folder: int) -> None:
+        self.filesystems += 1
+        self.now += self.seconds
+
+
+def written(root: Path, count: int) -> list[Location]:
+    for place in places(root, count):
+        Path("/", *place.segments).parent.mkdir(parents=True, exist_ok=True)
+        Path("/", *place.segments).write_bytes(b"{}")
+    return places(root, count)
+
+
+def test_few_files_are_synced_one_by_one_and_many_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
+    few, many = written(tmp_path, local.FEW), written(tmp_path, 20)
+    disk = Disk(monkeypatch)
+
+    files.sync(few)
+    assert disk.files == [path for place in few for path in (f"{tmp_path}/{place.segments[-2]}/file.json",
+                                                             f"{tmp_path}/{place.segments[-2]}")]  # fmt: skip
+    files.sync(many)
+    assert disk.filesystems == 1
+
+
+def test_a_folder_that_is_gone_does_not_keep_the_others_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
+    many = written(tmp_path, 20)
+    (tmp_path / "t0" / "file.json").unlink()
+    (tmp_path / "t0").rmdir()
+    disk = Disk(monkeypatch)
+
+    files.sync(many)
+
+    assert disk.filesystems == 1
+
+
+def test_a_filesystem_busy_with_others_is_not_waited_for_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
+    many = written(tmp_path, 20)
+    disk = Disk(monkeypatch)
+    disk.seconds = local.SLOW_SECONDS * 2
+
+    files.sync(many)
+    files.sync(many)
+    assert (disk.filesystems, len(disk.files)) == (1, 2 * 20)
+    disk.now += local.ONE_BY_ONE_SECONDS
+    files.sync(many)
+    assert disk.filesystems == 2
