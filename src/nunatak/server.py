@@ -8,8 +8,12 @@ import random
 import re
 import signal
 import socket
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +27,103 @@ from nunatak.api.router import TOP_WORDS
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
+from nunatak.catalog.sweep import run_sweeps
+from nunatak.database import mariadb, mariadb_connections
+from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
 from nunatak.database.postgres_connections import NotInstalled
 from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate_file
 from nunatak.errors import CatalogError
 from nunatak.events.metrics import Metrics
+from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
+from nunatak.workers import Lifeline, Workers
 
 log = logging.getLogger(__name__)
 
 DATABASE_FILE = "nunatak.db"
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
+SPARE_SECONDS = 10  # for a worker to close its files and connections after that
 _WAREHOUSE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 
 
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    if settings.workers != 1:
-        raise SettingsError("workers must be 1 on SQLite: one process writes the file")
+    if settings.workers != 1 and on_sqlite(settings):
+        raise SettingsError(
+            f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
+            "database_url to postgresql://… to share the catalog among several"
+        )
     if settings.host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("listening on %s without authentication: whoever reaches it may change the catalog", settings.host)
-    listener = _listen(settings)
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    with contextlib.closing(listener):
-        uvloop.run(_serve(settings, listener, lambda: announce(f"http://{shown}:{port}")))
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listeners = _listen(settings)
+    host, port = listeners[0].getsockname()[:2]
+    uri = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     try:
-        listener.bind((settings.host, settings.port))
+        if settings.workers == 1:
+            uvloop.run(_serve(settings, listeners[0], lambda: announce(uri)))
+        else:
+            _serve_by_workers(settings, listeners, lambda: announce(uri))
+    finally:
+        _close(listeners)
+
+
+def _serve_by_workers(settings: Settings, listeners: list[socket.socket], announce: Callable[[], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix="nunatak-workers-") as folder:
+        places = places_in(Path(folder), settings.workers)
+
+        def work(number: int, lifeline: Lifeline) -> None:
+            _close(other for other in listeners if other is not listeners[number])
+            uvloop.run(_serve(settings, listeners[number], lifeline.ready, _Company(number, lifeline, places)))
+
+        workers = Workers(work, settings.workers, DRAIN_SECONDS + SPARE_SECONDS)
+        workers.run(all_ready=announce, stopping=lambda: _close(listeners))
+
+
+def _listen(settings: Settings) -> list[socket.socket]:
+    """One socket for each worker, all of one address, so that the system deals out connections evenly.
+
+    Whoever runs the workers keeps them open: what waits to be accepted outlives a worker that dies.
+    """
+    if settings.workers == 1 or sys.platform != "linux":  # elsewhere the last to listen would get everything
+        return [_listener(settings, settings.port, share=False)] * settings.workers
+    if settings.port != 0:
+        # An address that is shared lets in whoever shares it, too: another server must be noticed before.
+        _listener(settings, settings.port, share=False).close()
+    first = _listener(settings, settings.port, share=True)
+    port = first.getsockname()[1]
+    return [first, *(_listener(settings, port, share=True) for _ in range(settings.workers - 1))]
+
+
+def _listener(settings: Settings, port: int, *, share: bool) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if share:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((settings.host, port))
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
-    listener.set_inheritable(True)
+        raise SettingsError(f"cannot listen on {settings.host}:{port}: {error.strerror}") from error
     return listener
+
+
+def _close(listeners: Iterable[socket.socket]) -> None:
+    for listener in listeners:
+        listener.close()
+
+
+@dataclass(frozen=True)
+class _Company:
+    """What a worker knows of the others: its own number, its line to the parent, and where all offer their metrics."""
+
+    number: int
+    lifeline: Lifeline
+    places: list[Path]
 
 
 class _Server(uvicorn.Server):
@@ -87,7 +146,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
+async def _serve(
+    settings: Settings, listener: socket.socket, announce: Callable[[], None], company: _Company | None = None
+) -> None:
     app = await build_app(settings)
     config = uvicorn.Config(
         app,
@@ -101,14 +162,42 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
         timeout_graceful_shutdown=DRAIN_SECONDS,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    jobs = asyncio.create_task(run_jobs(app.catalog))
+    duties = [asyncio.create_task(duty) for duty in _duties(settings, app.catalog)]
+    server = _Server(config, announce)
     try:
-        await _Server(config, announce).serve(sockets=[listener])
+        async with _in(company, app, server):
+            await server.serve(sockets=[listener])
     finally:
-        jobs.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await jobs
+        for duty in duties:
+            duty.cancel()
+        await asyncio.gather(*duties, return_exceptions=True)
         await close_app(app)
+
+
+def _duties(settings: Settings, catalog: Catalog) -> Iterator[Coroutine[Any, Any, None]]:
+    """What a server does besides answering, until it stops."""
+    yield run_jobs(catalog)
+    if settings.sweep_age_seconds:
+        yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
+
+
+@contextlib.asynccontextmanager
+async def _in(company: _Company | None, app: App, server: _Server) -> AsyncIterator[None]:
+    """Share metrics with the other workers, if there are others, and stop when the parent is gone."""
+    if company is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def orphaned() -> None:
+        loop.remove_reader(company.lifeline.fileno())
+        server.handle_exit(signal.SIGTERM, None)
+
+    loop.add_reader(company.lifeline.fileno(), orphaned)
+    async with await offer_page(company.places[company.number], app.metrics.page):
+        app.metrics_page = partial(all_pages, company.places)
+        yield
+    loop.remove_reader(company.lifeline.fileno())
 
 
 def _fast_lane(app: App) -> FastLane | None:
@@ -126,14 +215,16 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     except CatalogError as error:
         raise SettingsError(error.message) from error
     store = await _open_database(settings, exclusive=exclusive)
+    new_uuid = _uuid_maker()
     catalog = Catalog(
         store=store,
         objects=objects,
         warehouses=places,
         default_warehouse=settings.default_warehouse,
         now_ms=lambda: time.time_ns() // 1_000_000,
-        new_uuid=_new_uuid,
+        new_uuid=new_uuid,
         cache=MetadataCache(settings.cache_bytes),
+        server_id=new_uuid(),
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
     )
@@ -142,14 +233,15 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     return App(catalog, tokens, metrics, settings.max_body_bytes)
 
 
-# Names of files and commits must be unique, not secret; asking the system for each would hand over the interpreter.
-_random = random.Random(os.urandom(32))
-
-
-async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore | PostgresStore:
+async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore | PostgresStore | MariadbStore:
+    if on_mariadb(settings):
+        try:
+            return await mariadb.open_store(settings.database_url, pool_size=settings.database_connections)
+        except CatalogError as error:
+            raise SettingsError(f"database_url cannot be used: {error}") from error
     if on_postgres(settings):
         try:
-            return await open_store(settings.database_url)
+            return await open_store(settings.database_url, pool_size=settings.database_connections)
         except (NotInstalled, CatalogError) as error:
             raise SettingsError(f"database_url cannot be used: {error}") from error
     try:
@@ -158,15 +250,32 @@ async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore 
         raise SettingsError(f"{error}; stop it, or choose another data folder") from error
 
 
+def on_sqlite(settings: Settings) -> bool:
+    return not settings.database_url or settings.database_url.startswith("sqlite:")
+
+
 def on_postgres(settings: Settings) -> bool:
     return settings.database_url.startswith(("postgresql://", "postgres://"))
 
 
-def _new_uuid() -> str:
-    """A random UUID as text, without the object in between: every commit makes two."""
-    text = f"{_random.getrandbits(128):032x}"
-    variant = "89ab"[int(text[16], 16) & 3]
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+def on_mariadb(settings: Settings) -> bool:
+    return settings.database_url.startswith(("mariadb://", "mysql://"))
+
+
+def _uuid_maker() -> Callable[[], str]:
+    """Makes random UUIDs as text, without the object in between: every commit makes two.
+
+    They must be unique, not secret, and asking the system for each would hand over the interpreter. The seed is this
+    process's own: one made before a fork would give every worker the same names.
+    """
+    chance = random.Random(os.urandom(32))
+
+    def new_uuid() -> str:
+        text = f"{chance.getrandbits(128):032x}"
+        variant = "89ab"[int(text[16], 16) & 3]
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+
+    return new_uuid
 
 
 async def close_app(app: App) -> None:
@@ -185,8 +294,8 @@ def database_path(settings: Settings) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
     raise SettingsError(
-        f"database_url {url.partition('://')[0]}://… is not supported; write sqlite:///path or "
-        "postgresql://user@host/name, or leave it empty"
+        f"database_url {url.partition('://')[0]}://… is not supported here; write sqlite:///path, "
+        "postgresql://user@host/name or mariadb://user@host/name, or leave it empty"
     )
 
 
@@ -215,9 +324,14 @@ def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str
 
 def migrate(settings: Settings) -> list[str]:
     """Bring the database to this version; returns the names of the migrations applied."""
-    if on_postgres(settings):
-        return asyncio.run(migrate_url(settings.database_url))
-    return migrate_file(database_path(settings))
+    try:
+        if on_mariadb(settings):
+            return asyncio.run(mariadb.migrate_url(settings.database_url))
+        if on_postgres(settings):
+            return asyncio.run(migrate_url(settings.database_url))
+        return migrate_file(database_path(settings))
+    except (NotInstalled, mariadb_connections.NotInstalled, DatabaseInUse) as error:
+        raise SettingsError(f"the database cannot be migrated: {error}") from error
 
 
 def answer(

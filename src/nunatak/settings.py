@@ -52,6 +52,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _connections(text: str) -> int:
+    value = int(text)
+    if value < 3:
+        raise ValueError("at least 3: one for lookups, one for commits, one for everything else")
+    return value
+
+
 def _not_negative(text: str) -> int:
     value = int(text)
     if value < 0:
@@ -87,7 +94,13 @@ SETTINGS: tuple[Setting, ...] = (
         "database_url",
         "",
         str,
-        "Where the catalog remembers: sqlite:///path or postgresql://…; empty means SQLite in the data folder.",
+        "Where the catalog remembers: sqlite:///path, postgresql://… or mariadb://…; empty: SQLite in the data folder.",
+    ),
+    Setting(
+        "database_connections",
+        10,
+        _connections,
+        "Most connections each server process keeps to its database; some five per core of the database are plenty.",
     ),
     Setting("workers", 1, _positive, "Server processes; SQLite takes exactly one."),
     Setting(
@@ -113,6 +126,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_body_bytes", 32 * 1024 * 1024, _positive, "Largest request body, counted after decompression."),
     Setting("idempotency_seconds", 1800, _positive, "How long an Idempotency-Key is remembered at least."),
     Setting("cache_bytes", 64 * 1024 * 1024, _not_negative, "Memory for metadata bytes that were served or committed."),
+    Setting(
+        "sweep_seconds",
+        3600,
+        _positive,
+        "How often the server looks for metadata files that a crash left behind and deletes them.",
+    ),
+    Setting(
+        "sweep_age_seconds",
+        86_400,
+        _not_negative,
+        "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
+    ),
     Setting("log_level", "warning", str, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -126,6 +151,7 @@ class Settings:
     port: int
     data: Path
     database_url: str
+    database_connections: int
     workers: int
     warehouse: str
     default_warehouse: str
@@ -135,6 +161,8 @@ class Settings:
     max_body_bytes: int
     idempotency_seconds: int
     cache_bytes: int
+    sweep_seconds: int
+    sweep_age_seconds: int
     log_level: str
     origins: Mapping[str, str]
 

@@ -1,14 +1,20 @@
 """A request sent twice under one Idempotency-Key happens once and is answered twice."""
 
 import asyncio
+import copy
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from nunatak.api import app as app_module
+from nunatak.catalog.cache import MetadataCache
+from nunatak.catalog.contention import Contention
+from nunatak.catalog.turns import Turns
+from nunatak.database.records import SavedAnswer
+from nunatak.database.rules import key_taken
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
@@ -77,6 +83,11 @@ each_operation = pytest.mark.parametrize("name", OPERATIONS)
 
 @pytest.fixture
 def full(catalog: LocalCatalog) -> LocalCatalog:
+    return furnished(catalog)
+
+
+def furnished(catalog: LocalCatalog) -> LocalCatalog:
+    """With what the operations need."""
     catalog.namespace("empty")
     ok(catalog.call("POST", path_of("ns") + "/properties", {"updates": {"owner": "ann"}}))
     return catalog
@@ -154,6 +165,93 @@ def test_the_same_request_sent_many_times_at_once_runs_once(full: LocalCatalog, 
     assert everything(full) == after
     if name not in ("reportMetrics", "stageTable", "updateTableWithNothing", "replaceViewWithNothing"):
         assert len(full.rows("SELECT * FROM nunatak_idempotency")) == 1
+
+
+def beside(catalog: LocalCatalog) -> LocalCatalog:
+    """A second server on the same database: the two share nothing in memory but the connection to it."""
+    other = copy.copy(catalog)
+    own = {"cache": MetadataCache(1_000_000), "turns": Turns(), "contention": Contention(), "server_id": "other"}
+    other.app = replace(catalog.app, catalog=replace(catalog.app.catalog, **own), in_flight={})
+    return other
+
+
+def sizes(catalog: LocalCatalog) -> list[int]:
+    """How much there is of everything that a request adds to."""
+    logs = ("nunatak_commits", "nunatak_reports", "nunatak_jobs", "nunatak_idempotency")
+    return [len(catalog.files()), *(catalog.rows(f"SELECT count(*) FROM {table}")[0][0] for table in logs)]
+
+
+@each_operation
+def test_the_same_request_sent_to_two_servers_at_once_runs_once(full: LocalCatalog, name: str) -> None:
+    """Each finds no answer and begins; the key's row tells them apart in the database."""
+    request, key, other = prepared(full, name), a_key(), beside(full)
+    before = sizes(full)
+
+    first, again = full.together(full.request(*request, key), other.request(*request, key))
+
+    assert first.status in (200, 204)
+    assert same(first, again)
+    assert all(now - then in (0, 1) for then, now in zip(before, sizes(full), strict=True)), "one change, one file"
+    after = everything(full)
+    assert same(first, other.call(*request, key))
+    assert everything(full) == after
+
+
+@each_operation
+def test_of_two_requests_under_one_key_on_two_servers_one_is_refused(full: LocalCatalog, name: str) -> None:
+    request, key, other = prepared(full, name), a_key(), beside(full)
+    stranger = ("POST", "/v1/namespaces", {"namespace": ["stranger"]})
+
+    answers = full.together(full.request(*request, key), other.request(*stranger, key))
+
+    assert sorted(answer.status == 422 for answer in answers) == [False, True]
+    assert len(full.rows("SELECT * FROM nunatak_idempotency")) == 1
+    applied = full.call("HEAD", path_of("stranger")).status == 204
+    assert applied == (answers[0].status == 422)
+
+
+def test_a_key_past_its_time_may_be_used_again_also_by_two_servers_at_once(full: LocalCatalog) -> None:
+    request, key, other = prepared(full, "updateTable"), a_key(), beside(full)
+    ok(full.call("POST", "/v1/namespaces", {"namespace": ["earlier"]}, key))
+    full.clock.added_ms = 2_200_000
+
+    first, again = full.together(full.request(*request, key), other.request(*request, key))
+
+    assert ok(first)["metadata"]["properties"]["a"] == "b"
+    assert same(first, again)
+    assert full.rows("SELECT count(*) FROM nunatak_commits WHERE operation = 'commit-table'") == [(1,)]
+
+
+def test_a_refusal_by_one_server_does_not_hide_the_success_of_another(
+    full: LocalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second finds the table gone, by the first's doing: it must answer 204, although all it saw was a 404."""
+    request, key, other = prepared(full, "dropTable"), a_key(), beside(full)
+    find_answer = full.store.find_answer
+    seen: list[bool] = []
+
+    async def late(principal: str, name: str, now_ms: int) -> SavedAnswer | None:
+        found = await find_answer(principal, name, now_ms)
+        seen.append(found is not None)
+        if len(seen) == 1:  # the second server asks first, and hears nothing; then the first carries it out
+            assert (await full.request(*request, key)).status == 204
+        return found
+
+    monkeypatch.setattr(full.store, "find_answer", late)
+
+    assert other.call(*request, key).status == 204
+    assert seen == [False, False, True]
+    assert full.rows("SELECT status FROM nunatak_idempotency") == [(204,)]
+
+
+def test_a_key_that_another_server_holds_without_an_answer_leaves_the_outcome_unknown(
+    full: LocalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, key = prepared(full, "updateTable"), a_key()
+    monkeypatch.setattr(full.store, "apply", Stumbling(full, key_taken(), 1).apply)
+
+    assert full.call(*request, key).error[:2] == (500, "CommitStateUnknownException")
+    assert full.app.in_flight == {}
 
 
 def test_the_same_change_without_a_key_runs_twice(full: LocalCatalog) -> None:

@@ -28,6 +28,7 @@ from nunatak.api.tables import replayed
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.write import remembered
 from nunatak.database.records import Answer
+from nunatak.database.store import KeyTaken
 from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown, TooLarge, Unprocessable
 from nunatak.events.metrics import Metrics
 
@@ -52,6 +53,7 @@ class App:
     router: Router = field(default_factory=Router)
     endpoints: list[str] = field(default_factory=endpoints)
     in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
+    metrics_page: Callable[[], Awaitable[bytes]] | None = None  # of all workers, if there are others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -125,7 +127,7 @@ class App:
             request_hash=digest,
             address=request.caller.address,
         )
-        return await (route.handler(request) if key is None else self._once(route, request))
+        return await (_handled(route, request) if key is None else self._once(route, request))
 
     async def _once(self, route: Route, request: Request) -> Response:
         caller = request.caller
@@ -142,7 +144,12 @@ class App:
         try:
             saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
             if saved is None:
-                return await self._first(route, request)
+                try:
+                    return await self._first(route, request)
+                except KeyTaken:  # by another server, which knows nothing of `in_flight`; nothing was done here
+                    saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
+                    if saved is None:  # it holds the key and has not finished
+                        raise
         finally:
             self.in_flight.pop(mark).set_result(None)
         if saved.request_hash != caller.request_hash:
@@ -154,7 +161,7 @@ class App:
     async def _first(self, route: Route, request: Request) -> Response:
         """Answer, and remember a refusal that would be the same later; a success is remembered with its change."""
         try:
-            return await route.handler(request)
+            return await _handled(route, request)
         except CatalogError as error:
             if error.deterministic:
                 answer = Answer(error.status, body=error_response(error).body)
@@ -167,6 +174,8 @@ class App:
         if length is not None and length.isdigit() and int(length) > limit:
             raise TooLarge(f"Request body is larger than {limit} bytes")
         message = await receive()
+        if message["type"] == "http.disconnect":  # and its body with it: it must not be taken for an empty one
+            raise BadRequest("The request was cut off")
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             parts, size = [body], len(body)
@@ -212,6 +221,16 @@ async def _packed(response: Response, encoding: str) -> bytes:
     if response.packed is not None:
         response.packed[encoding] = packed
     return packed
+
+
+async def _handled(route: Route, request: Request) -> Response:
+    """The handler's answer, unless it refuses what may have happened: whatever failed later, that is no refusal."""
+    try:
+        return await route.handler(request)
+    except CatalogError as error:
+        if request.caller.progress.may_answer(error.status):
+            raise
+        raise OutcomeUnknown(f"The change was handed to the database, and then: {error.message}") from error
 
 
 def _resource(route: Route, request: Request) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.turns import Turns
@@ -31,11 +32,15 @@ class Caller:
     key: str | None = None
     request_hash: bytes = b""
     address: Writer | None = None
+    progress: Progress = field(default_factory=Progress, compare=False)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Built once by server.py; nothing in it is needed by another server on the same database."""
+    """Built once by server.py; nothing in it is needed by another server on the same database.
+
+    `server_id` tells this process from every other, to say whose work a job is.
+    """
 
     store: Store
     objects: ObjectStore
@@ -44,6 +49,7 @@ class Catalog:
     now_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     cache: MetadataCache
+    server_id: str
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
     turns: Turns = field(default_factory=Turns)

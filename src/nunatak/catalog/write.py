@@ -2,17 +2,32 @@
 
 from collections.abc import Sequence
 
+from nunatak.catalog.answers import Moment
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.database.records import Answer, Change, CommitEntry, SaveAnswer
+from nunatak.errors import CatalogError, OutcomeUnknown
 
 GRACE_SECONDS = 300  # a key is remembered longer than advertised: clocks differ, retries are late
 
 
 async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], answer: Answer) -> list[object]:
-    """All of it or nothing; raises what the database found, or OutcomeUnknown."""
+    """All of it or nothing; raises what the database found, or OutcomeUnknown.
+
+    What is handed over is carried out, although the client may go away meanwhile.
+    """
     if caller.key is not None:
         changes = [*changes, remembered(catalog, caller, answer)]
-    return await catalog.store.apply(changes)
+    progress = caller.progress
+    progress.moment = Moment.SENT
+    try:
+        results = await catalog.store.apply(changes)
+    except OutcomeUnknown:
+        raise
+    except CatalogError:
+        progress.moment = Moment.REFUSED
+        raise
+    progress.moment = Moment.APPLIED
+    return results
 
 
 def remembered(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:

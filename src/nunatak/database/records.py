@@ -146,7 +146,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SaveAnswer:
-    """Remember the answer for an idempotency key."""
+    """Remember the answer for an idempotency key.
+
+    The key belongs to whoever saves first: while the answer it finds there still counts (`expires_ms` is after
+    `now_ms`), KeyTaken is raised and nothing of the whole list of changes happens.
+    """
 
     principal: str
     key: str
@@ -163,15 +167,43 @@ class AddJob:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishJob:
+class LeaseJob:
+    """Hand the first job that is due to `owner` alone, until `until_ms`; the result is the Job, or None.
+
+    A server that dies does nothing for it: when the lease runs out, the job is due again. Servers tell time by their
+    own clocks, so a job may be worked on twice if these are far apart, and must not mind.
+    """
+
+    owner: str
+    now_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLease:
+    """A long job's sign of life; the result says whether it still is the owner's."""
+
     job_id: int
+    owner: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishJob:
+    """Done, and forgotten; unless it became somebody else's."""
+
+    job_id: int
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
 class PostponeJob:
+    """Give it back, due again at `not_before_ms`; unless it became somebody else's."""
+
     job_id: int
+    owner: str
     not_before_ms: int
-    error: str
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +224,13 @@ class ForgetAnswers:
     now_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetHead:
+    """Drop what is stored for a name, unless it has a pointer."""
+
+    key: Key
+
+
 Change = (
     InsertHead
     | MoveHead
@@ -203,11 +242,14 @@ Change = (
     | UpdateNamespace
     | SaveAnswer
     | AddJob
+    | LeaseJob
+    | ExtendLease
     | FinishJob
     | PostponeJob
     | SaveReport
     | SaveSecret
     | ForgetAnswers
+    | ForgetHead
 )
 
 
@@ -219,6 +261,8 @@ class SavedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """Work that was leased; `attempts` counts this one, too."""
+
     job_id: int
     kind: str
     payload: bytes
@@ -232,3 +276,43 @@ class Neighbour:
     key: Key
     location: str
     table_uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """All that is known of a name; without a `metadata_location` it is no table or view, whatever is stored for it."""
+
+    metadata_location: str | None
+    previous_metadata_location: str | None
+    kind: Kind
+    stored: Stored | None
+    namespace_marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of the commit log as read; a rename stands under the new name."""
+
+    sequence: int
+    operation: str
+    namespace: str
+    name: str
+    metadata_location: str | None
+    previous_metadata_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StuckJob:
+    job_id: int
+    kind: str
+    attempts: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """How much there is: pointers, answers that no longer count, and jobs that fail again and again."""
+
+    pointers: int
+    expired_answers: int
+    stuck_jobs: tuple[StuckJob, ...]

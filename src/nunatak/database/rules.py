@@ -1,14 +1,27 @@
 """What a change means on every database: why it is refused and in which words, and what it leaves to be done."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from nunatak.database.records import CommitEntry, Key, Kind, RenameHead, SaveAnswer, Stored
-from nunatak.database.store import HeadMoved
+from nunatak.database.records import (
+    CommitEntry,
+    Key,
+    Kind,
+    LeaseJob,
+    Pointer,
+    PostponeJob,
+    RenameHead,
+    SaveAnswer,
+    Stored,
+)
+from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
 
 KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
+
+MOST_STUCK_JOBS = 100  # enough to see what is wrong
 
 # Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
 BEHIND_ALL = "\U0010ffff" * 64
@@ -28,6 +41,10 @@ def missing_namespace(printed: str) -> NoSuchNamespace:
 
 def moved(printed: str) -> HeadMoved:
     return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+
+
+def key_taken() -> KeyTaken:
+    return KeyTaken("Another request with this Idempotency-Key is being worked on")
 
 
 def taken(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
@@ -105,6 +122,15 @@ def answered(change: SaveAnswer) -> Mapping[str, object]:
     }
 
 
+def leased(change: LeaseJob) -> dict[str, object]:
+    return {"owner": change.owner, "now_ms": change.now_ms, "until_ms": change.until_ms}
+
+
+def postponed(change: PostponeJob) -> dict[str, object]:
+    where = {"job_id": change.job_id, "owner": change.owner}
+    return {**where, "not_before_ms": change.not_before_ms, "error": change.error}
+
+
 def ancestors_of(location: str) -> list[str]:
     """Every folder above `location`, down to the root of its store."""
     scheme, _, path = location.partition("://")
@@ -130,3 +156,15 @@ def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: 
             "table-uuid": uuid,
         }
     )
+
+
+# What a row means
+
+
+def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Pointer | None:
+    """From the row of `find_pointer`, or if there is none, from that of `find_stored`."""
+    if row is None:
+        return None if stored is None else Pointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
+    location, previous, kind, head, uuid, folder, content, marked = row
+    kept_beside = None if head is None else Stored(head, uuid, folder, content)
+    return Pointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from nunatak.database.records import Change, Head, Job, Key, Kind, Neighbour, SavedAnswer
-from nunatak.errors import Conflict
+from nunatak.database.records import Change, Head, Key, Kind, LogLine, Neighbour, Pointer, SavedAnswer, Stock
+from nunatak.errors import CatalogError, Conflict
 
 
 class HeadMoved(Conflict):
@@ -13,11 +13,25 @@ class HeadMoved(Conflict):
     iceberg_type = "CommitFailedException"
 
 
+class KeyTaken(CatalogError):
+    """A request with the same idempotency key was first, on this server or another: nothing was changed, look it up.
+
+    Whoever sent the key is never told: it gets the answer of the first. The status is for the case that there is none
+    yet, and a client must not conclude that nothing happened.
+    """
+
+    iceberg_type = "CommitStateUnknownException"
+
+
 class Store(Protocol):
-    """Reads see every change whose `apply` has returned."""
+    """Reads see every change whose `apply` has returned, on whichever server."""
 
     async def apply(self, changes: Sequence[Change]) -> list[object]:
-        """All changes or none, durable on return; one result per change, an error raised means nothing was changed."""
+        """All changes or none, durable on return, in the given order; one result per change.
+
+        An error raised means nothing was changed: HeadMoved, KeyTaken, or why it is refused. Only OutcomeUnknown leaves
+        it open. Once begun, it is carried out although the caller may go away.
+        """
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
         """The pointer, with its bytes unless it still is `known`."""
@@ -51,11 +65,26 @@ class Store(Protocol):
 
     async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool: ...
 
-    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None: ...
+    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
+        """What SaveAnswer saved, while it counts."""
 
-    async def next_job(self, now_ms: int) -> Job | None: ...
+    async def next_job_time(self) -> int | None:
+        """When a job is due next, be it because its lease runs out; None if there is no job."""
 
-    async def next_job_time(self) -> int | None: ...
+    async def keys_after(self, after: Key, limit: int) -> list[Key]:
+        """In order, every name that has a pointer or something stored; `Key("", "", "")` is before them all."""
+
+    async def find_pointer(self, key: Key) -> Pointer | None:
+        """Whatever is known of a name, also what is only stored; None if nothing is."""
+
+    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
+        """A table's lines of the commit log behind the one numbered `after`, oldest first."""
+
+    async def points_at(self, file_name: str) -> bool:
+        """Whether any pointer leads to a file of this name, or did before it moved last. Reads them all."""
+
+    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+        """Answers count that expired before; a job is stuck after so many attempts, and the first hundred are given."""
 
     async def secret(self, name: str) -> bytes:
         """Random bytes under a name, made on first use, the same for every server on this database."""

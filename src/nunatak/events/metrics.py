@@ -14,10 +14,27 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_database_reads_total", "counter", "Statements read from the database."),
     ("nunatak_database_transactions_total", "counter", "Changes handed to the database."),
     ("nunatak_database_groups_total", "counter", "Database commits; several changes may share one."),
+    ("nunatak_database_batches_total", "counter", "Statements for lookups and commits, which may carry several."),
+    ("nunatak_database_batched_total", "counter", "Lookups and commits in those statements."),
+    ("nunatak_database_retries_total", "counter", "Reads and changes tried again: a conflict, a lost connection."),
+    ("nunatak_database_connections", "gauge", "Connections to the database, in use and idle."),
+    ("nunatak_database_waiting", "gauge", "Requests that wait for a connection to become free."),
     ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
 )
 _MEANING = {name: meaning for name, _, meaning in METRICS}
+# What a database counts, by the key under which it does: name, label, and the key for each value of the label. SQLite
+# knows neither connections nor batches of this kind.
+_OF_DATABASE: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
+    ("nunatak_database_reads_total", None, {"": "read"}),
+    ("nunatak_database_transactions_total", None, {"": "transaction"}),
+    ("nunatak_database_groups_total", None, {"": "group"}),
+    ("nunatak_database_batches_total", "of", {"lookups": "lookup batch", "commits": "commit batch"}),
+    ("nunatak_database_batched_total", "of", {"lookups": "lookup member", "commits": "commit member"}),
+    ("nunatak_database_retries_total", None, {"": "retry"}),
+    ("nunatak_database_connections", "state", {"in use": "connection in use", "idle": "connection idle"}),
+    ("nunatak_database_waiting", None, {"": "connection awaited"}),
+)
 
 
 class Metrics(Collector):
@@ -55,9 +72,12 @@ class Metrics(Collector):
         yield requests
         yield seconds
         counts = self._database()
-        for name, key in (("reads", "read"), ("transactions", "transaction"), ("groups", "group")):
-            full = f"nunatak_database_{name}"
-            yield CounterMetricFamily(full, _MEANING[f"{full}_total"], value=counts[key])
+        for name, label, keys in _OF_DATABASE:
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name.removesuffix("_total"), _MEANING[name], labels=[label] if label else [])
+            for labelled, key in keys.items():
+                family.add_metric([labelled] if label else [], counts.get(key, 0))
+            yield family
         operations = CounterMetricFamily(
             "nunatak_object_operations", _MEANING["nunatak_object_operations_total"], labels=["operation"]
         )

@@ -15,6 +15,7 @@ SELECT request_hash, status, body, metadata_location FROM nunatak_idempotency
 WHERE principal = :principal AND idempotency_key = :key AND expires_ms > :now_ms;
 
 -- save_answer
+-- Changes no row if the key is taken: an answer that still counts stands.
 INSERT INTO nunatak_idempotency
   (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
 VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms)
@@ -33,18 +34,18 @@ INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :loc
 -- A purge that is still to come, of the table that lay here.
 SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1;
 
--- next_job
-SELECT job_id, kind, payload, attempts FROM nunatak_jobs WHERE not_before_ms <= :now_ms ORDER BY job_id LIMIT 1;
-
 -- next_job_time
 SELECT min(not_before_ms) FROM nunatak_jobs;
 
+-- extend_lease
+UPDATE nunatak_jobs SET not_before_ms = :until_ms WHERE job_id = :job_id AND leased_by = :owner;
+
 -- finish_job
-DELETE FROM nunatak_jobs WHERE job_id = :job_id;
+DELETE FROM nunatak_jobs WHERE job_id = :job_id AND leased_by = :owner;
 
 -- postpone_job
-UPDATE nunatak_jobs SET attempts = attempts + 1, not_before_ms = :not_before_ms, last_error = :error
-WHERE job_id = :job_id;
+UPDATE nunatak_jobs SET not_before_ms = :not_before_ms, leased_by = NULL, last_error = :error
+WHERE job_id = :job_id AND leased_by = :owner;
 
 -- add_report
 INSERT INTO nunatak_reports (catalog_name, table_namespace, table_name, received_ms, report)
