@@ -14,10 +14,14 @@ from nunatak.database.records import (
     CreateNamespace,
     DeleteHead,
     DropNamespace,
+    ExtendLease,
     FinishJob,
     ForgetAnswers,
+    ForgetHead,
     InsertHead,
+    Job,
     Key,
+    LeaseJob,
     MoveHead,
     Neighbour,
     PostponeJob,
@@ -289,20 +293,30 @@ async def _update_namespace(session: Session, change: UpdateNamespace) -> None:
 
 
 async def _save_answer(session: Session, change: SaveAnswer) -> None:
-    await session.run("save_answer", rules.answered(change))
+    if not await session.run("save_answer", rules.answered(change)):
+        raise rules.key_taken()
 
 
 async def _add_job(session: Session, change: AddJob) -> None:
     await session.run("add_job", {"kind": change.kind, "payload": change.payload, "location": None})
 
 
+async def _lease_job(session: Session, change: LeaseJob) -> Job | None:
+    row = await session.row("lease_job", rules.leased(change))
+    return None if row is None else Job(row[0], row[1], row[2], row[3])
+
+
+async def _extend_lease(session: Session, change: ExtendLease) -> bool:
+    values = {"job_id": change.job_id, "owner": change.owner, "until_ms": change.until_ms}
+    return await session.run("extend_lease", values) == 1
+
+
 async def _finish_job(session: Session, change: FinishJob) -> None:
-    await session.run("finish_job", {"job_id": change.job_id})
+    await session.run("finish_job", {"job_id": change.job_id, "owner": change.owner})
 
 
 async def _postpone_job(session: Session, change: PostponeJob) -> None:
-    values = {"job_id": change.job_id, "not_before_ms": change.not_before_ms, "error": change.error}
-    await session.run("postpone_job", values)
+    await session.run("postpone_job", rules.postponed(change))
 
 
 async def _save_report(session: Session, change: SaveReport) -> None:
@@ -319,6 +333,11 @@ async def _forget_answers(session: Session, change: ForgetAnswers) -> None:
     await session.run("forget_answers", {"now_ms": change.now_ms})
 
 
+async def _forget_stale_head(session: Session, change: ForgetHead) -> None:
+    if await session.run("forget_stale_head", named(change.key)):
+        await session.run("forget_places", named(change.key))
+
+
 _APPLY: dict[type, Callable[[Session, Any], Awaitable[object]]] = {
     InsertHead: _insert_head,
     MoveHead: _move_head,
@@ -330,11 +349,14 @@ _APPLY: dict[type, Callable[[Session, Any], Awaitable[object]]] = {
     UpdateNamespace: _update_namespace,
     SaveAnswer: _save_answer,
     AddJob: _add_job,
+    LeaseJob: _lease_job,
+    ExtendLease: _extend_lease,
     FinishJob: _finish_job,
     PostponeJob: _postpone_job,
     SaveReport: _save_report,
     SaveSecret: _save_secret,
     ForgetAnswers: _forget_answers,
+    ForgetHead: _forget_stale_head,
 }
 
 

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from nunatak.database.rules import key_taken
 from nunatak.database.statements import numbered
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 
 try:
     import asyncpg  # type: ignore[import-untyped]
+    from asyncpg import TargetServerAttributeNotMatched as NoneFits  # no host of the URL can be written now
 except ModuleNotFoundError:  # pragma: no cover - the extra `postgres` brings it
     asyncpg = None
 
@@ -27,10 +29,13 @@ SETTINGS = {
     # Whatever the database's default: compare-and-swap and unique constraints are built on this one.
     "default_transaction_isolation": "read committed",
     "lock_timeout": "10s",
+    "statement_timeout": "20s",  # before we would give up, and then we know that nothing was done
     "idle_in_transaction_session_timeout": "30s",  # nothing is done between two statements but sending the next
     "jit": "off",  # no statement here runs long enough to be worth compiling
 }
 _BUSY = {"53", "55", "57", "25", "58"}  # classes of SQLSTATE: resources, locks, operators, read-only, system errors
+NOT_NULL_VIOLATION, LOCK_NOT_AVAILABLE = "23502", "55P03"
+KEYS = "nunatak_idempotency"
 _UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a character PostgreSQL does not keep
 
 Statements = Mapping[str, tuple[str, tuple[str, ...]]]
@@ -87,15 +92,29 @@ class Session:
 class Connections:
     """At most `size` sessions, handed from one user to the next as they are: nothing is reset in between."""
 
-    def __init__(self, url: str, statements: Statements, size: int = POOL_SIZE) -> None:
+    def __init__(self, url: str, statements: Statements, size: int, settings: Mapping[str, str] = {}) -> None:
         if asyncpg is None:
             raise NotInstalled("PostgreSQL needs a driver: pip install 'nunatak[postgres]'")
         self._url = url
         self._statements = statements
-        self._free = size
+        self._settings = {**SETTINGS, **settings}
+        self._size = self._free = size
         self._closed = False
         self._idle: list[Session] = []
         self._waiting: deque[asyncio.Future[Session | None]] = deque()
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    @property
+    def in_use(self) -> int:
+        return self._size - self._free - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a session."""
+        return sum(not future.done() for future in self._waiting)
 
     async def open(self) -> Session:
         """A session of one's own, outside the bound; ServiceUnavailable if the server cannot be reached."""
@@ -107,14 +126,14 @@ class Connections:
                 command_timeout=COMMAND_SECONDS,
                 statement_cache_size=256,
                 max_cached_statement_lifetime=0,
-                server_settings=SETTINGS,
+                server_settings=self._settings,
             )
             sql, _ = self._statements["describe_session"]
             pid, started, durability = await connection.fetchrow(sql)
             if durability == "off":
                 # A commit that was answered must survive a crash of the database.
                 await connection.execute("SET synchronous_commit = on")
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, NoneFits) as error:
             if connection is not None:
                 connection.terminate()
             raise ServiceUnavailable(f"The database cannot be reached now: {error or 'it did not answer'}") from error
@@ -216,9 +235,18 @@ def is_lost(error: BaseException, session: Session) -> bool:
     return not isinstance(error, asyncpg.InterfaceError | ValueError) or session.connection.is_closed()
 
 
+def _is_about_a_key(error: BaseException, state: str) -> bool:
+    """Whether the statement of a commit met an idempotency key that has an answer, or one that stayed locked."""
+    if state == NOT_NULL_VIOLATION:
+        return getattr(error, "table_name", None) == KEYS
+    return state == LOCK_NOT_AVAILABLE and KEYS in (getattr(error, "context", None) or "")
+
+
 def refusal(error: BaseException) -> CatalogError:
     """The database said no, or was not reached: certain that nothing was applied."""
     state = sqlstate_of(error)
+    if _is_about_a_key(error, state):
+        return key_taken()
     if state in _UNREADABLE:
         return BadRequest(f"The database cannot keep a value of this request: {error}")
     if not isinstance(error, asyncpg.PostgresError) or state[:2] in _BUSY | {"08"}:

@@ -1,6 +1,7 @@
 -- commit_head
 -- Compare and swap: nothing at all happens if somebody moved the pointer first. One statement, hence one round trip
 -- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
+-- A key that is taken gets no hash instead of a new one, which its column refuses, and the whole statement with it.
 WITH moved AS (
   UPDATE iceberg_tables SET metadata_location = :new::text, previous_metadata_location = :expected::text
   WHERE catalog_name = :catalog::text AND table_namespace = :namespace::text AND table_name = :name::text
@@ -32,9 +33,9 @@ WITH moved AS (
     :key_location::text, :key_expires_ms::bigint
   FROM moved WHERE :key::text IS NOT NULL
   ON CONFLICT (principal, idempotency_key) DO UPDATE SET
-    request_hash = excluded.request_hash, status = excluded.status, body = excluded.body,
+    request_hash = CASE WHEN nunatak_idempotency.expires_ms <= :key_now_ms::bigint THEN excluded.request_hash END,
+    status = excluded.status, body = excluded.body,
     metadata_location = excluded.metadata_location, expires_ms = excluded.expires_ms
-  WHERE nunatak_idempotency.expires_ms <= :key_now_ms::bigint
 )
 SELECT count(*) FROM moved;
 
@@ -103,13 +104,14 @@ SELECT pg_current_xact_id()::text;
 SELECT pg_xact_status(:transaction::text::xid8);
 
 -- commits_found
--- How many of these the log knows: a change is in it with all its lines or with none.
-SELECT count(*) FROM nunatak_commits WHERE commit_id = ANY (:commit_ids::text[]);
+-- Which of these the log knows: a change is in it with all its lines or with none.
+SELECT commit_id FROM nunatak_commits WHERE commit_id = ANY (:commit_ids::text[]);
 
 -- end_session
--- A row for as long as the session is there. One that waits for us is ended, lest a COMMIT on its way arrives later;
--- one that works is left to finish.
-SELECT CASE WHEN state LIKE 'idle%' THEN pg_terminate_backend(pid) END FROM pg_stat_activity
+-- A row for as long as the session is there. One that waits for us, be it in the middle of a statement's messages, is
+-- ended, lest a COMMIT on its way arrives later; one that works is left to finish.
+SELECT CASE WHEN state LIKE 'idle%' OR wait_event = 'ClientRead' THEN pg_terminate_backend(pid) END
+FROM pg_stat_activity
 WHERE pid = :pid AND backend_start = :started;
 
 -- describe_session
