@@ -1,4 +1,4 @@
-"""One store of each kind under the same promises: SQLite in a temporary file, PostgreSQL in a database of its own."""
+"""One store of each kind under the same promises: SQLite in a temporary file, the others in a database of their own."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from nunatak.database import mariadb as mariadb_driver
 from nunatak.database.postgres import open_store
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
+from tests.support import mariadb as mariadb_support
+from tests.support.mariadb import MariadbServer, running_mariadb
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 
 T = TypeVar("T")
@@ -38,12 +41,29 @@ def database(postgres: PostgresServer) -> str:
     return postgres.new_database()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """One server for all."""
+    if mariadb_support.find_server() is None:
+        pytest.skip(mariadb_support.NOT_INSTALLED)
+    with running_mariadb() as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb_database(mariadb: MariadbServer) -> str:
+    """The address of an empty database."""
+    return mariadb.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any]) -> Iterator[Store]:
     opened: Store
     if request.param == "sqlite":
         opened = SqliteStore(tmp_path / "catalog.db")
-    else:
+    elif request.param == "postgres":
         opened = run(open_store(request.getfixturevalue("database")))
+    else:
+        opened = run(mariadb_driver.open_store(request.getfixturevalue("mariadb_database")))
     yield opened
     run(opened.close())

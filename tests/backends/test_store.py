@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +14,18 @@ from nunatak.database.records import (
     AddJob,
     AdoptHead,
     Answer,
+    Change,
+    ExtendLease,
     FinishJob,
     ForgetAnswers,
+    Job,
     Kind,
+    LeaseJob,
     PostponeJob,
     SaveAnswer,
     SavedAnswer,
 )
-from nunatak.database.store import HeadMoved, Store
+from nunatak.database.store import HeadMoved, KeyTaken, Store
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -124,7 +129,7 @@ def test_a_list_of_changes_happens_whole_or_not_at_all(full: Store, run: Run[ANY
         assert location_of(full, run, "t") == first.metadata_location
         assert location_of(full, run, "u") is None
         assert not run(full.namespace_exists(CATALOG, "new"))
-        assert run(full.next_job(10**15)) is None
+        assert run(full.next_job_time()) is None
 
     assert len(run(full.apply(fine))) == len(fine)
     assert location_of(full, run, "t") == stored("v2").metadata_location
@@ -390,8 +395,9 @@ def test_an_answer_is_found_until_its_time_and_then_its_key_is_free(store: Store
     assert run(store.find_answer("ann", "k", 200)) is None
     assert run(store.find_answer("bob", "k", 100)) is None
     assert run(store.find_answer("ann", "other", 100)) is None
-    run(store.apply([SaveAnswer("ann", "k", b"other", second, now_ms=150, expires_ms=250)]))
-    assert run(store.find_answer("ann", "k", 150)) == SavedAnswer(b"hash", first)  # the first answer stands
+    with pytest.raises(KeyTaken):
+        run(store.apply([SaveAnswer("ann", "k", b"other", second, now_ms=199, expires_ms=250)]))
+    assert run(store.find_answer("ann", "k", 199)) == SavedAnswer(b"hash", first)  # the first answer stands
     run(store.apply([SaveAnswer("ann", "k", b"other", second, now_ms=200, expires_ms=300)]))
     assert run(store.find_answer("ann", "k", 200)) == SavedAnswer(b"other", second)
 
@@ -414,6 +420,52 @@ def test_an_answer_is_kept_only_with_its_change(full: Store, run: Run[ANY]) -> N
     assert run(full.find_answer("ann", "k", 0)) is None
 
 
+def a_move_with_a_key(now_ms: int) -> list[Change]:
+    """What a commit with an idempotency key asks for: on its fast way, and then one that needs more than that."""
+    answer = Answer(200, metadata_location="file:///v2")
+    return [move("t", insert("t").new, stored("v2")), SaveAnswer("ann", "k", b"h", answer, now_ms, now_ms + 100)]
+
+
+KEYED: dict[str, Callable[[int], list[Change]]] = {
+    "a commit": a_move_with_a_key,
+    "a commit with work to follow": lambda now_ms: [*a_move_with_a_key(now_ms), AddJob("delete-files", b"{}")],
+    "two tables": lambda now_ms: [insert("u"), *a_move_with_a_key(now_ms)],
+    "a drop": lambda now_ms: [delete("t", purge=True), a_move_with_a_key(now_ms)[-1]],
+    "a namespace": lambda now_ms: [create_namespace("new"), a_move_with_a_key(now_ms)[-1]],
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_a_change_whose_key_is_taken_does_not_happen(full: Store, run: Run[ANY], name: str) -> None:
+    """Else a request sent to two servers at once would be carried out twice."""
+    first = SavedAnswer(b"first", Answer(204))
+    run(full.apply([SaveAnswer("ann", "k", b"first", first.answer, now_ms=0, expires_ms=1000)]))
+
+    with pytest.raises(KeyTaken):
+        run(full.apply(KEYED[name](999)))
+
+    assert location_of(full, run, "t") == insert("t").new.metadata_location
+    assert location_of(full, run, "u") is None
+    assert not run(full.namespace_exists(CATALOG, "new"))
+    assert run(full.next_job_time()) is None
+    assert run(full.find_answer("ann", "k", 999)) == first
+    assert len(run(full.apply(KEYED[name](1000)))) == len(KEYED[name](1000))  # its time is over
+    assert run(full.find_answer("ann", "k", 1000)).request_hash == b"h"
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_of_many_with_one_key_one_is_carried_out(full: Store, run: Run[ANY], name: str) -> None:
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(full.apply(KEYED[name](0)) for _ in range(8)), return_exceptions=True)
+
+    outcomes = run(together())
+
+    # Those that come later meet what the first has done, or its key: whichever the database looks at first.
+    assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
+    refusals = (KeyTaken, HeadMoved, NoSuchTable, AlreadyExists)
+    assert all(isinstance(outcome, refusals) for outcome in outcomes if not isinstance(outcome, list))
+
+
 def test_a_commit_is_found_by_table_snapshot_and_request(full: Store, run: Run[ANY]) -> None:
     line = entry("commit", snapshot_id=7, request_hash=b"h")
     run(full.apply([move("t", insert("t").new, stored("v2", uuid="u"), line=line)]))
@@ -427,35 +479,84 @@ def test_a_commit_is_found_by_table_snapshot_and_request(full: Store, run: Run[A
 # Jobs
 
 
+def lease(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> Job | None:
+    (job,) = run(store.apply([LeaseJob(owner, now_ms, until_ms)]))
+    assert job is None or isinstance(job, Job)
+    return job
+
+
+def leased(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> Job:
+    job = lease(store, run, now_ms, owner, until_ms)
+    assert job is not None
+    return job
+
+
 def test_jobs_come_in_order_when_they_are_due_and_stay_until_finished(store: Store, run: Run[ANY]) -> None:
     run(store.apply([AddJob("purge", b"1"), AddJob("delete-files", b"2")]))
-    first = run(store.next_job(0))
-    assert (first.kind, first.payload, first.attempts) == ("purge", b"1", 0)
-    assert run(store.next_job(0)) == first
+    first = leased(store, run, 0)
+    assert (first.kind, first.payload, first.attempts) == ("purge", b"1", 1)
 
-    run(store.apply([PostponeJob(first.job_id, 500, "disk full")]))
-    second = run(store.next_job(499))
+    run(store.apply([PostponeJob(first.job_id, "me", 500, "disk full")]))
+    second = leased(store, run, 499)
     assert second.payload == b"2"
-    assert run(store.next_job_time()) == 0
-    run(store.apply([FinishJob(second.job_id)]))
-    assert run(store.next_job(499)) is None
     assert run(store.next_job_time()) == 500
-    again = run(store.next_job(500))
-    assert (again.payload, again.attempts) == (b"1", 1)
-    run(store.apply([FinishJob(again.job_id)]))
-    assert run(store.next_job(10**15)) is None
+    run(store.apply([FinishJob(second.job_id, "me")]))
+    assert lease(store, run, 499) is None
+    again = leased(store, run, 500)
+    assert (again.payload, again.attempts) == (b"1", 2)
+    run(store.apply([FinishJob(again.job_id, "me")]))
+    assert lease(store, run, 10**15) is None
     assert run(store.next_job_time()) is None
+
+
+def test_a_job_belongs_to_one_server_until_its_lease_runs_out(store: Store, run: Run[ANY]) -> None:
+    run(store.apply([AddJob("purge", b"1")]))
+    job = leased(store, run, 0, "ann", until_ms=100)
+
+    assert lease(store, run, 99, "bob") is None
+    assert run(store.next_job_time()) == 100
+    assert run(store.apply([ExtendLease(job.job_id, "ann", 200)])) == [True]
+    assert run(store.apply([ExtendLease(job.job_id, "bob", 900)])) == [False]
+    assert lease(store, run, 199, "bob") is None
+    taken_over = leased(store, run, 200, "bob")
+    assert (taken_over.job_id, taken_over.attempts) == (job.job_id, 2)
+
+
+def test_a_server_that_lost_its_lease_changes_nothing_about_the_job(store: Store, run: Run[ANY]) -> None:
+    run(store.apply([AddJob("purge", b"1")]))
+    job = leased(store, run, 0, "ann", until_ms=100)
+    leased(store, run, 100, "bob", until_ms=200)
+
+    run(store.apply([FinishJob(job.job_id, "ann")]))
+    run(store.apply([PostponeJob(job.job_id, "ann", 900, "late")]))
+    assert run(store.apply([ExtendLease(job.job_id, "ann", 900)])) == [False]
+
+    assert run(store.next_job_time()) == 200
+    run(store.apply([FinishJob(job.job_id, "bob")]))
+    assert run(store.next_job_time()) is None
+
+
+def test_of_servers_that_ask_together_each_gets_a_job_of_its_own(store: Store, run: Run[ANY]) -> None:
+    run(store.apply([AddJob("purge", str(number).encode()) for number in range(6)]))
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*(store.apply([LeaseJob(f"s{number}", 0, 100)]) for number in range(8)))
+
+    jobs = [job for (job,) in run(ask())]
+
+    assert sorted(job.payload for job in jobs if job is not None) == [str(number).encode() for number in range(6)]
+    assert jobs.count(None) == 2
 
 
 def test_a_drop_with_purge_leaves_a_job_that_knows_the_table(full: Store, run: Run[ANY]) -> None:
     run(full.apply([delete("t", purge=True)]))
 
-    job = run(full.next_job(0))
+    job = leased(full, run, 0)
     assert job.kind == "purge"
     assert insert("t").new.metadata_location.encode() in job.payload
     run(full.apply([insert("t")]))
-    run(full.apply([FinishJob(job.job_id), delete("t")]))
-    assert run(full.next_job(10**15)) is None
+    run(full.apply([FinishJob(job.job_id, "me"), delete("t")]))
+    assert run(full.next_job_time()) is None
 
 
 # Secrets, readiness, search

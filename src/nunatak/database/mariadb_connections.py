@@ -1,0 +1,392 @@
+"""Sessions with a MariaDB or MySQL server, each used by one thread at a time, and what their errors mean."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from nunatak.database.rules import key_taken
+from nunatak.database.statements import in_named_style
+from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
+
+try:
+    import pymysql  # type: ignore[import-untyped]
+    from pymysql.constants import CLIENT, SERVER_STATUS  # type: ignore[import-untyped]
+except ModuleNotFoundError:  # pragma: no cover - the extra `mariadb` brings it
+    pymysql = None
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+POOL_SIZE = 10  # beyond some five sessions per core of the database, more make it slower
+CONNECT_SECONDS = 5.0
+COMMAND_SECONDS = 30.0  # a server that says nothing for this long is taken for lost
+WAIT_SECONDS = 10.0  # for a session, when all are taken
+LOCK_SECONDS = 5  # for a row or a table that another transaction holds; then the change is tried again
+SMALLEST_PACKET = 1 << 20  # until the server has told what it takes
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}  # both have SKIP LOCKED from here on
+
+# Whatever the server's default: values are refused rather than cut, and `||` joins texts as in the other databases.
+SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT"
+
+# Orders and compares by the bytes of UTF-8 and, unlike utf8mb4_bin, tells a trailing space from none.
+BYTE_ORDER = {"MariaDB": "utf8mb4_nopad_bin", "MySQL": "utf8mb4_0900_bin"}
+
+# Numbers of the server's errors, and of the driver's above 2000.
+DUPLICATE, NOT_NULL, DEADLOCK, LOCK_TIMEOUT, CHANGED = 1062, 1048, 1213, 1205, 1020
+REPEATED = {DEADLOCK, LOCK_TIMEOUT, CHANGED}  # undone, and worth another try
+_LOST = {2006, 2013, 2014, 2027, 2055, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 4031}
+_BUSY = {1021, 1037, 1040, 1041, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 1969, 2002, 2003, 3024}
+_UNREADABLE = {1264, 1300, 1366, 1406, 3854}  # too long for its column, out of range, or no text the server knows
+_UNUSABLE = {1044, 1045, 1049, 1130, 1698}  # no such user or database, or not allowed
+
+_HERE = {"127.0.0.1", "::1", "localhost"}
+
+Statements = Mapping[str, tuple[str, tuple[str, ...]]]
+Step = tuple[str, Mapping[str, object]]
+
+
+class NotInstalled(InternalError):
+    """The driver comes with the extra `mariadb`."""
+
+
+class Unsuitable(InternalError):
+    """The server is there, but a catalog cannot be kept on it as it is set up."""
+
+
+class Result(NamedTuple):
+    """What one statement gave: the rows, and how many they are or were matched."""
+
+    matched: int
+    rows: Sequence[Any]
+
+
+def in_named_style_all(statements: Mapping[str, str]) -> Statements:
+    return {name: in_named_style(sql) for name, sql in statements.items()}
+
+
+class Session:
+    """One connection. It holds a lock of the server named `token` until it ends: by that others know that it did."""
+
+    __slots__ = ("_connection", "_statements", "flavour", "packet_bytes", "token")
+
+    def __init__(self, connection: Any, statements: Statements, flavour: str, token: str, packet_bytes: int) -> None:
+        self._connection = connection
+        self._statements = statements
+        self.flavour = flavour
+        self.token = token
+        self.packet_bytes = packet_bytes
+
+    def batch(self, steps: Sequence[Step]) -> list[Result]:
+        """Send the named statements together, in one round trip; the first that fails ends them and is raised."""
+        results: list[Result] = []
+        packet: list[bytes] = []
+        size = 0
+        for text in [self._text(name, values) for name, values in steps]:
+            if len(text) + 2 > self.packet_bytes:
+                raise BadRequest(
+                    f"The database cannot keep a value of this request: a statement of {len(text)} bytes is larger "
+                    f"than its max_allowed_packet of {self.packet_bytes}"
+                )
+            if size + len(text) + 2 > self.packet_bytes:
+                results += self._send(b";\n".join(packet))
+                packet, size = [], 0
+            packet.append(text)
+            size += len(text) + 2
+        return results + self._send(b";\n".join(packet))
+
+    def rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]:
+        return self.batch([(name, values)])[0].rows
+
+    def row(self, name: str, values: Mapping[str, object]) -> Any:
+        """The first row, or None."""
+        found = self.rows(name, values)
+        return found[0] if found else None
+
+    def script(self, sql: str) -> list[Result]:
+        """SQL without parameters, several statements if need be."""
+        return self._send(sql.encode())
+
+    def _text(self, name: str, values: Mapping[str, object]) -> bytes:
+        sql, names = self._statements[name]
+        escape = self._connection.escape
+        text: str = sql % {each: escape(values[each]) for each in names}
+        return text.encode()  # a character that UTF-8 cannot hold is noticed before anything is sent
+
+    def _send(self, text: bytes) -> list[Result]:
+        cursor = self._connection.cursor()
+        cursor.execute(text)
+        results = [Result(cursor.rowcount, cursor.fetchall())]
+        while cursor.nextset():
+            results.append(Result(cursor.rowcount, cursor.fetchall()))
+        return results
+
+    def in_transaction(self) -> bool:
+        return bool(self._connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
+
+    def is_closed(self) -> bool:
+        return not self._connection.open
+
+    def usable(self) -> bool:
+        return not self.is_closed() and not self.in_transaction()
+
+    def end(self) -> None:
+        """Without a word to the server, which may not be listening."""
+        self._connection._force_close()
+
+    def close(self) -> None:
+        """In good order; a server that is not there is no reason to complain."""
+        with contextlib.suppress(OSError, pymysql.Error):
+            self._connection.close()
+        self.end()
+
+
+class Connections:
+    """At most `size` sessions and as many threads. What was begun in a thread is ended there, whoever goes away."""
+
+    def __init__(self, url: str, statements: Statements, size: int = POOL_SIZE) -> None:
+        if pymysql is None:
+            raise NotInstalled("MariaDB and MySQL need a driver: pip install 'nunatak[mariadb]'")
+        self._address = read_url(url)
+        self._statements = statements
+        self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to ask after commits
+        self._turns = asyncio.Semaphore(size)
+        self._idle: list[Session] = []  # append and pop are safe among threads
+        self._closed = False
+        self.in_use = 0
+        self.waiting = 0
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    async def call(self, work: Callable[[Session], T]) -> T:
+        """`work` in a thread, with a session that nobody else uses; ServiceUnavailable when none is to be had."""
+        await self._await_turn()
+        if self._closed:
+            self._turns.release()
+            raise ServiceUnavailable("The server is stopping.")
+        future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+        self.in_use += 1
+        future.add_done_callback(self._end_turn)
+        return await asyncio.shield(future)
+
+    async def _await_turn(self) -> None:
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise ServiceUnavailable("The database is busy: no connection became free in time") from error
+        finally:
+            self.waiting -= 1
+
+    def _end_turn(self, _: "asyncio.Future[Any]") -> None:
+        self.in_use -= 1
+        self._turns.release()
+
+    async def call_apart(self, work: Callable[[Session], T]) -> T:
+        """As `call`, with a session of its own, outside the bound, that is ended afterwards."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._threads, self._work_apart, work))
+
+    def _work(self, work: Callable[[Session], T]) -> T:
+        session = self._take()
+        try:
+            return work(session)
+        finally:
+            self._give_back(session)
+
+    def _work_apart(self, work: Callable[[Session], T]) -> T:
+        session = self.open()
+        try:
+            return work(session)
+        finally:
+            session.close()
+
+    def _take(self) -> Session:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.open()
+
+    def _give_back(self, session: Session) -> None:
+        """One in the middle of something is ended: what it did is rolled back by the server."""
+        if self._closed or not session.usable():
+            session.end()
+        else:
+            self._idle.append(session)
+
+    def forget_idle(self) -> None:
+        """After one session was lost: those that wait were most likely lost with it."""
+        with contextlib.suppress(IndexError):
+            for _ in range(len(self._idle)):
+                self._idle.pop().end()
+
+    def open(self, *, command_seconds: float = COMMAND_SECONDS) -> Session:
+        """A new session; ServiceUnavailable if the server cannot be reached, Unsuitable if it is set up wrongly."""
+        connection = None
+        try:
+            connection = pymysql.connect(
+                **self._address,
+                charset="utf8mb4",
+                sql_mode=SQL_MODE,
+                autocommit=True,  # a transaction is one that says START TRANSACTION
+                client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=CONNECT_SECONDS,
+                write_timeout=command_seconds,
+                program_name="nunatak",
+            )
+            session = self._prepare(connection)
+        except BaseException as error:
+            if connection is not None:
+                connection._force_close()
+            if number_of(error) in _UNUSABLE:
+                raise Unsuitable(f"The database lets nobody in at this address: {said(error)}") from error
+            if isinstance(error, OSError | pymysql.Error):
+                raise ServiceUnavailable(f"The database cannot be reached now: {said(error)}") from error
+            raise
+        connection._read_timeout = command_seconds  # the driver asks for one timeout, also for the time before
+        return session
+
+    def _prepare(self, connection: Any) -> Session:
+        version: str = connection.get_server_info()
+        flavour = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+        _refuse_old(flavour, version)
+        session = Session(connection, self._statements, flavour, f"nunatak {secrets.token_hex(16)}", SMALLEST_PACKET)
+        session.script(
+            f"SET NAMES utf8mb4 COLLATE {BYTE_ORDER[flavour]};"
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+            f"SET SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, SESSION lock_wait_timeout = {LOCK_SECONDS},"
+            " SESSION time_zone = '+00:00'"
+        )
+        if flavour == "MariaDB":
+            # Nothing is done between two statements but sending the next; MySQL knows no such bound.
+            session.script(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
+        held, found = session.batch([("hold_token", {"token": session.token}), ("server_variables", {})])
+        if held.rows[0][0] != 1:
+            raise ServiceUnavailable("The database cannot be used now: it gave no lock to a new session")
+        variables = {name.lower(): str(value).upper() for name, value in found.rows}
+        _refuse_unsuitable(variables)
+        session.packet_bytes = int(variables["max_allowed_packet"])
+        return session
+
+    async def close(self) -> None:
+        """End every session that nobody uses now, and the others when they are given back."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        while self._idle:
+            await asyncio.to_thread(self._idle.pop().close)
+
+
+def read_url(url: str) -> dict[str, Any]:
+    """What the driver is told for `mariadb://user:password@host:port/database?option=…`; Unsuitable if it is wrong."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    database = unquote(parts.path.removeprefix("/"))
+    unknown = set(options) - {"ssl", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket"}
+    if unknown:
+        raise Unsuitable(f"database_url has an option that is not known: {', '.join(sorted(unknown))}")
+    if not database or not parts.username:
+        raise Unsuitable("database_url must name a user and a database: mariadb://user@host/name")
+    host = parts.hostname or "127.0.0.1"
+    socket = {"unix_socket": options["unix_socket"]} if "unix_socket" in options else {}
+    default = "off" if socket or host in _HERE else "verify"
+    return {
+        "host": host,
+        "port": parts.port or 3306,
+        "user": unquote(parts.username),
+        "password": unquote(parts.password or "").encode(),
+        "database": database,
+        **socket,
+        **_encryption(options.get("ssl", default), options),
+    }
+
+
+def _encryption(mode: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Another machine is spoken to in secret and must prove who it is, unless the operator says otherwise."""
+    if mode == "off":
+        return {"ssl_disabled": True}
+    if mode not in ("verify", "required"):
+        raise Unsuitable(f"database_url has ssl={mode}: it is one of verify, required and off")
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+        if "ssl_cert" in options:
+            context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    except OSError as error:
+        raise Unsuitable(f"database_url names a certificate that cannot be read: {error}") from error
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the authority that a server makes for itself is not strict
+    if mode == "required":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}
+
+
+def _refuse_old(flavour: str, version: str) -> None:
+    digits = version.removeprefix("5.5.5-").partition("-")[0].split(".")
+    found = tuple(int(each) for each in digits[:2] if each.isdigit())
+    if found < OLDEST[flavour]:
+        oldest = ".".join(str(each) for each in OLDEST[flavour])
+        raise Unsuitable(f"The database is {flavour} {version}: {oldest} or newer is needed")
+
+
+def _refuse_unsuitable(variables: Mapping[str, str]) -> None:
+    """No session can choose these for itself. A commit that was answered must survive a power cut."""
+    flush, sync = variables["innodb_flush_log_at_trx_commit"], variables["sync_binlog"]
+    if flush != "1":
+        raise Unsuitable(f"The database may lose commits: innodb_flush_log_at_trx_commit is {flush}, set it to 1")
+    if variables["log_bin"] == "ON" and sync != "1":
+        raise Unsuitable(f"The database may lose commits: it has a binary log and sync_binlog is {sync}, set it to 1")
+    if variables["log_bin"] == "ON" and variables.get("binlog_format") == "STATEMENT":
+        raise Unsuitable("The database writes a binary log of statements, set binlog_format to MIXED or ROW")
+    if variables.get("wsrep_on") == "ON":
+        raise Unsuitable("The database is a Galera cluster, between whose nodes locks do not hold: it cannot be used")
+
+
+def number_of(error: BaseException) -> int:
+    """The server's or the driver's number of an error, 0 for none."""
+    number = error.args[0] if isinstance(error, pymysql.Error) and error.args else 0
+    return number if isinstance(number, int) else 0
+
+
+def said(error: BaseException) -> str:
+    """The words of the server or the driver."""
+    number = number_of(error)
+    return f"{error.args[1]} ({number})" if number and len(error.args) > 1 else str(error) or "it did not answer"
+
+
+def is_lost(error: BaseException, session: Session) -> bool:
+    """Whether the session broke, so that what the server did last is not known from it."""
+    if isinstance(error, pymysql.Error):
+        return number_of(error) in _LOST or session.is_closed()
+    # A value that cannot be sent is noticed before anything is sent, and the connection stays.
+    return not isinstance(error, ValueError) or session.is_closed()
+
+
+def is_certain(error: BaseException) -> bool:
+    """Whether an error can only be that of a statement before COMMIT, which then was not reached.
+
+    COMMIT itself may fail half-way, as when the binary log could not be written.
+    """
+    certain = REPEATED | _UNREADABLE | {NOT_NULL, DUPLICATE}
+    return number_of(error) in certain or not isinstance(error, pymysql.Error)
+
+
+def refusal(error: BaseException) -> CatalogError:
+    """The database said no, or was not reached: certain that nothing was applied."""
+    number = number_of(error)
+    if number == NOT_NULL and "request_hash" in str(error):
+        return key_taken()
+    if number in _UNREADABLE:
+        return BadRequest(f"The database cannot keep a value of this request: {said(error)}")
+    if number in _LOST | _BUSY | REPEATED or isinstance(error, OSError):
+        return ServiceUnavailable(f"The database cannot be used now: {said(error)}")
+    if not isinstance(error, pymysql.Error):
+        return InternalError(f"The database was asked wrongly: {said(error)}")
+    return InternalError(f"The database refused the request: {said(error)}")

@@ -1,0 +1,160 @@
+-- begin_transaction
+START TRANSACTION;
+
+-- commit_transaction
+COMMIT;
+
+-- take_lock
+-- The row stays locked until the transaction ends, whether it was there before or not.
+INSERT INTO nunatak_locks (name) VALUES (:lock) ON DUPLICATE KEY UPDATE name = name;
+
+-- move_head
+-- Compare and swap: matches nothing if somebody moved the pointer first.
+UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND metadata_location = :expected;
+
+-- remember_moved
+-- What follows in the same round trip does nothing unless the pointer moved. Rows are counted as matched, not as changed.
+SET @moved = ROW_COUNT();
+
+-- tell_moved
+SELECT @moved;
+
+-- save_moved_head
+INSERT INTO nunatak_heads
+  (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+SELECT :catalog, :namespace, :name, :new, :uuid, :location, :content FROM dual WHERE @moved = 1
+ON DUPLICATE KEY UPDATE
+  metadata_location = VALUES(metadata_location), table_uuid = VALUES(table_uuid),
+  location = VALUES(location), content = VALUES(content);
+
+-- log_moved
+INSERT INTO nunatak_commits
+  (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+SELECT :commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :expected, :snapshot_id, :request_hash,
+       :principal, :request_id, :committed_ms
+FROM dual WHERE @moved = 1;
+
+-- queue_moved
+INSERT INTO nunatak_jobs (kind, payload) SELECT :kind, :payload FROM dual WHERE @moved = 1;
+
+-- answer_moved
+-- A key that is taken gets no hash instead of a new one, which its column refuses, and all that was sent with it.
+INSERT INTO nunatak_idempotency
+  (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
+SELECT :principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms FROM dual WHERE @moved = 1
+ON DUPLICATE KEY UPDATE
+  request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
+  metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
+
+-- lock_head
+-- As it stands now, and it stays so until this transaction ends. Where there is none, nothing is locked.
+SELECT metadata_location, coalesce(iceberg_type, 'TABLE') FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
+
+-- clear_empty_head
+-- A row without a pointer, which other clients could leave behind, is no table and in nobody's way.
+DELETE FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NULL;
+
+-- insert_head
+INSERT INTO iceberg_tables
+  (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+VALUES (:catalog, :namespace, :name, :new, NULL, :type);
+
+-- save_head
+INSERT INTO nunatak_heads
+  (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
+VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
+ON DUPLICATE KEY UPDATE
+  metadata_location = VALUES(metadata_location), table_uuid = VALUES(table_uuid),
+  location = VALUES(location), content = VALUES(content);
+
+-- saved_head
+SELECT table_uuid, location FROM nunatak_heads
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- delete_head
+DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- forget_head
+DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- rename_head
+UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- rename_saved_head
+UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- save_place
+INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
+VALUES (:place, :catalog, :namespace, :name);
+
+-- save_namespace_property
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+VALUES (:catalog, :namespace, :key, :value) ON DUPLICATE KEY UPDATE property_value = VALUES(property_value);
+
+-- mark_namespace
+-- JDBC clients know a namespace by having a property; this is the one they use for "nothing else".
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+VALUES (:catalog, :namespace, 'exists', 'true') ON DUPLICATE KEY UPDATE property_value = property_value;
+
+-- save_answer
+-- Refused as in answer_moved if the key is taken: an answer that still counts stands.
+INSERT INTO nunatak_idempotency
+  (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
+VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms)
+ON DUPLICATE KEY UPDATE
+  request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
+  metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
+
+-- due_job
+-- Of servers that ask at once, each skips what another is about to take.
+SELECT job_id, kind, payload, attempts + 1 FROM nunatak_jobs WHERE not_before_ms <= :now_ms
+ORDER BY job_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- lease_job
+-- A job that is leased is not due before its lease ends, so one column tells both.
+UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1 WHERE job_id = :job_id;
+
+-- trim_reports
+DELETE FROM nunatak_reports
+WHERE report_id <= (SELECT newest FROM (SELECT max(report_id) AS newest FROM nunatak_reports) AS reports) - :keep;
+
+-- save_secret
+INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) ON DUPLICATE KEY UPDATE name = name;
+
+-- hold_token
+-- A lock that lasts as long as the session.
+SELECT GET_LOCK(:token, 0);
+
+-- server_variables
+SHOW VARIABLES WHERE Variable_name IN ('max_allowed_packet', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog',
+                                       'binlog_format', 'wsrep_on');
+
+-- session_alive
+-- The number of the session that holds this lock, NULL when it has ended, with its transaction undone or committed.
+SELECT IS_USED_LOCK(:token);
+
+-- end_session
+-- Lest a COMMIT on its way arrives later. One that is committing already does so.
+KILL CONNECTION :number;
+
+-- commits_found
+-- How many of these the log knows: a change is in it with all its lines or with none.
+SELECT count(*) FROM nunatak_commits WHERE commit_id IN :commit_ids;
+
+-- note_outcome
+-- For changes that leave no line in the log; there if the transaction was committed.
+INSERT INTO nunatak_outcomes (transaction_id) VALUES (:transaction_id);
+
+-- outcome_found
+SELECT count(*) FROM nunatak_outcomes WHERE transaction_id = :transaction_id;
+
+-- forget_outcomes
+-- They are asked for within seconds, if at all.
+DELETE FROM nunatak_outcomes WHERE noted_at < CURRENT_TIMESTAMP - INTERVAL 1 HOUR;
