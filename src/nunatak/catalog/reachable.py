@@ -58,12 +58,13 @@ def is_inside(warehouse: WarehousePlace, location: str) -> bool:
 class Unneeded:
     """Decides for one purge which files may go: not outside the warehouse, not in a live table's folder, and not one
     that a live table leads to, where tables share a place for their data. `owner_uuid` names a table that may lose
-    files of its own folder."""
+    files of its own folder, but none that it names by now: it may have been rolled back, or stand under two names."""
 
     def __init__(self, catalog: Catalog, warehouse: WarehousePlace, owner_uuid: str | None = None) -> None:
         self._catalog, self._warehouse, self._owner_uuid = catalog, warehouse, owner_uuid
-        self._folders: dict[Location, tuple[bool, list[Key]]] = {}
+        self._folders: dict[Location, tuple[bool, list[Key], list[Key]]] = {}
         self._needed: dict[Key, frozenset[str]] = {}
+        self._named: dict[Key, frozenset[str]] = {}
 
     async def of(self, files: Iterable[str]) -> list[str]:
         return [path for path in dict.fromkeys(files) if await self._may_go(path)]
@@ -75,16 +76,19 @@ class Unneeded:
         folder = place.parent(len(place.segments) - 1)
         if folder not in self._folders:
             self._folders[folder] = await self._look_around(folder)
-        free, sharing = self._folders[folder]
+        free, owners, sharing = self._folders[folder]
         if not free:
             return False
+        for key in (*owners, *sharing):
+            if str(place) in await self._named_by(key):
+                return False
         for key in sharing:
             if str(place) in await self._needed_by(key):
                 return False
         return True
 
-    async def _look_around(self, folder: Location) -> tuple[bool, list[Key]]:
-        """Whether the folder is in no live table's own, and the tables that share a place around it."""
+    async def _look_around(self, folder: Location) -> tuple[bool, list[Key], list[Key]]:
+        """Whether the folder is in no other live table's own, whose it is, and who shares a place around it."""
         store = self._catalog.store
         around = [str(folder.parent(size)) for size in range(len(folder.segments) + 1)]
         taken = await store.overlapping(str(folder), around)
@@ -92,7 +96,21 @@ class Unneeded:
         free = not any(
             other.table_uuid != self._owner_uuid and parse_location(other.location).contains(folder) for other in taken
         )
-        return free, await store.tables_writing_to(around)
+        owners = [other.key for other in taken if other.table_uuid == self._owner_uuid]
+        return free, owners, await store.tables_writing_to(around)
+
+    async def _named_by(self, key: Key) -> frozenset[str]:
+        """The metadata files that a live table is at, or can be rolled back to."""
+        if key not in self._named:
+            loaded = await find_head(self._catalog, key, "TABLE")
+            paths: list[str] = []
+            if loaded is not None:
+                earlier = [log_entry["metadata-file"] for log_entry in loaded.table().metadata_log]
+                paths = [loaded.metadata_location, *earlier]
+            # What cannot be read as a place is none that a file of ours could have.
+            inside = [path for path in paths if is_inside(self._warehouse, path)]
+            self._named[key] = frozenset(str(parse_location(path)) for path in inside)
+        return self._named[key]
 
     async def _needed_by(self, key: Key) -> frozenset[str]:
         """All a live table leads to. One of its files missing must stop the purge: what it led to is not known."""

@@ -23,11 +23,17 @@ def new_metadata_location(
 ) -> str:
     """Where the next metadata file goes: numbered for people, unique by its uuid."""
     folder = properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
-    found = _VERSION.search(previous) if previous is not None else None
-    version = int(found[1]) + 1 if found else 0
+    before = version_of(previous) if previous is not None else None
+    version = before + 1 if before is not None else 0
     codec = properties.get("write.metadata.compression-codec", "none").lower()
     extension = ".gz.metadata.json" if codec == "gzip" else ".metadata.json"
     return f"{folder}/{version:05d}-{metadata_uuid}{extension}"
+
+
+def version_of(metadata_location: str) -> int | None:
+    """The number in a metadata file's name, if it has one."""
+    found = _VERSION.search(metadata_location)
+    return int(found[1]) if found else None
 
 
 def new_folder(base: str, identifier: Identifier | None, table_uuid: str) -> str:

@@ -1,0 +1,288 @@
+"""Whether what the catalog remembers and what lies in the warehouse agree: looks only; mending is in fsck_repair.py."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import zstandard
+
+from nunatak.catalog import sweep
+from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.heads import Metadata, metadata_uuid
+from nunatak.catalog.history import file_name, read_history
+from nunatak.catalog.reachable import is_inside
+from nunatak.database.records import Key, Kind, Pointer, Stock, Stored
+from nunatak.database.rules import ancestors_of
+from nunatak.errors import CatalogError, InvalidMetadata, NotFound
+from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.identifiers import Identifier, from_jdbc
+from nunatak.iceberg.plausible import contradictions
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.objectstore.location import parse_location
+
+AT_ONCE = 16  # tables looked at together: enough to keep disk and database busy, little enough to hold in memory
+PAGE = 500  # names held at a time
+LOOKS = 3  # at a table that changes while it is looked at
+STUCK_ATTEMPTS = 5  # a job that failed so often will not mend itself
+EXPIRED_MS = 3_600_000  # a running server forgets expired answers within a minute; an hour means that none does
+
+Severity = Literal["error", "warning", "notice"]
+
+# Every kind of finding: how bad it is, and what to do about it. A notice is the catalog's daily life, not damage.
+KINDS: dict[str, tuple[Severity, str]] = {
+    "lost-file": ("error", "--repair writes it again from the stored bytes; without those, restore it from a backup."),
+    "torn-file": ("error", "--repair sets it aside and writes it again from the stored bytes, if there are any."),
+    "changed-file": ("error", "Somebody wrote over it. Compare both; the catalog serves the stored bytes."),
+    "unreadable-file": ("error", "See that the server may read it."),
+    "bad-stored-bytes": ("error", "--repair reads the file again and stores it anew."),
+    "bad-metadata": ("error", "Register an earlier metadata file of the table in its place."),
+    "wrong-record": ("error", "--repair reads the file again and stores it anew."),
+    "outside": ("error", "Allow the place with NUNATAK_ALLOWED_LOCATIONS; until then it is neither read nor written."),
+    "overlap": ("error", "Purging or rewriting one would harm the other: move one of them."),
+    "broken-log": ("error", "The table itself is served; please report how the catalog came to this."),
+    "unknown-warehouse": ("warning", "Configure the warehouse, or leave it to the catalog whose it is."),
+    "lost-log-file": ("warning", "Earlier metadata that the table names is gone; it cannot be rolled back to."),
+    "orphan": ("warning", "--repair deletes it, as the server's own sweep does."),
+    "stuck-job": ("warning", "Mend what its last error says; it is tried again at least once an hour."),
+    "expired-answers": ("warning", "--repair forgets them, as a running server does."),
+    "file-ahead": ("notice", "Lost with a crash, or after a restored backup: register it, or delete it by hand."),
+    "unnamed-file": ("notice", "Another table or catalog may lead to it; it is left alone."),
+    "stale-record": ("notice", "Another client dropped it. --repair forgets what was stored for it."),
+    "unknown-pointer": ("notice", "Another client moved it. --repair stores what it points at, as a load does."),
+    "empty-row": ("notice", "Another client left a row without a pointer; it is no table."),
+    "unmarked-namespace": ("notice", "It exists only through what it holds. --repair gives it a row of its own."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be; `object` is what it is about, as printed."""
+
+    kind: str
+    object: str
+    text: str
+    repairable: bool = False
+    key: Key | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return KINDS[self.kind][0]
+
+    @property
+    def hint(self) -> str:
+        return KINDS[self.kind][1]
+
+
+async def check(
+    catalog: Catalog, age_ms: int | None, advance: Callable[[int], None] = lambda _: None
+) -> AsyncIterator[Finding]:
+    """Every finding as it is found. Metadata files that nothing names count once they are `age_ms` old; with None no
+    one looks for them. `advance` is told of each name that is done."""
+    stock = await take_stock(catalog)
+    for finding in _of_stock(stock):
+        yield finding
+    after = Key("", "", "")
+    while keys := await catalog.store.keys_after(after, PAGE):
+        for start in range(0, len(keys), AT_ONCE):
+            chunk = keys[start : start + AT_ONCE]
+            for findings in await asyncio.gather(*(check_entry(catalog, key, age_ms) for key in chunk)):
+                for finding in findings:
+                    yield finding
+            advance(len(chunk))
+        after = keys[-1]
+
+
+async def take_stock(catalog: Catalog) -> Stock:
+    return await catalog.store.take_stock(catalog.now_ms() - EXPIRED_MS, STUCK_ATTEMPTS)
+
+
+def _of_stock(stock: Stock) -> list[Finding]:
+    found = [
+        Finding(
+            "stuck-job", f"job {job.job_id}", f"{job.kind} failed {job.attempts} times; the last time: {job.last_error}"
+        )
+        for job in stock.stuck_jobs
+    ]
+    if stock.expired_answers:
+        text = f"{stock.expired_answers} answers to idempotency keys are kept beyond their time"
+        found.append(Finding("expired-answers", "database", text, repairable=True))
+    return found
+
+
+async def check_entry(catalog: Catalog, key: Key, age_ms: int | None) -> list[Finding]:
+    """What is wrong with one name. Beside a running server it may change meanwhile: then it is looked at again."""
+    findings: list[Finding] = []
+    for _ in range(LOOKS):
+        pointer = await catalog.store.find_pointer(key)
+        findings = [] if pointer is None else await _Look(catalog, key, pointer, age_ms).findings()
+        if not findings or await catalog.store.find_pointer(key) == pointer:
+            break
+    return findings
+
+
+class _Look:
+    """One look at one name: the pointer, the file behind it, what is stored beside it, and the folder around it."""
+
+    def __init__(self, catalog: Catalog, key: Key, pointer: Pointer, age_ms: int | None) -> None:
+        self._catalog, self._key, self._pointer, self._age_ms = catalog, key, pointer, age_ms
+        self._printed = printed(key)
+        self._found: list[Finding] = []
+
+    def _add(self, kind: str, text: str, *, repairable: bool = False) -> None:
+        self._found.append(Finding(kind, self._printed, text, repairable, self._key))
+
+    async def findings(self) -> list[Finding]:
+        pointer = self._pointer
+        warehouse = self._catalog.warehouses.get(self._key.catalog)
+        if pointer.metadata_location is None:
+            if pointer.stored is not None:
+                self._add("stale-record", "something is stored for it, but it has no pointer", repairable=True)
+            else:
+                self._add("empty-row", "a row without a pointer")
+        elif warehouse is None:
+            self._add("unknown-warehouse", f"there is no warehouse {self._key.catalog}: its files are not looked at")
+        else:
+            if not pointer.namespace_marked:
+                self._add("unmarked-namespace", f"{self._key.namespace} has no row of its own", repairable=True)
+            await self._look_behind(warehouse, pointer.metadata_location)
+        return self._found
+
+    async def _look_behind(self, warehouse: WarehousePlace, metadata_location: str) -> None:
+        if not is_inside(warehouse, metadata_location):
+            self._add("outside", f"the pointer leads outside the warehouse: {metadata_location}")
+            return
+        stored = self._pointer.stored
+        if stored is None or stored.metadata_location != metadata_location:
+            self._add("unknown-pointer", f"nothing is stored for {metadata_location}", repairable=True)
+            stored = None
+        kept = self._unpacked(stored)
+        data = await self._compared(metadata_location, kept)
+        metadata = self._read(data) if data is not None else None
+        if metadata is None:
+            return
+        self._check_inside(warehouse, metadata)
+        if stored is not None:
+            self._check_record(stored, metadata)
+            await self._check_overlap(stored)
+            await self._check_folder(warehouse, stored, metadata)
+
+    def _unpacked(self, stored: Stored | None) -> bytes | None:
+        if stored is None or stored.content is None:
+            return None
+        try:
+            return zstandard.decompress(stored.content)
+        except zstandard.ZstdError as error:
+            self._add("bad-stored-bytes", f"the stored bytes cannot be unpacked: {error}", repairable=True)
+            return None
+
+    async def _compared(self, location: str, kept: bytes | None) -> bytes | None:
+        """The metadata, from the database if it has it: that is what is served."""
+        repairable = kept is not None
+        try:
+            data = await self._catalog.objects.read_metadata(location)
+        except NotFound:
+            self._add("lost-file", f"{location} is not there", repairable=repairable)
+        except InvalidMetadata as error:
+            self._add("torn-file", error.message, repairable=repairable)
+        except CatalogError as error:
+            self._add("unreadable-file", error.message)
+        else:
+            if kept is None:
+                return data
+            if data != kept:
+                reason = why_unreadable(data, self._pointer.kind)
+                if reason is None:
+                    self._add("changed-file", f"{location} says something else than the bytes stored for it")
+                else:
+                    self._add("torn-file", f"{location} breaks off or was damaged: {reason}", repairable=True)
+        return kept
+
+    def _read(self, data: bytes) -> Metadata | None:
+        try:
+            metadata = decoded(data, self._pointer.kind)
+        except CatalogError as error:
+            self._add("bad-metadata", error.message)
+            return None
+        if isinstance(metadata, TableMetadata):
+            for text in contradictions(metadata):
+                self._add("bad-metadata", text)
+        return metadata
+
+    def _check_inside(self, warehouse: WarehousePlace, metadata: Metadata) -> None:
+        if not is_inside(warehouse, metadata.location):
+            self._add("outside", f"the location {metadata.location} lies outside the warehouse")
+
+    def _check_record(self, stored: Stored, metadata: Metadata) -> None:
+        if stored.table_uuid != metadata_uuid(metadata):
+            text = f"the uuid in the file is {metadata_uuid(metadata)}, but {stored.table_uuid} is stored"
+            self._add("wrong-record", text, repairable=True)
+        if stored.location != _canonical(metadata.location):
+            text = f"the location in the file is {metadata.location}, but {stored.location} is stored"
+            self._add("wrong-record", text, repairable=True)
+
+    async def _check_overlap(self, stored: Stored) -> None:
+        for other in await self._catalog.store.overlapping(stored.location, ancestors_of(stored.location)):
+            same = other.location == stored.location and other.table_uuid == stored.table_uuid
+            # Each pair is met twice and told once. One table may stand under two names.
+            if not same and _order(self._key) < _order(other.key):
+                self._add("overlap", f"{stored.location} overlaps {other.location} of {printed(other.key)}")
+
+    async def _check_folder(self, warehouse: WarehousePlace, stored: Stored, metadata: Metadata) -> None:
+        """The commit log, the files it and the metadata name, and those in the folder that nothing names."""
+        try:
+            files = await sweep.metadata_files(self._catalog, self._key, self._pointer, self._age_ms or 0)
+        except CatalogError as error:
+            self._add("unreadable-file", error.message)
+            return
+        metadata_log = []
+        if isinstance(metadata, TableMetadata):
+            metadata_log = [each["metadata-file"] for each in metadata.metadata_log]
+            self._check_named_files(warehouse, metadata_log, files.present)
+        unnamed = {} if self._age_ms is None else sweep.without(files.old, self._pointer, metadata_log)
+        history = await read_history(self._catalog.store, metadata_uuid(metadata), unnamed)
+        for text in history.gaps:
+            self._add("broken-log", text)
+        if not history.leads_to(self._key.namespace, self._key.name, stored.metadata_location):
+            self._add("broken-log", f"no line of the commit log leads to {stored.metadata_location}")
+        for location in unnamed.values():
+            if not sweep.is_passed(location, self._pointer):
+                self._add("file-ahead", f"{location} is newer than what the pointer leads to")
+            elif history.ours and await sweep.is_nobodys(self._catalog, location, stored.table_uuid):
+                self._add("orphan", f"nothing leads to {location}", repairable=True)
+            else:
+                self._add("unnamed-file", f"the table does not name {location}")
+
+    def _check_named_files(self, warehouse: WarehousePlace, named: Sequence[str], present: frozenset[str]) -> None:
+        for location in named:
+            # What lies outside is not ours to look at.
+            there = file_name(location) in present or not is_inside(warehouse, location)
+            if not there and not self._catalog.objects.exists(location):
+                self._add("lost-log-file", f"{location} is not there")
+
+
+def decoded(data: bytes, kind: Kind) -> Metadata:
+    return table_metadata.decode(data) if kind == "TABLE" else view_metadata.decode(data)
+
+
+def why_unreadable(data: bytes, kind: Kind) -> str | None:
+    try:
+        decoded(data, kind)
+    except CatalogError as error:
+        return error.message
+    return None
+
+
+def printed(key: Key) -> str:
+    return f"{key.catalog}/{Identifier(from_jdbc(key.namespace), key.name)}"
+
+
+def _order(key: Key) -> tuple[str, str, str]:
+    return key.catalog, key.namespace, key.name
+
+
+def _canonical(location: str) -> str:
+    try:
+        return str(parse_location(location))
+    except CatalogError:
+        return location

@@ -1,0 +1,89 @@
+"""What `fsck --repair` does about a finding: only what loses nothing, and each only if it still holds."""
+
+from collections.abc import Awaitable, Callable
+
+import zstandard
+
+from nunatak.catalog import sweep
+from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.catalog.fsck import Finding, decoded, why_unreadable
+from nunatak.catalog.heads import stored_of
+from nunatak.catalog.history import file_name
+from nunatak.catalog.write import entry
+from nunatak.database.records import AdoptHead, ForgetAnswers, ForgetHead, Key, UpdateNamespace
+from nunatak.errors import CatalogError, NotFound
+from nunatak.iceberg.identifiers import from_jdbc, print_namespace
+
+CALLER = Caller("fsck")
+
+
+async def repair(catalog: Catalog, finding: Finding, age_ms: int) -> str:
+    """Mend it and say in a sentence what was done; CatalogError if it cannot be."""
+    return await _REPAIRS[finding.kind](catalog, finding.key or Key("", "", ""), age_ms)
+
+
+async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
+    """From the stored bytes, under the name that is free or freed: a file that can be read is never touched."""
+    head = await catalog.store.find_head(key, None)
+    if head is None or head.content is None:
+        return "the table moved on; nothing to do"
+    data = zstandard.decompress(head.content)
+    aside = f"{file_name(head.metadata_location)}.torn-{catalog.now_ms()}"
+    try:
+        found = await catalog.objects.read_metadata(head.metadata_location)
+        if why_unreadable(found, head.kind) is None:
+            return "the file can be read; left alone"
+        await catalog.objects.set_aside(head.metadata_location, aside)
+        done = f"set the torn file aside as {aside} and wrote it again"
+    except NotFound:
+        done = "wrote the file again from the stored bytes"
+    except CatalogError:  # it cannot even be unfolded
+        await catalog.objects.set_aside(head.metadata_location, aside)
+        done = f"set the torn file aside as {aside} and wrote it again"
+    await catalog.objects.write_metadata(head.metadata_location, data, lambda _: None)
+    return done
+
+
+async def _store_again(catalog: Catalog, key: Key, age_ms: int) -> str:
+    """As a load does when another client moved the pointer."""
+    head = await catalog.store.find_head(key, None)
+    if head is None:
+        return "it was dropped meanwhile"
+    data = await catalog.objects.read_metadata(head.metadata_location)
+    stored = await stored_of(head.metadata_location, decoded(data, head.kind), data)
+    await catalog.store.apply([AdoptHead(key, stored, entry(catalog, CALLER, "external"))])
+    return f"stored what {head.metadata_location} says"
+
+
+async def _forget(catalog: Catalog, key: Key, age_ms: int) -> str:
+    await catalog.store.apply([ForgetHead(key)])
+    return "forgot what was stored"
+
+
+async def _mark_namespace(catalog: Catalog, key: Key, age_ms: int) -> str:
+    name = print_namespace(from_jdbc(key.namespace))
+    await catalog.store.apply([UpdateNamespace(key.catalog, key.namespace, {}, (), name)])
+    return f"gave the namespace {name} a row of its own"
+
+
+async def _delete_orphans(catalog: Catalog, key: Key, age_ms: int) -> str:
+    deleted = await sweep.sweep_table(catalog, key, age_ms)
+    return f"deleted {len(deleted)} metadata files" if deleted else "deleted with the others of the table"
+
+
+async def _forget_answers(catalog: Catalog, key: Key, age_ms: int) -> str:
+    await catalog.store.apply([ForgetAnswers(catalog.now_ms())])
+    return "forgot the expired answers"
+
+
+_REPAIRS: dict[str, Callable[[Catalog, Key, int], Awaitable[str]]] = {
+    "lost-file": _write_again,
+    "torn-file": _write_again,
+    "bad-stored-bytes": _store_again,
+    "wrong-record": _store_again,
+    "unknown-pointer": _store_again,
+    "stale-record": _forget,
+    "unmarked-namespace": _mark_namespace,
+    "orphan": _delete_orphans,
+    "expired-answers": _forget_answers,
+}

@@ -1,0 +1,78 @@
+"""A table's lines in the commit log: whether they form one chain, whose history it is, and which files it names."""
+
+from dataclasses import dataclass, field
+
+from nunatak.database.records import LogLine
+from nunatak.database.store import Store
+
+PAGE = 1000  # lines held at a time; a table may have a million
+
+
+@dataclass
+class History:
+    """What the lines seen so far say. One table may stand under several names: each has its own line of files."""
+
+    gaps: list[str] = field(default_factory=list)
+    ours: bool = True  # created here, and never moved by another client or registered from a file
+    _heads: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    _lines: int = 0
+
+    def leads_to(self, namespace: str, name: str, metadata_location: str) -> bool:
+        return metadata_location in self._heads.get((namespace, name), ())
+
+    def add(self, line: LogLine) -> None:
+        self._lines += 1
+        name, new, previous = (line.namespace, line.name), line.metadata_location, line.previous_metadata_location
+        kind = line.operation.partition("-")[0]
+        known = self._heads.get(name, set())
+        if kind == "external" and new is not None:
+            # A server may note it late, when another has noted it already and moved on: both may be the next base.
+            self.ours = self.ours and new in known
+            self._heads[name] = known | {new}
+        elif new is None:
+            self._heads.pop(name, None)
+        elif kind == "rename":
+            self._rename(name, new)
+        else:
+            self._move(line, kind, known, previous)
+            self._heads[name] = {new}
+
+    def _move(self, line: LogLine, kind: str, known: set[str], previous: str | None) -> None:
+        if kind == "register":
+            self.ours = False
+        elif kind == "create":
+            if self._lines > 1:
+                self.gaps.append(f"line {line.sequence} creates the table a second time")
+        elif previous not in known:
+            before = " or ".join(sorted(known)) or "nothing"
+            self.gaps.append(f"line {line.sequence} moves on from {previous}, but the line before left {before}")
+        if self._lines == 1 and kind != "create":
+            self.ours = False
+
+    def _rename(self, name: tuple[str, str], metadata_location: str) -> None:
+        old = next((each for each, heads in self._heads.items() if metadata_location in heads), None)
+        if old is None:
+            self.ours = False  # moved by another client, and renamed before anybody looked
+        else:
+            del self._heads[old]
+        self._heads[name] = {metadata_location}
+
+
+async def read_history(store: Store, table_uuid: str, unnamed: dict[str, str]) -> History:
+    """The whole history; of `unnamed`, locations by file name, those that a line names are taken out."""
+    history = History()
+    after = 0
+    while True:
+        lines = await store.commits_of(table_uuid, after, PAGE)
+        for line in lines:
+            history.add(line)
+            for location in (line.metadata_location, line.previous_metadata_location):
+                if location is not None:
+                    unnamed.pop(file_name(location), None)
+        if len(lines) < PAGE:
+            return history
+        after = lines[-1].sequence
+
+
+def file_name(location: str) -> str:
+    return location.rpartition("/")[2]

@@ -1,0 +1,121 @@
+"""`nunatak fsck`: whether the database and the warehouse agree, and mending what can be mended safely."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from nunatak import server
+from nunatak.catalog.catalog import Catalog
+from nunatak.catalog.fsck import Finding, check, take_stock
+from nunatak.catalog.fsck_repair import repair
+from nunatak.cli.options import setting_options
+from nunatak.cli.output import print_json, print_rows
+from nunatak.errors import CatalogError
+from nunatak.settings import Settings, SettingsError
+
+FOUND = 1  # the exit code: something is damaged, and was not mended
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finding and what was done about it; `done` is None if nothing was."""
+
+    finding: Finding
+    done: str | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        return self.finding.severity != "notice" and self.done is None
+
+    def as_json(self) -> dict[str, object]:
+        finding = self.finding
+        return {
+            "kind": finding.kind,
+            "severity": finding.severity,
+            "object": finding.object,
+            "text": finding.text,
+            "repairable": finding.repairable,
+            "hint": finding.hint,
+            "done": self.done,
+        }
+
+
+@click.command()
+@click.option("--repair", "mend", is_flag=True, help="Mend what can be mended without losing anything.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@setting_options("data", "database_url", "sweep_age_seconds")
+def fsck(settings: Settings, *, mend: bool, as_json: bool) -> None:
+    """Check pointers, files and logs against each other.
+
+    Checking works beside a running server. --repair on SQLite needs the server stopped; on a database that several
+    servers share it works beside them. Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.
+    """
+    _require_database(settings)
+    try:
+        outcomes = asyncio.run(_run(settings, mend=mend))
+    except CatalogError as error:
+        raise SettingsError(f"the check could not run: {error.message}") from error
+    if as_json:
+        print_json([outcome.as_json() for outcome in outcomes])
+    else:
+        _print(outcomes)
+    if any(outcome.is_damage for outcome in outcomes):
+        raise click.exceptions.Exit(FOUND)
+
+
+def _require_database(settings: Settings) -> None:
+    """A mistyped folder must not become an empty catalog without findings."""
+    url = settings.database_url
+    if url and not url.startswith("sqlite:///"):
+        return
+    path = Path(url.removeprefix("sqlite:///")) if url else settings.data / server.DATABASE_FILE
+    if not path.is_file():
+        raise SettingsError(f"there is no database at {path}")
+
+
+async def _run(settings: Settings, *, mend: bool) -> list[Outcome]:
+    age_ms = settings.sweep_age_seconds * 1000
+    app = await server.build_app(settings, exclusive=mend)
+    try:
+        found = await _check(app.catalog, age_ms or None)
+        return [
+            await _mended(app.catalog, finding, age_ms) if mend and finding.repairable else Outcome(finding)
+            for finding in found
+        ]
+    finally:
+        await server.close_app(app)
+
+
+async def _check(catalog: Catalog, age_ms: int | None) -> list[Finding]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("Checking", total=(await take_stock(catalog)).pointers)
+        return [finding async for finding in check(catalog, age_ms, lambda count: progress.advance(bar, count))]
+
+
+async def _mended(catalog: Catalog, finding: Finding, age_ms: int) -> Outcome:
+    try:
+        return Outcome(finding, await repair(catalog, finding, age_ms))
+    except CatalogError as error:
+        click.echo(f"{finding.object}: could not be mended: {error.message}", err=True)
+        return Outcome(finding)
+
+
+def _print(outcomes: list[Outcome]) -> None:
+    if not outcomes:
+        click.echo("Everything agrees.")
+        return
+    columns = ("severity", "kind", "object", "what", "what to do")
+    rows = []
+    for outcome in outcomes:
+        finding = outcome.finding
+        advice = f"mended: {outcome.done}" if outcome.done else finding.hint
+        rows.append((finding.severity, finding.kind, finding.object, finding.text, advice))
+    print_rows(columns, rows)
+    mended = sum(outcome.done is not None for outcome in outcomes)
+    damage = sum(outcome.is_damage for outcome in outcomes)
+    click.echo(f"{len(outcomes)} findings: {mended} mended, {damage} left that are damage.")

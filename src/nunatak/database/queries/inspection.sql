@@ -1,0 +1,54 @@
+-- keys_after
+-- Every name that has a pointer or that something is stored for, in order. Each half stops at a page by itself.
+SELECT catalog_name, table_namespace, table_name FROM (
+  SELECT catalog_name, table_namespace, table_name FROM iceberg_tables
+  WHERE (catalog_name, table_namespace, table_name) > (:catalog, :namespace, :name)
+  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS pointers
+UNION
+SELECT catalog_name, table_namespace, table_name FROM (
+  SELECT catalog_name, table_namespace, table_name FROM nunatak_heads
+  WHERE (catalog_name, table_namespace, table_name) > (:catalog, :namespace, :name)
+  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS heads
+ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
+
+-- find_pointer
+-- All there is to know of a name, but for its namespace's properties.
+SELECT t.metadata_location, t.previous_metadata_location, t.iceberg_type,
+  h.metadata_location, h.table_uuid, h.location, h.content,
+  EXISTS (SELECT 1 FROM iceberg_namespace_properties n
+          WHERE n.catalog_name = t.catalog_name AND n.namespace = t.table_namespace)
+FROM iceberg_tables t LEFT JOIN nunatak_heads h
+  ON h.catalog_name = t.catalog_name AND h.table_namespace = t.table_namespace AND h.table_name = t.table_name
+WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
+
+-- find_stored
+-- What is stored for a name, be there a pointer or not.
+SELECT metadata_location, table_uuid, location, content FROM nunatak_heads
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- commits_of
+SELECT sequence, operation, table_namespace, table_name, metadata_location, previous_metadata_location
+FROM nunatak_commits WHERE table_uuid = :uuid AND sequence > :after ORDER BY sequence LIMIT :limit;
+
+-- points_at
+-- Reads every pointer: asked only about the few files that are about to be deleted. By name, since a location can be
+-- spelled in several ways.
+SELECT 1 FROM iceberg_tables
+WHERE metadata_location LIKE :pattern OR previous_metadata_location LIKE :pattern LIMIT 1;
+
+-- count_pointers
+SELECT count(*) FROM iceberg_tables;
+
+-- count_answers
+SELECT count(*) FROM nunatak_idempotency WHERE expires_ms <= :before_ms;
+
+-- stuck_jobs
+SELECT job_id, kind, attempts, last_error FROM nunatak_jobs WHERE attempts >= :attempts ORDER BY job_id LIMIT :limit;
+
+-- forget_stale_head
+-- What is stored for a name that has no pointer any more.
+DELETE FROM nunatak_heads
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND NOT EXISTS (
+  SELECT 1 FROM iceberg_tables t
+  WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name
+    AND t.metadata_location IS NOT NULL);
