@@ -1,0 +1,85 @@
+"""`nunatak backup` and `nunatak restore`: the catalog's database into a file, and back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from nunatak import server
+from nunatak.cli.main import Refused
+from nunatak.cli.options import setting_options
+from nunatak.cli.output import print_facts
+from nunatak.database.backup import Database, Progress, back_up
+from nunatak.database.backup import restore as put_back
+from nunatak.database.manifest import Manifest, manifest_path
+from nunatak.settings import Settings
+
+AFTERWARDS = """\
+Metadata files that were written after the backup still lie in the warehouse; nothing points at them. Files that were
+deleted since may be missing: `nunatak fsck --repair` finds them, and writes metadata files anew from the database."""
+
+FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@click.command()
+@FILE
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@setting_options("data", "database_url")
+def backup(settings: Settings, file: Path, force: bool) -> None:
+    """Copy the catalog's database into FILE while the server runs.
+
+    Beside FILE comes FILE.manifest.json, which says what is in it; keep both. Tables' files are not copied.
+    """
+    with _progress("backing up") as progress:
+        manifest = back_up(_database(settings), file, datetime.now(UTC), progress, force=force)
+    print_facts({"backup": file, "manifest": manifest_path(file), **_facts(manifest)})
+
+
+@click.command()
+@FILE
+@click.option("--force", is_flag=True, help="Replace the catalog that is there, and keep it beside the new one.")
+@setting_options("data", "database_url")
+def restore(settings: Settings, file: Path, force: bool) -> None:
+    """Make a backup the catalog again, in an empty place and while no server runs."""
+    with _progress("restoring") as progress:
+        restored = put_back(file, _database(settings), datetime.now(UTC), progress, force=force)
+    print_facts({"restored": file, **_facts(restored.manifest)})
+    for name in restored.applied:
+        click.echo(f"applied {name}")
+    if restored.aside is not None:
+        click.echo(f"the catalog that was there is now {restored.aside}")
+    click.echo(AFTERWARDS)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Progress]:
+    """One line that changes while somebody watches, and nothing where nobody does."""
+    with Console(stderr=True).status(what) as status:
+        yield lambda text: status.update(escape(f"{what}: {text}"))
+
+
+def _database(settings: Settings) -> Database:
+    if server.on_mariadb(settings):
+        raise Refused(
+            "a catalog in MariaDB is backed up by MariaDB's own program",
+            hint="mariadb-dump --single-transaction; see docs/how-to/back-up-and-restore.md.",
+        )
+    return settings.database_url if server.on_postgres(settings) else server.database_path(settings)
+
+
+def _facts(manifest: Manifest) -> dict[str, object]:
+    facts = manifest.facts
+    return {
+        "made at": manifest.made_at,
+        "by": f"Nunatak {manifest.nunatak} on {facts.software}",
+        "schema": facts.schema,
+        "tables": facts.tables,
+        "views": facts.views,
+        "commits": facts.commits,
+        "bytes": manifest.size_bytes,
+        "sha256": manifest.sha256,
+    }

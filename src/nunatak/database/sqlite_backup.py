@@ -1,0 +1,121 @@
+"""Copies of a SQLite catalog: taken while a server commits, and put back where none is."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import apsw
+
+from nunatak.database.manifest import BackupRefused, Facts, Manifest, check, new_file_beside, sync
+from nunatak.database.sqlite import DatabaseInUse, locked, migrate
+from nunatak.database.statements import read_statements
+
+STEP_PAGES = 2000  # some 8 MB between two words about the progress
+BUSY_MS = 10_000
+LOGS = ("-wal", "-shm")  # what SQLite keeps beside a file in use; a log left there would be played onto another file
+
+Progress = Callable[[str], None]
+
+
+def copy(source: Path, target: Path, progress: Progress) -> Facts:
+    """Fill the empty file `target` with the database as it is at one moment, whoever writes to it meanwhile."""
+    if not source.is_file():
+        raise BackupRefused(f"There is no catalog at {source}")
+    try:
+        with _opened(source, apsw.SQLITE_OPEN_READWRITE) as reader, _opened(target) as writer:
+            # One look at the database for all steps: otherwise each commit would make the copy begin anew. It holds up
+            # nobody who writes; only the log grows until it is over.
+            reader.execute("BEGIN").fetchall()
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            writer.execute("PRAGMA synchronous=OFF").fetchall()  # the whole file is synced when it is whole
+            with writer.backup("main", reader, "main") as copying:
+                while not copying.done:
+                    copying.step(STEP_PAGES)
+                    progress(f"copied {copying.page_count - copying.remaining:,} of {copying.page_count:,} pages")
+            reader.execute("ROLLBACK").fetchall()
+            writer.execute("PRAGMA journal_mode=DELETE").fetchall()  # no log beside it: the backup is one file
+        progress("checking the copy")
+        return inspect(target)
+    except apsw.Error as error:
+        raise BackupRefused(f"{source} could not be copied: {error}") from error
+
+
+def inspect(file: Path) -> Facts:
+    """What a database that nobody uses holds; BackupRefused if it is not whole."""
+    with _opened(file, apsw.SQLITE_OPEN_READONLY) as connection:
+        problems = [row[0] for row in connection.execute("PRAGMA integrity_check(10)")]
+        if problems != ["ok"]:
+            raise BackupRefused(f"{file} is not whole: {'; '.join(problems)}")
+        counts = connection.execute(read_statements()["count_catalog"]).fetchall()[0]
+    return Facts("sqlite", f"SQLite {apsw.sqlite_lib_version()}", "main", *(int(count or 0) for count in counts))
+
+
+def put_back(
+    file: Path, manifest: Manifest, target: Path, now: datetime, progress: Progress, *, force: bool
+) -> tuple[list[str], str | None]:
+    """Make the backup the catalog at `target`; returns the migrations it needed, and where a catalog went that was
+    there before."""
+    try:
+        with locked(target):
+            if target.exists() and target.stat().st_size > 0 and not force:
+                raise BackupRefused(
+                    f"There is a catalog at {target} already",
+                    hint="Restore into another data folder, or use --force: it keeps that one beside.",
+                )
+            incoming = new_file_beside(target)
+            try:
+                applied = _prepare(file, manifest, incoming, progress)
+                aside = _set_aside(target, now)
+                incoming.replace(target)
+                sync(target.parent)
+            finally:
+                incoming.unlink(missing_ok=True)
+            return applied, aside
+    except DatabaseInUse as error:
+        raise BackupRefused(str(error), hint="Stop the server first.") from error
+    except (OSError, apsw.Error) as error:
+        raise BackupRefused(f"{file} could not be restored to {target}: {error}") from error
+
+
+def _prepare(file: Path, manifest: Manifest, incoming: Path, progress: Progress) -> list[str]:
+    """Copy, check and migrate beside the place where it belongs: what is there changes only when all is done."""
+    progress("copying")
+    shutil.copyfile(file, incoming)
+    check(incoming, manifest)
+    progress("checking")
+    found = inspect(incoming)
+    if found.counted() != manifest.facts.counted():
+        raise BackupRefused(f"{file} does not hold what its manifest says: {found} instead of {manifest.facts}")
+    progress("migrating")
+    with _opened(incoming) as connection:
+        applied = migrate(connection)
+    sync(incoming)
+    return applied
+
+
+def _set_aside(target: Path, now: datetime) -> str | None:
+    """Keep what is at `target` under another name too; its log goes there as well."""
+    aside = None
+    if target.exists() and target.stat().st_size > 0:
+        with contextlib.suppress(apsw.Error), _opened(target, apsw.SQLITE_OPEN_READWRITE) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # if it can still be read: one file then
+        aside = target.with_name(f"{target.name}.replaced-{now:%Y%m%dT%H%M%S}")
+        os.link(target, aside)
+    for log in LOGS:
+        left = target.with_name(target.name + log)
+        if left.exists():
+            left.replace((aside or target.with_name(f"{target.name}.stale")).as_posix() + log)
+    return None if aside is None else str(aside)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(str(path), flags=flags)
+    connection.set_busy_timeout(BUSY_MS)
+    try:
+        yield connection
+    finally:
+        connection.close()
