@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import mariadb
+from tests.support.cluster import round_robin, running_cluster
 from tests.support.java.project import missing_tools
 from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
@@ -11,26 +13,41 @@ from tests.support.server import running_server
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
+# The kit asks for locations below this folder; they are constants in its source.
+ALLOWED = {"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}
 PUBLISHED = 157  # executions of version 1.11.0: 106 for tables, 51 for views
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "two servers on postgres", "mariadb"])
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the compatibility kit ({reason})")
     if request.param == "sqlite":
         return _run(tmp_path_factory.mktemp("kit"), {})
+    if request.param == "mariadb":
+        if mariadb.find_server() is None:
+            pytest.skip(mariadb.NOT_INSTALLED)
+        with mariadb.running_mariadb() as database:
+            return _run(tmp_path_factory.mktemp("kit"), {"NUNATAK_DATABASE_URL": database.new_database()})
     if find_binaries() is None:
         pytest.skip(NOT_INSTALLED)
     with running_postgres("fsync=off") as postgres:
+        if request.param == "two servers on postgres":
+            return _run_on_two(tmp_path_factory.mktemp("kit"), postgres.new_database())
         return _run(tmp_path_factory.mktemp("kit"), {"NUNATAK_DATABASE_URL": postgres.new_database()})
 
 
 def _run(folder: Path, environment: dict[str, str]) -> list[Result]:
-    # The kit asks for locations below this folder; they are constants in its source.
-    allowed = {"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}
-    with running_server(folder / "data", environment=allowed | environment) as server:
+    with running_server(folder / "data", environment=ALLOWED | environment) as server:
         return run_kit(server.uri, folder / "work")
+
+
+def _run_on_two(folder: Path, url: str) -> list[Result]:
+    """Each request goes to the server that did not get the one before."""
+    with running_cluster(folder / "data", url, environment=ALLOWED) as cluster, round_robin(cluster.ports) as proxy:
+        results = run_kit(f"http://127.0.0.1:{proxy.port}", folder / "work")
+    assert min(proxy.counts.values()) > len(results)
+    return results
 
 
 def test_no_test_of_the_kit_fails(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:

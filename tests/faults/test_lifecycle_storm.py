@@ -2,24 +2,29 @@
 
 import itertools
 import json
+import os
 import random
 import string
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tests.support.server import RunningServer
+import pytest
+
+from tests.support.promises import show
+from tests.support.server import RunningServer, running_server
 from tests.support.workload import SCHEMA, Caller, await_jobs_done, database, local_path, seeded
 
 CLIENTS = 6
-STEPS = 40  # per client; a step is one to eight requests
+STEPS = int(os.environ.get("NUNATAK_TEST_STEPS", "40"))  # per client; a step is one to thirteen requests
 STORM, OTHER = "storm", "other"
 # Hot names, which everybody fights for, lie between stable ones, which nobody touches.
 STABLE = [f"{letter}_stable" for letter in string.ascii_lowercase]
 HOT = [f"{letter}_hot" for letter in "afkpuz"]
+MOVING = ("c_moving", "x_moving")  # the two names of one table that is renamed to and fro
 PASSING = [f"passing_{number}" for number in range(3)]  # namespaces that come and go
 
 
@@ -41,13 +46,14 @@ class Client:
     number: int
     port: int
     random: random.Random
+    steps: int
     surprises: list[str] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
 
     def run(self) -> None:
         with Caller(self.port) as caller:
             self._caller = caller
-            for step in range(STEPS):
+            for step in range(self.steps):
                 self.random.choice((self._fight, self._fight, self._fight, self._pass_by, self._live))(step)
 
     def _ask(self, allowed: tuple[int, ...], method: str, path: str, body: Any = None) -> Any:
@@ -126,10 +132,44 @@ class PagingReader:
                 self.walks += 1
 
     def _check(self, names: list[str]) -> None:
-        doubled = [name for name, times in Counter(names).items() if times > 1]
-        missing = [name for name in STABLE if name not in names]
-        if doubled or missing or names != sorted(names):
-            self.surprises.append(f"doubled {doubled}, missing {missing}, in the order {names}")
+        self.surprises += [f"{name} was listed twice" for name, times in Counter(names).items() if times > 1]
+        self.surprises += [f"{name} was skipped" for name in STABLE if name not in names]
+        if names != sorted(names):
+            self.surprises.append(f"listed out of order: {names}")
+
+
+@dataclass
+class Mover:
+    """Renames one table to and fro, and nobody else does: every answer is certain."""
+
+    port: int
+    surprises: list[str] = field(default_factory=list)
+
+    def run(self, stop: threading.Event) -> None:
+        here, there = MOVING
+        with Caller(self.port) as caller:
+            while not stop.is_set():
+                body = json.dumps(renaming((STORM, here), (STORM, there))).encode()
+                answer = caller.send("POST", "/v1/tables/rename", body)
+                if answer.status != 204:
+                    self.surprises.append(f"{here} could not be renamed to {there}: {answer}")
+                here, there = there, here
+
+
+@dataclass
+class Onlooker:
+    """Asks for all tables in one answer, which shows one moment: the table that moves has one name in it."""
+
+    port: int
+    surprises: list[str] = field(default_factory=list)
+
+    def run(self, stop: threading.Event) -> None:
+        with Caller(self.port) as caller:
+            while not stop.is_set():
+                listed = caller.expect(200, "GET", tables_of(STORM))["identifiers"]
+                names = [identifier["name"] for identifier in listed if identifier["name"] in MOVING]
+                if len(names) != 1:
+                    self.surprises.append(f"the table that moves has the names {names}")
 
 
 def list_names(caller: Caller, size: int) -> list[str]:
@@ -145,20 +185,28 @@ def list_names(caller: Caller, size: int) -> list[str]:
     raise AssertionError("a list without end")
 
 
-def test_a_storm_of_lifecycles_leaves_one_table_for_each_name(server: RunningServer) -> None:
-    """MISSION: 000-87"""
-    chance = seeded("storm")
+@dataclass(frozen=True)
+class Storm:
+    """What came of it: answers by status, walks through all pages, and everything that must not be."""
+
+    statuses: Counter[int]
+    walks: int
+    surprises: list[str]
+
+
+def storm(server: RunningServer, chance: random.Random, steps: int) -> Storm:
     with Caller(server.port) as caller:
         for namespace in (STORM, OTHER):
             caller.expect(200, "POST", "/v1/namespaces", {"namespace": [namespace]})
-        for name in STABLE:
+        for name in (*STABLE, MOVING[0]):
             caller.expect(200, "POST", tables_of(STORM), {"name": name, "schema": SCHEMA})
-    clients = [Client(number, server.port, random.Random(chance.random())) for number in range(CLIENTS)]
+    clients = [Client(number, server.port, random.Random(chance.random()), steps) for number in range(CLIENTS)]
     readers = [PagingReader(server.port, size) for size in (1, 7)]
+    others = [*readers, Mover(server.port), Onlooker(server.port)]
     stop = threading.Event()
 
-    with ThreadPoolExecutor(len(clients) + len(readers)) as pool:
-        reading = [pool.submit(reader.run, stop) for reader in readers]
+    with ThreadPoolExecutor(len(clients) + len(others)) as pool:
+        reading = [pool.submit(other.run, stop) for other in others]
         fighting = [pool.submit(client.run) for client in clients]
         try:
             for each in fighting:
@@ -168,37 +216,68 @@ def test_a_storm_of_lifecycles_leaves_one_table_for_each_name(server: RunningSer
         for each in reading:
             each.result()
 
-    statuses = sum((client.statuses for client in clients), Counter[int]())
-    print(f"{dict(statuses)}, {[reader.walks for reader in readers]} walks")
-    assert [surprise for client in clients for surprise in client.surprises] == []
-    assert [surprise for reader in readers for surprise in reader.surprises] == []
-    assert min(statuses[status] for status in (200, 204, 404, 409)) > 0
-    assert all(reader.walks > 0 for reader in readers)
     await_jobs_done(server.data)
-    live = check_what_is_left(server)
-    assert {("storm", name) for name in STABLE} <= set(live)
+    surprises = [surprise for each in (*clients, *others) for surprise in each.surprises]
+    statuses = sum((client.statuses for client in clients), Counter[int]())
+    return Storm(statuses, sum(reader.walks for reader in readers), surprises + what_is_wrong(server))
 
 
-def check_what_is_left(server: RunningServer) -> dict[tuple[str, str], Any]:
-    """Every name leads to one whole table, and no two tables share a folder; returns them by name."""
-    live = {}
+def test_a_storm_of_lifecycles_leaves_one_table_for_each_name(server: RunningServer) -> None:
+    """MISSION: 000-87"""
+    seen = storm(server, seeded("storm"), STEPS)
+
+    show(
+        "F17",
+        "creates, drops, renames and registers all at once, with readers paging through them",
+        requests=seen.statuses.total(),
+        clients=CLIENTS,
+        walks_through_all_pages=seen.walks,
+        server_errors=sum(count for status, count in seen.statuses.items() if status >= 500),
+        surprises=len(seen.surprises),
+    )
+    print(dict(seen.statuses))
+    assert seen.surprises[:5] == []
+    assert min(seen.statuses[status] for status in (200, 204, 404, 409)) > 0
+    assert seen.walks > 0
+
+
+# What each broken server lets happen, by a word of the sentence that says so.
+CANARIES = {"paging-by-offset": "was skipped", "rename-in-two-steps": f"has the names {[*MOVING]}"}
+
+
+@pytest.mark.parametrize("broken", CANARIES)
+def test_a_broken_server_is_found_out_by_the_same_storm(tmp_path: Path, broken: str) -> None:
+    """The canaries."""
+    with running_server(tmp_path / "data", broken=broken) as server:
+        surprises = storm(server, seeded(f"storm-{broken}"), 20).surprises
+
+    assert any(CANARIES[broken] in surprise for surprise in surprises), surprises[:5]
+
+
+def what_is_wrong(server: RunningServer) -> list[str]:
+    """Every name must lead to one whole table of its own, in a folder of its own, that the database knows once."""
+    live: dict[tuple[str, str], Any] = {}
+    wrong = []
     with Caller(server.port) as caller:
         for (namespace,) in caller.expect(200, "GET", "/v1/namespaces")["namespaces"]:
-            listed = caller.expect(200, "GET", tables_of(namespace))["identifiers"]
-            for name in [identifier["name"] for identifier in listed]:
-                assert (namespace, name) not in live
+            for identifier in caller.expect(200, "GET", tables_of(namespace))["identifiers"]:
+                name = identifier["name"]
+                if (namespace, name) in live:
+                    wrong.append(f"{namespace}.{name} is listed twice")
                 live[namespace, name] = caller.expect(200, "GET", f"{tables_of(namespace)}/{name}")
-    for loaded in live.values():
-        assert json.loads(local_path(loaded["metadata-location"]).read_bytes()) == loaded["metadata"]
-    assert len({loaded["metadata"]["table-uuid"] for loaded in live.values()}) == len(live)
+    wrong += [f"{name} is gone" for name in STABLE if (STORM, name) not in live]
+    for name, loaded in live.items():
+        if json.loads(local_path(loaded["metadata-location"]).read_bytes()) != loaded["metadata"]:
+            wrong.append(f"{name} is answered differently from what its file says")
+    uuids = Counter(loaded["metadata"]["table-uuid"] for loaded in live.values())
+    wrong += [f"table {uuid} has two names" for uuid, times in uuids.items() if times > 1]
     places = sorted(PurePosixPath(local_path(loaded["metadata"]["location"])) for loaded in live.values())
-    for place, following in itertools.pairwise(places):
-        assert not following.is_relative_to(place)
+    wrong += [f"{place} holds two tables" for place, after in itertools.pairwise(places) if after.is_relative_to(place)]
     with database(server.data) as connection:
         query = "SELECT table_namespace, table_name, metadata_location FROM {} ORDER BY 1, 2"
         pointers, heads = (
             connection.execute(query.format(table)).fetchall() for table in ("iceberg_tables", "nunatak_heads")
         )
-    assert pointers == heads
-    assert {(namespace, name) for namespace, name, _ in pointers} == set(live)
-    return live
+    if pointers != heads or {(namespace, name) for namespace, name, _ in pointers} != set(live):
+        wrong.append(f"the database has {pointers}, beside that {heads}, and the server lists {sorted(live)}")
+    return wrong

@@ -1,17 +1,20 @@
 """Replies that get lost and requests that arrive twice: the request sent again ends well, and happened once (F5)."""
 
 import json
+import os
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.conftest import NewTables
-from tests.support.history import findings
-from tests.support.proxy import Fault, FaultyProxy, faulty_proxy
-from tests.support.server import RunningServer
+from tests.support.history import Answered, findings, kinds_of
+from tests.support.promises import show
+from tests.support.proxy import UNNOTICED, Fault, FaultyProxy, faulty_proxy
+from tests.support.server import RunningServer, running_server
 from tests.support.workload import (
     NAMESPACE,
     SCHEMA,
@@ -20,10 +23,12 @@ from tests.support.workload import (
     Answer,
     Caller,
     Lost,
+    Rotation,
     Run,
     Writer,
     append_to,
     await_true,
+    create_tables,
     find_tables,
     local_path,
     seeded,
@@ -31,6 +36,8 @@ from tests.support.workload import (
 
 BAD = [fault for fault in Fault if fault is not Fault.NONE]
 APPENDS = 5  # per writer, variant and fault
+FAULTED = int(os.environ.get("NUNATAK_TEST_COMMITS", "150"))  # commits that meet with a fault, per variant
+WRITERS = int(os.environ.get("NUNATAK_TEST_WRITERS", "8"))
 KEYED = pytest.mark.parametrize("keyed", [True, False], ids=["with keys", "without keys"])
 
 
@@ -47,7 +54,7 @@ class Schedule:
         if line in self._struck:
             self._struck.discard(line)
             return Fault.NONE
-        if self.fault is not Fault.TWICE:  # which the client does not notice, and so does not repeat
+        if self.fault not in UNNOTICED:
             self._struck.add(line)
         return self.fault
 
@@ -99,6 +106,93 @@ def test_writers_in_each_others_way_lose_and_double_nothing(
     print(run.summary())
     assert findings(run.attempts, run.reads, find_tables(shared_server.data, shared_server.port, names)) == []
     assert set(proxy.statuses) <= {200, 204, 409}
+
+
+def answers_of(proxy: FaultyProxy) -> list[Answered]:
+    """What each copy of a commit was answered, heard or not."""
+    found = []
+    for request, status in proxy.answers:
+        head, _, body = request.partition(b"\r\n\r\n")
+        path = head.split(b" ", 2)[1].decode()
+        if head.startswith(b"POST") and path.startswith(f"{TABLES}/"):
+            snapshot_id = json.loads(body)["updates"][0]["snapshot"]["snapshot-id"]
+            found.append(Answered({path.rpartition("/")[2]: snapshot_id}, status))
+    return found
+
+
+def faulted_run(
+    server: RunningServer, chance: random.Random, tables: Sequence[str] | Rotation, faulted: int, *, keyed: bool
+) -> tuple[Run, FaultyProxy]:
+    """Writers in each other's way, of whose commits every other meets with some fault, until so many have."""
+
+    def choose(line: bytes) -> Fault:
+        return chance.choice(BAD) if line.startswith(b"POST") and chance.random() < 0.5 else Fault.NONE
+
+    with faulty_proxy(server.port, choose) as proxy:
+        run = Run(
+            [
+                Writer(number, proxy.port, tables, random.Random(chance.random()), keyed, answer_seconds=10)
+                for number in range(WRITERS)
+            ]
+        )
+        with run.working():
+            while len(proxy.struck) < faulted:
+                run.await_applied(run.applied + 1)
+    return run, proxy
+
+
+@KEYED
+def test_commits_that_meet_with_faults_are_never_doubled_nor_answered_wrongly(
+    server: RunningServer, keyed: bool
+) -> None:
+    """Every copy that reached the server counts, whether somebody heard its answer or not."""
+    chance = seeded(f"faulted-{keyed}")
+    tables = Rotation(server.port, open_at_once=max(3, WRITERS // 2), commits=FAULTED)
+
+    run, proxy = faulted_run(server, chance, tables, FAULTED, keyed=keyed)
+
+    found = find_tables(server.data, server.port, tables.names)
+    answers = answers_of(proxy)
+    sentences = findings(run.attempts, run.reads, found, answers)
+    kinds = kinds_of(sentences)
+    show(
+        "F5",
+        f"faults between client and server, {'with' if keyed else 'without'} keys: nothing doubled, no wrong answer",
+        faulted_commits=len(proxy.struck),
+        commits=run.applied,
+        answers=len(answers),
+        writers=WRITERS,
+        **{kind: kinds[kind] for kind in ("lost", "doubled", "wrong answer", "stale read")},
+    )
+    print(run.summary())
+    assert sentences == []
+    assert {answer.status for answer in answers} == {200, 409}
+
+
+def test_a_server_that_recognises_no_repetition_is_found_out(tmp_path: Path) -> None:
+    """The canary of the test above: its own success refuses the request that is sent again, which is then done anew."""
+    chance = seeded("faulted-broken")
+    with running_server(tmp_path / "data", broken="no-idempotency") as server:
+        create_tables(server.port, ["t1", "t2", "t3"])
+        run, proxy = faulted_run(server, chance, ["t1", "t2", "t3"], 40, keyed=True)
+        found = find_tables(server.data, server.port, ["t1", "t2", "t3"])
+
+    kinds = kinds_of(findings(run.attempts, run.reads, found, answers_of(proxy)))
+
+    print(dict(kinds))
+    assert kinds["doubled"]
+    assert kinds["wrong answer"]
+
+
+def test_a_server_that_swallows_a_refusal_is_found_out(tmp_path: Path) -> None:
+    """The canary for answers of the wrong class: what it says was done was not."""
+    chance = seeded("faulted-swallowed")
+    with running_server(tmp_path / "data", broken="swallow-error-409") as server:
+        create_tables(server.port, ["t"])
+        run, proxy = faulted_run(server, chance, ["t"], 40, keyed=True)
+        found = find_tables(server.data, server.port, ["t"])
+
+    assert kinds_of(findings(run.attempts, run.reads, found, answers_of(proxy)))["lost"]
 
 
 def test_a_client_that_makes_a_new_append_after_a_lost_reply_is_found_out(
@@ -187,6 +281,15 @@ def test_any_write_with_a_key_that_is_sent_again_gets_the_answer_that_was_lost(
     # It was done: as a new request it finds nothing left to do, unless it may be done any number of times.
     anew = {"create": 409, "create namespace": 409, "stage": 200, "set a property": 200}
     assert without_key.status == anew.get(write, 404)
+
+
+def test_a_server_that_forgets_keys_is_found_out_by_any_write(tmp_path: Path) -> None:
+    """The canary of the test above: a create meets what it made itself."""
+    with running_server(tmp_path / "data", broken="no-idempotency") as server:
+        create_tables(server.port, ["t"])
+        method, path, body, _ = WRITES["create"]("t")
+        with faulty_proxy(server.port, LoseFirst()) as proxy:
+            assert resent(proxy, method, path, body, str(uuid.uuid4())).status == 409
 
 
 def an_append(server: RunningServer, name: str, snapshot_id: int) -> dict[str, Any]:

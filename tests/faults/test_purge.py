@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import random
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,11 +29,13 @@ from nunatak.errors import BadRequest, InternalError
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.store import ObjectStore
 from nunatak.server import build_app, close_app
-from tests.support.server import RunningServer
-from tests.support.workload import Caller, await_jobs_done, local_path, mortal_server
+from tests.support.promises import show
+from tests.support.server import RunningServer, running_server
+from tests.support.workload import Caller, MortalServer, await_jobs_done, local_path, mortal_server, seeded
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "city", StringType(), required=False))
 BY_CITY = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="city"))
+PURGES = int(os.environ.get("NUNATAK_TEST_PURGES", "8"))  # a soak sets more
 # Neighbours whose places begin like the one of t1, or are spelled like it, or lie beside it in one folder.
 SIBLINGS = ("t1", "t10", "t1_backup", "T1", "t1-", "t1.bak/t1", "t1%2F", "other/t1")
 
@@ -73,28 +76,69 @@ def files_below(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_purge_takes_exactly_the_files_of_its_table(server: RunningServer) -> None:
-    """MISSION: 002-18"""
-    warehouse = server.data / "warehouse"
+def purge_among_siblings(server: RunningServer, around: Path, chance: random.Random) -> list[str]:
+    """Purge one after the other of tables whose places are easily mistaken; returns what went or stayed wrongly."""
+    wrong = []
+    folder = around.name
     with opened(server.uri) as catalog:
         tables = {
-            place: a_table_with_history(catalog, place.replace("/", "_"), f"file://{warehouse}/evil/{place}")
+            place: a_table_with_history(catalog, f"{folder}_{place.replace('/', '_')}", f"file://{around}/{place}")
             for place in SIBLINGS
         }
-        victim = tables["t1"]
-        foreign = warehouse / "evil" / "t1" / "data" / "notes.txt"
+        foreign = around / "t1" / "data" / "notes.txt"
         foreign.write_text("not a file of the table, although it lies in its folder")
-        before = files_below(warehouse)
-        mine = reachable(victim)
-        assert mine < before
-        assert foreign not in mine
+        files = {place: reachable(table) for place, table in tables.items()}
+        left = files_below(around)
+        assert left == set.union({foreign}, *files.values())
+        # The first one has the most evil neighbours; the others go in any order.
+        for place in ["t1", *chance.sample(SIBLINGS[1:], len(SIBLINGS) - 1)]:
+            catalog.purge_table(tables[place].name())
+            await_jobs_done(server.data)
+            before, left = left, files_below(around)
+            wrong += [f"{path} went with {place}" for path in sorted(before - left - files[place])]
+            wrong += [f"{path} stayed without {place}" for path in sorted(files[place] & left)]
+    return wrong
 
-        catalog.purge_table(victim.name())
+
+def test_a_purge_takes_exactly_the_files_of_its_table(server: RunningServer) -> None:
+    """MISSION: 002-18"""
+    chance = seeded("purge")
+    rounds = -(-PURGES // len(SIBLINGS))
+
+    wrong = [
+        sentence
+        for number in range(rounds)
+        for sentence in purge_among_siblings(server, server.data / "warehouse" / f"evil{number}", chance)
+    ]
+
+    show(
+        "F18",
+        "a purge takes exactly the files of its table, whoever its neighbours are",
+        purges=rounds * len(SIBLINGS),
+        wrong_files=len(wrong),
+    )
+    assert wrong == []
+
+
+def test_a_purge_by_the_beginning_of_names_is_found_out(tmp_path: Path) -> None:
+    """The canary: what many object stores call a folder."""
+    with running_server(tmp_path / "data", broken="purge-by-prefix") as server:
+        wrong = purge_among_siblings(server, server.data / "warehouse" / "evil", seeded("prefix"))
+
+    assert [sentence for sentence in wrong if "/t10/" in sentence and sentence.endswith(" went with t1")]
+
+
+def test_the_neighbours_of_a_purged_table_can_still_be_read(server: RunningServer) -> None:
+    around = server.data / "warehouse" / "evil"
+    with opened(server.uri) as catalog:
+        for place in SIBLINGS:
+            a_table_with_history(catalog, place.replace("/", "_"), f"file://{around}/{place}")
+
+        catalog.purge_table(("db", "t1"))
         await_jobs_done(server.data)
 
-        assert before - files_below(warehouse) == mine
         for place in SIBLINGS[1:]:
-            city = catalog.load_table(tables[place].name()).scan().to_arrow().column("city")
+            city = catalog.load_table(("db", place.replace("/", "_"))).scan().to_arrow().column("city")
             assert city.to_pylist() == ["Oslo", "Oslo"]
 
 
@@ -220,29 +264,47 @@ def a_table_of_many_files(catalog: RestCatalog, name: str, count: int) -> Table:
     return table
 
 
+def kill_midway(server: MortalServer, victim: Table) -> tuple[bool, set[Path]]:
+    """Kill the server while it purges a table of many files; whether it was midway, and what is left in the end."""
+    folder = local_path(victim.location()) / "data"
+    count = len(os.listdir(folder))
+    with Caller(server.port) as caller:
+        caller.expect(204, "DELETE", f"/v1/namespaces/db/tables/{victim.name()[1]}?purgeRequested=true")
+    deadline = time.monotonic() + 30
+    while len(os.listdir(folder)) == count and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    server.kill()
+    midway = folder.exists() and 0 < len(os.listdir(folder)) < count
+    server.restart()
+    await_jobs_done(server.data)
+    return midway, files_below(folder.parent)
+
+
 def test_a_purge_that_was_killed_midway_is_finished_after_the_restart(tmp_path: Path) -> None:
-    midway = 0
     with mortal_server(tmp_path / "data") as server:
         warehouse = server.data / "warehouse"
         with opened(server.running.uri) as catalog:
             kept = a_table_with_history(catalog, "kept")
             before = files_below(warehouse)
             victims = [a_table_of_many_files(catalog, f"t{number}", 200) for number in range(3)]
-        for victim in victims:
-            folder = local_path(victim.location()) / "data"
-            with Caller(server.port) as caller:
-                caller.expect(204, "DELETE", f"/v1/namespaces/db/tables/{victim.name()[1]}?purgeRequested=true")
-            deadline = time.monotonic() + 30
-            while len(os.listdir(folder)) == 200 and time.monotonic() < deadline:
-                time.sleep(0.0005)
-            server.kill()
-            midway += 0 < len(os.listdir(folder)) < 200 if folder.exists() else 0
-            server.restart()
-            await_jobs_done(server.data)
-            assert not folder.parent.exists()
+        ends = [kill_midway(server, victim) for victim in victims]
+        midway = sum(was_midway for was_midway, _ in ends)
         print(f"{midway} of {len(victims)} purges were killed midway")
         assert midway, "no kill came at the right moment: the test showed nothing"
+        assert [left for _, left in ends] == [set()] * len(victims)
         assert files_below(warehouse) == before == reachable(kept)
+
+
+def test_a_purge_that_is_taken_for_done_too_early_is_found_out(tmp_path: Path) -> None:
+    """The canary: killed midway, nobody finishes it."""
+    with mortal_server(tmp_path / "data", broken="finish-before-purge") as server:
+        for number in range(6):
+            with opened(server.running.uri) as catalog:
+                victim = a_table_of_many_files(catalog, f"t{number}", 200)
+            _, left = kill_midway(server, victim)
+            if left:
+                return
+    raise AssertionError("no file was left over: the test would not notice")
 
 
 class Refusing(ObjectStore):

@@ -7,10 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.support.history import findings
-from tests.support.server import RunningServer, running_server, start_server
+from tests.support.server import RunningServer, running_server
 from tests.support.workload import (
     TABLES,
     Caller,
@@ -50,6 +53,17 @@ def test_a_second_server_on_the_same_data_refuses_to_start_and_leaves_the_first_
         caller.expect(200, "POST", f"{TABLES}/t", append_to("t", metadata, 11, "still writing"))
 
 
+def test_a_server_without_a_lock_is_found_out(tmp_path: Path) -> None:
+    """The canary: beside it a second one starts, so it is the lock that refuses above."""
+    with (
+        running_server(tmp_path / "data", broken="no-lock") as first,
+        running_server(tmp_path / "data") as second,
+        Caller(second.port) as caller,
+    ):
+        create_tables(first.port, ["t"])
+        caller.expect(200, "GET", f"{TABLES}/t")
+
+
 def half_sent(port: int, path: str, body: bytes) -> tuple[socket.socket, bytes]:
     """A request of which the server has the head and half of the body; and the other half."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -67,39 +81,42 @@ def read_answer(connection: socket.socket) -> tuple[int, bytes]:
     with connection:
         while chunk := connection.recv(65536):
             answer += chunk
+    if not answer:
+        raise ConnectionResetError("the server closed without an answer")
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split(b" ", 2)[1]), body
 
 
-def test_a_server_told_to_stop_answers_what_it_has_begun_and_ends_with_0(tmp_path: Path) -> None:
-    names = [f"t{number}" for number in range(5)]
-    server = start_server(tmp_path / "data")
+def stop_midway(server: RunningServer, names: Sequence[str]) -> tuple[list[tuple[int, bytes]], int]:
+    """Tell a server to stop that has the half of some requests, then send the rest; its answers and its exit status."""
+    create_tables(server.port, names)
+    with Caller(server.port) as caller:
+        appends = {
+            name: append_to(name, caller.expect(200, "GET", f"{TABLES}/{name}")["metadata"], 11, "in flight")
+            for name in names
+        }
+        begun = [
+            half_sent(server.port, f"{TABLES}/{name}", json.dumps(append).encode()) for name, append in appends.items()
+        ]
+        caller.expect(200, "GET", "/ready")  # answered after the heads above were read
+    time.sleep(0.2)
     try:
-        create_tables(server.port, names)
-        with Caller(server.port) as caller:
-            appends = {
-                name: append_to(name, caller.expect(200, "GET", f"{TABLES}/{name}")["metadata"], 11, "in flight")
-                for name in names
-            }
-            begun = [
-                half_sent(server.port, f"{TABLES}/{name}", json.dumps(append).encode())
-                for name, append in appends.items()
-            ]
-            caller.expect(200, "GET", "/ready")  # answered after the heads above were read
-        time.sleep(0.2)
-
         server.process.send_signal(signal.SIGTERM)
         await_refusal(server.port)
         answers = []
         for connection, rest in begun:
             connection.sendall(rest)
             answers.append(read_answer(connection))
-        status = server.process.wait(30)
+        return answers, server.process.wait(30)
     finally:
-        if server.process.poll() is None:
-            server.kill()
-        assert server.process.stdout is not None
-        server.process.stdout.close()
+        for connection, _ in begun:
+            connection.close()
+
+
+def test_a_server_told_to_stop_answers_what_it_has_begun_and_ends_with_0(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(5)]
+    with running_server(tmp_path / "data") as server:
+        answers, status = stop_midway(server, names)
 
     assert [code for code, _ in answers] == [200] * len(names)
     assert status == 0
@@ -107,6 +124,12 @@ def test_a_server_told_to_stop_answers_what_it_has_begun_and_ends_with_0(tmp_pat
         for table, (_, body) in zip(find_tables(heir.data, heir.port, names), answers, strict=True):
             assert table.chain == [11]
             assert table.metadata == json.loads(body)["metadata"]
+
+
+def test_a_server_that_drops_what_it_has_begun_is_found_out(tmp_path: Path) -> None:
+    """The canary."""
+    with running_server(tmp_path / "data", broken="ends-at-once") as server, pytest.raises(OSError):
+        stop_midway(server, ["t"])
 
 
 def await_refusal(port: int) -> None:

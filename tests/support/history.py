@@ -15,11 +15,23 @@ from typing import Any, Literal
 
 Outcome = Literal["applied", "refused", "unknown"]
 
-CONFLICT = 409  # the only refusal that an append to a table which is there may meet
+CONFLICT = 409
+BUSY = (429, 503)  # certain that nothing was applied, worth another try
+UNKNOWN = (500, 502, 504)  # the only answers that leave open whether the commit was applied
+# What an append to a table that is there may be answered, with or without a body: any other answer makes a client
+# give up, or delete files, for no reason.
+DESERVED = (200, 204, CONFLICT, *BUSY, *UNKNOWN)
 METADATA_LOG_LENGTH = 100  # Spec, write.metadata.previous-versions-max: its default
 
 
-@dataclass(frozen=True)
+def outcome_of(status: int | None) -> Outcome:
+    """What an answer says about a commit, by the commit contract; None is no answer at all."""
+    if status is None or status in UNKNOWN:
+        return "unknown"
+    return "applied" if status < 300 else "refused"
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One request as its writer saw it, however often it was sent; what it wants, the intent, outlives a refusal."""
 
@@ -31,9 +43,7 @@ class Attempt:
 
     @property
     def outcome(self) -> Outcome:
-        if self.status is None or self.status >= 500:
-            return "unknown"
-        return "applied" if self.status < 300 else "refused"
+        return outcome_of(self.status)
 
     @property
     def done_by(self) -> float:
@@ -41,7 +51,7 @@ class Attempt:
         return self.ended if self.outcome == "applied" else math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Read:
     """A load of a table and the snapshot it showed as current."""
 
@@ -51,7 +61,15 @@ class Read:
     ended: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one copy of a request was answered, whether its writer heard it or not."""
+
+    snapshots: Mapping[str, int]
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """A row of the commit log."""
 
@@ -99,22 +117,35 @@ def current_snapshot(metadata: Mapping[str, Any]) -> int | None:
     return None if found in (None, -1) else int(found)
 
 
-def findings(attempts: Iterable[Attempt], reads: Iterable[Read], tables: Iterable[FoundTable]) -> list[str]:
+def findings(
+    attempts: Iterable[Attempt],
+    reads: Iterable[Read],
+    tables: Iterable[FoundTable],
+    answers: Iterable[Answered] = (),
+) -> list[str]:
     """Everything that must not be, one sentence each; an empty list is a run without fault."""
     tried = list(attempts)
     found = {table.name: table for table in tables}
+    added: dict[str, dict[int, Attempt]] = {name: {} for name in found}
+    for attempt in tried:
+        for name, snapshot_id in attempt.snapshots.items():
+            added[name][snapshot_id] = attempt
     seen: dict[str, list[Read]] = {}
     for read in reads:
         seen.setdefault(read.table, []).append(read)
-    sentences = [*_of_attempts(tried, found), *_of_intents(tried, found)]
+    sentences = [*_of_attempts(tried, found), *_of_intents(tried, found), *_of_answers(answers, found)]
     for name, table in found.items():
-        mine = {attempt.snapshots[name]: attempt for attempt in tried if name in attempt.snapshots}
-        sentences += _of_snapshots(table, mine)
+        sentences += _of_snapshots(table, added[name])
         sentences += _of_files(table)
         sentences += _of_log(table)
-        sentences += _of_order(table, mine)
-        sentences += _of_reads(table, mine, seen.get(name, []))
+        sentences += _of_order(table, added[name])
+        sentences += _of_reads(table, added[name], seen.get(name, []))
     return sentences
+
+
+def kinds_of(sentences: Iterable[str]) -> Counter[str]:
+    """How many findings of each kind, by the word before the colon."""
+    return Counter(sentence.partition(":")[0] for sentence in sentences)
 
 
 def _of_attempts(attempts: Sequence[Attempt], tables: Mapping[str, FoundTable]) -> Iterator[str]:
@@ -127,8 +158,20 @@ def _of_attempts(attempts: Sequence[Attempt], tables: Mapping[str, FoundTable]) 
             yield f"lost: {attempt.intent} was answered {attempt.status} but is not in {', '.join(absent)}"
         if attempt.outcome == "refused" and held:
             yield f"wrong answer: {attempt.intent} was answered {attempt.status} but is in {', '.join(held)}"
-        if attempt.outcome == "refused" and attempt.status != CONFLICT:
+        if attempt.status is not None and attempt.status not in DESERVED:
             yield f"wrong answer: {attempt.intent} was answered {attempt.status}, which no append deserves"
+
+
+def _of_answers(answers: Iterable[Answered], tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    """The contract holds for every copy of a request: one that nobody heard might have been the one that counts."""
+    for answer in answers:
+        for name, snapshot_id in answer.snapshots.items():
+            held = snapshot_id in tables[name].snapshots
+            if outcome_of(answer.status) == ("refused" if held else "applied"):
+                was = "is" if held else "is not"
+                yield f"wrong answer: a copy of snapshot {snapshot_id} was answered {answer.status} but {was} in {name}"
+            if answer.status not in DESERVED:
+                yield f"wrong answer: a copy of snapshot {snapshot_id} was answered {answer.status}"
 
 
 def _of_intents(attempts: Sequence[Attempt], tables: Mapping[str, FoundTable]) -> Iterator[str]:
@@ -209,7 +252,7 @@ def _of_order(table: FoundTable, attempts: Mapping[int, Attempt]) -> Iterator[st
 
 
 def _of_reads(table: FoundTable, attempts: Mapping[int, Attempt], reads: Iterable[Read]) -> Iterator[str]:
-    """A read shows at least what was done before it began, and nothing that began after it ended."""
+    """A read shows at least what was done or shown before it began, and nothing that began after it ended."""
     placed = [
         (attempts[snapshot_id], position)
         for snapshot_id, position in table.positions.items()
@@ -217,12 +260,18 @@ def _of_reads(table: FoundTable, attempts: Mapping[int, Attempt], reads: Iterabl
     ]
     done = _Highest((attempt.done_by, position) for attempt, position in placed)
     begun = _Highest((attempt.started, position) for attempt, position in placed)
-    for read in reads:
-        position = 0 if read.snapshot_id is None else table.positions.get(read.snapshot_id)
+    shown = [(read, 0 if read.snapshot_id is None else table.positions.get(read.snapshot_id)) for read in reads]
+    seen = _Highest((read.ended, position) for read, position in shown if position is not None)
+    for attempt, position in placed:
+        if position <= (least := seen.before(attempt.started)):
+            yield f"order: {attempt.intent} began after {table.name} had shown number {least}, but is number {position}"
+    for read, position in shown:
         if position is None:
             yield f"phantom read: {table.name} showed snapshot {read.snapshot_id}, which is not in it"
-        elif position < done.before(read.started):
-            yield f"stale read: {table.name} showed number {position} after {done.before(read.started)} was done"
+        elif position < (least := done.before(read.started)):
+            yield f"stale read: {table.name} showed number {position} after {least} was done"
+        elif position < (least := seen.before(read.started)):
+            yield f"stale read: {table.name} showed number {position} after a read had shown {least}"
         elif position > begun.before(read.ended):
             yield f"early read: {table.name} showed number {position} before it began"
 

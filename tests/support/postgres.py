@@ -1,4 +1,5 @@
-"""A real PostgreSQL server with a data folder and a port of its own, from Debian's package or whatever is installed."""
+"""A real PostgreSQL server with a data folder and a port of its own, from Debian's package or whatever is installed;
+its crashes, and a standby that follows it and can take over."""
 
 import asyncio
 import contextlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psutil
 
 OLDEST = 15
 START_SECONDS = 30
@@ -56,10 +58,14 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
     def start(self) -> None:
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": ""}
         options = [f"-c{name}={value}" for name, value in settings.items()] + [f"-c{each}" for each in self.options]
-        with (self.folder / "log").open("ab") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [self.binaries / "postgres", "-D", self.folder / "data", *options],
                 stdin=subprocess.DEVNULL,
@@ -73,7 +79,7 @@ class PostgresServer:
         while subprocess.run(ask, check=False).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2000:]}")
+                raise RuntimeError(f"PostgreSQL did not start: {self.log.read_text()[-2000:]}")
             time.sleep(0.05)
 
     def new_database(self) -> str:
@@ -95,7 +101,64 @@ class PostgresServer:
         self._signal(signal.SIGQUIT)
 
     def kill(self) -> None:
+        """kill -9 of the first process; the others notice, and until they have ended no new start is possible."""
+        others = psutil.Process(self.process.pid).children() if self._is_running() else []
         self._signal(signal.SIGKILL)
+        for other in others:
+            if other.is_running() and other.status() == psutil.STATUS_STOPPED:
+                other.kill()  # it cannot notice
+        _, stubborn = psutil.wait_procs(others, STOP_SECONDS)
+        for other in stubborn:
+            other.kill()
+
+    def _is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    # Replication
+
+    def follow_with(self, standby: "PostgresServer", *, synchronous: bool) -> None:
+        """Return once `standby` receives what is written here; from then on, if synchronous, a commit waits for it."""
+        streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        self.await_rows(streaming, [(1,)])
+        if synchronous:
+            self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            self.execute("SELECT pg_reload_conf()")
+            self.await_rows(f"{streaming} AND sync_state = 'sync'", [(1,)])
+        assert standby.execute("SELECT pg_is_in_recovery()") == [(True,)]
+
+    def freeze_replication(self) -> None:
+        """Nothing more leaves this server; whoever follows it hears nothing and keeps waiting."""
+        for (pid,) in self.execute("SELECT pid FROM pg_stat_replication"):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw_replication(self) -> None:
+        for (pid,) in self.execute("SELECT pid FROM pg_stat_replication"):
+            os.kill(pid, signal.SIGCONT)
+
+    def promote(self) -> None:
+        """Stop following and take over; returns once it can be written."""
+        self.execute("SELECT pg_promote()")
+        self.await_rows("SELECT pg_is_in_recovery()", [(False,)])
+
+    def await_rows(self, sql: str, wanted: list[tuple[Any, ...]], *, url: str | None = None) -> None:
+        """Ask until the answer is the one that is wanted."""
+        deadline = time.monotonic() + START_SECONDS
+        while (found := self.execute(sql, url=url)) != wanted:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL answers {found} instead of {wanted} to: {sql}")
+            time.sleep(0.02)
+
+    @contextlib.contextmanager
+    def holding(self, url: str, sql: str) -> Iterator[None]:
+        """Inside the block a transaction holds the locks that the statement takes."""
+        with asyncio.Runner() as runner:
+            connection = runner.run(asyncpg.connect(url))
+            try:
+                runner.run(connection.execute(f"BEGIN; {sql}"))
+                yield
+                runner.run(connection.execute("COMMIT"))
+            finally:
+                runner.run(connection.close())
 
     def _signal(self, how: signal.Signals) -> None:
         if self.process is None:
@@ -123,20 +186,36 @@ async def execute(url: str, sql: str, *values: object) -> list[tuple[Any, ...]]:
 @contextlib.contextmanager
 def running_postgres(*options: str) -> Iterator[PostgresServer]:
     """A new server. Its locale orders names unlike their bytes do, so that nothing can rest on the default order."""
+    locale = ["--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
+    initdb = ["initdb", "-U", "postgres", "--auth=trust", "--no-sync", *locale]
+    with _made_by(initdb, _free_port(), options) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running_standby(primary: PostgresServer, *, port: int = 0) -> Iterator[PostgresServer]:
+    """A server that begins as a copy of `primary` and follows it."""
+    copy = ["pg_basebackup", "-R", "-c", "fast", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+    with _made_by([*copy, "--no-sync"], port or _free_port(), primary.options) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _made_by(command: list[str], port: int, options: tuple[str, ...]) -> Iterator[PostgresServer]:
+    """A server on the data folder that the command makes."""
     binaries = find_binaries()
     if binaries is None:
         raise RuntimeError(NOT_INSTALLED)
     folder = Path(tempfile.mkdtemp(prefix="nunatak-postgres-"))
-    server = PostgresServer(binaries, folder, _free_port(), options)
+    server = PostgresServer(binaries, folder, port, options)
     try:
         user = _user()
         if user:
             os.chown(folder, user["user"], user["group"])
-        locale = ["--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
-        initdb = [binaries / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--no-sync", *locale]
-        made = subprocess.run(initdb, cwd=folder, capture_output=True, check=False, **user)
+        make = [binaries / command[0], "-D", folder / "data", *command[1:]]
+        made = subprocess.run(make, cwd=folder, capture_output=True, check=False, **user)
         if made.returncode != 0:
-            raise RuntimeError(f"initdb failed: {made.stderr.decode(errors='replace')}")
+            raise RuntimeError(f"{command[0]} failed: {made.stderr.decode(errors='replace')}")
         server.start()
         yield server
     finally:

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
 # The protocol's message types this proxy has to know: the byte before the length.
-QUERY, BIND, READY = b"Q", b"B", b"Z"
+QUERY, BIND, FLUSH, READY = b"Q", b"B", b"H", b"Z"
+DESCRIBED = (b"T", b"n", b"E")  # how the answer to a statement that is only described ends: its columns, none, an error
 
 Wanted = Callable[[bytes, bytes], bool]
+Choice = Callable[[bytes, bytes], "Cut | None"]
 
 
 class Cut(Enum):
@@ -18,11 +21,18 @@ class Cut(Enum):
     BEFORE = "the server never gets it and sees the connection end"
     UNNOTICED = "the server never gets it and waits for more"
     AFTER = "the server does it and its answer is lost"
+    MIDWAY = "the server does it and all of its answer but the end arrives"
 
 
 def is_query(text: str) -> Wanted:
     """A simple query of exactly this text."""
     return lambda kind, body: kind == QUERY and body.rstrip(b"\0").decode() == text
+
+
+def nth_message(number: int) -> Wanted:
+    """The message before which so many others came, of whatever kind."""
+    seen = itertools.count()
+    return lambda *_: next(seen) == number
 
 
 def is_bind(kind: bytes, _: bytes) -> bool:
@@ -38,17 +48,28 @@ class PostgresProxy:
     port: int = 0
     round_trips: int = 0
     cuts: int = 0
+    choose: Choice | None = None  # asked about every message, if nothing else is awaited
     _armed: list[tuple[Wanted, Cut]] = field(default_factory=list)
-    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+    tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     def cut_at_next(self, wanted: Wanted, moment: Cut) -> None:
         self._armed.append((wanted, moment))
 
+    def disarm(self) -> bool:
+        """Cut nothing more; returns whether everything that was awaited came."""
+        missed, self._armed = self._armed, []
+        return not missed
+
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
-        there, back = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        self.tasks.add(task)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        except OSError:  # nobody listens there now
+            writer.close()
+            self.tasks.discard(task)
+            return
         link = _Link(self, reader, writer, there, back)
         answers = asyncio.create_task(link.answers())
         try:
@@ -62,16 +83,18 @@ class PostgresProxy:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
                 await answers
             back.close()
-            self._tasks.discard(task)
+            self.tasks.discard(task)
 
     def match(self, kind: bytes, body: bytes) -> Cut | None:
         if self._armed and self._armed[0][0](kind, body):
             self.cuts += 1
             return self._armed.pop(0)[1]
-        return None
+        chosen = self.choose(kind, body) if self.choose is not None and not self._armed else None
+        self.cuts += chosen is not None
+        return chosen
 
     def end(self) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
 
 
@@ -84,6 +107,8 @@ class _Link:
     to_server: asyncio.StreamWriter
     unnoticed: bool = False
     silent: bool = False
+    endless: bool = False
+    flushed: bool = False
 
     async def requests(self) -> None:
         self.to_server.write(await _read_untyped(self.client))  # the first message has no type
@@ -92,16 +117,19 @@ class _Link:
             moment = self.proxy.match(kind, body)
             if moment is Cut.AFTER:
                 self.silent = True
+            elif moment is Cut.MIDWAY:
+                self.endless = True
             elif moment is not None:
                 self.unnoticed = moment is Cut.UNNOTICED
                 return
+            self.flushed = kind == FLUSH
             self.to_server.write(_message(kind, body))
 
     async def answers(self) -> None:
         try:
             while True:
                 kind, body = await _read(self.server)
-                if self.silent and kind == READY:
+                if (self.silent or self.endless) and self._is_end(kind):
                     self.to_server.close()
                     return
                 if not self.silent:
@@ -109,6 +137,9 @@ class _Link:
                     self.to_client.write(_message(kind, body))
         finally:
             self.to_client.close()
+
+    def _is_end(self, kind: bytes) -> bool:
+        return kind == READY or (self.flushed and kind in DESCRIBED)
 
 
 async def _read_untyped(reader: asyncio.StreamReader) -> bytes:
@@ -135,4 +166,4 @@ async def postgres_proxy(upstream_port: int) -> AsyncIterator[PostgresProxy]:
     finally:
         server.close()
         proxy.end()
-        await asyncio.gather(*proxy._tasks, return_exceptions=True)
+        await asyncio.gather(*proxy.tasks, return_exceptions=True)

@@ -3,7 +3,7 @@
 import json
 import os
 
-FIGURES_VARIABLE = "NUNATAK_SOAK_FIGURES"  # the file that collects the lines; unset outside a soak
+FIGURES_VARIABLE = "NUNATAK_TEST_FIGURES"  # the file that collects the lines; unset outside a soak
 
 
 def show(fault: str, promise: str, **figures: int | float | str) -> None:

@@ -12,7 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 60  # a cold start takes about half a second; a starved machine gets time
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a server was started; what it left behind is looked at after the test."""
+
+    data: Path
+    environment: dict[str, str]
+    arguments: tuple[str, ...]
+    broken: str | None
+
+
+STARTED: list[Start] = []  # in this process, the oldest first
 
 
 @dataclass
@@ -45,35 +59,56 @@ class RunningServer:
 
 
 def start_server(
-    data: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()
+    data: Path,
+    *,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    arguments: tuple[str, ...] = (),
+    broken: str | None = None,
 ) -> RunningServer:
-    """Start `nunatak serve` on `data` and return once it says where it listens."""
+    """Start `nunatak serve` on `data` and return once it says where it listens; `broken` names one of the breakages."""
     data.mkdir(parents=True, exist_ok=True)
     log = data.parent / f"{data.name}.server.log"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
     with log.open("ab") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nunatak", "serve", "--port", str(port), "--data", str(data), *arguments],
+            [*command(broken), "serve", "--port", str(port), "--data", str(data), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={**clean, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            env={**clean, "PYTHONUNBUFFERED": "1", **_path(broken), **(environment or {})},
         )
     try:
         uri = _await_address(process)
     except BaseException:
         process.kill()
-        process.wait()
+        process.communicate()
         print(log.read_text(errors="replace")[-4000:])
         raise
+    STARTED.append(Start(data, dict(environment or {}), arguments, broken))
     return RunningServer(uri, process, data, log)
+
+
+def command(broken: str | None = None) -> list[str]:
+    """How the command line is started, with one of the breakages of broken_server.py if one is named."""
+    module = ["nunatak"] if broken is None else ["tests.support.broken_server", broken]
+    return [sys.executable, "-m", *module]
+
+
+def _path(broken: str | None) -> dict[str, str]:
+    return {} if broken is None else {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
 
 @contextlib.contextmanager
 def running_server(
-    data: Path, *, port: int = 0, environment: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()
+    data: Path,
+    *,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    arguments: tuple[str, ...] = (),
+    broken: str | None = None,
 ) -> Iterator[RunningServer]:
-    server = start_server(data, port=port, environment=environment, arguments=arguments)
+    server = start_server(data, port=port, environment=environment, arguments=arguments, broken=broken)
     try:
         yield server
     finally:

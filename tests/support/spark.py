@@ -55,6 +55,18 @@ JARS = (
         "3.53.4.0",
         "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
     ),
+    Jar(
+        "org.postgresql",
+        "postgresql",
+        "42.7.8",
+        "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+    ),
+    Jar(
+        "org.mariadb.jdbc",
+        "mariadb-java-client",
+        "3.5.7",
+        "07bb1229dc184f3313a5aef4c5a6b3207c8dbaa09db4a26814c936f004b4c526",
+    ),
 )
 
 

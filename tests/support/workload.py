@@ -1,9 +1,9 @@
-"""Writers that append to tables over HTTP and note what they saw for the history checker, and what is found afterwards.
+"""Writers that append to tables over HTTP and note what they saw for the history checker, and the servers they suffer.
 
-An append is metadata only: the catalog is under test, not the data files.
+An append is metadata only: the catalog is under test, not the data files. What the catalog holds afterwards is in
+found.py.
 """
 
-import http.client
 import json
 import os
 import random
@@ -18,18 +18,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import apsw
+import msgspec
 
-from tests.support.history import Attempt, FoundTable, LogLine, Read, current_snapshot
+from tests.support.caller import ANSWER_SECONDS, Answer, Caller, Lost
+from tests.support.found import RESEND_SECONDS, await_jobs_done, await_true, database, find_tables, local_path, tries
+from tests.support.history import Attempt, Read, current_snapshot
 from tests.support.server import RunningServer, start_server
 
-ANSWER_SECONDS = 30
-RESEND_SECONDS = 90  # a server that is not back by then will not come back
+__all__ = [  # what the fault tests take from here, wherever it is written
+    "NAMESPACE", "RESEND_SECONDS", "SCHEMA", "SEED_VARIABLE", "TABLES", "TRANSACTIONS",
+    "Answer", "Caller", "Lost", "MortalServer", "Rotation", "Run", "Writer",
+    "append_to", "await_jobs_done", "await_true", "create_tables", "database", "find_tables", "kill_again_and_again",
+    "kill_over", "local_path", "mortal_server", "new_key", "seeded", "send_until_answered", "tries",
+]  # fmt: skip
+
 MOST_REFUSALS = 50  # of one intent; somebody else got through each time, or a server refuses its own success
 SEED_VARIABLE = "NUNATAK_TEST_SEED"
 NAMESPACE = "faults"
 TABLES = f"/v1/namespaces/{NAMESPACE}/tables"
 TRANSACTIONS = "/v1/transactions/commit"
+COME_BACK_LATER = (429, 503)  # certain that nothing was done; the same request is sent again
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
 
 
@@ -38,51 +46,6 @@ def seeded(name: str) -> random.Random:
     seed = os.environ.get(SEED_VARIABLE) or secrets.token_hex(4)
     print(f"{name}: {SEED_VARIABLE}={seed}")
     return random.Random(f"{seed}/{name}")
-
-
-class Lost(Exception):
-    """The connection ended before an answer came: the request may have been carried out, or not."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-class Caller:
-    """One connection to a server, opened anew after it was lost."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
-
-    def send(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Answer:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        try:
-            self._connection.request(method, path, body, headers)
-            response = self._connection.getresponse()
-            return Answer(response.status, response.read())
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            raise Lost(f"{method} {path}: {error!r}") from error
-
-    def expect(self, status: int, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON, once its status was found to be the expected one."""
-        answer = self.send(method, path, None if body is None else json.dumps(body).encode())
-        assert answer.status == status, (method, path, answer)
-        return answer.json if answer.body else None
-
-    def __enter__(self) -> "Caller":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
 
 
 def new_key(chance: random.Random) -> str:
@@ -133,6 +96,42 @@ def append_to(name: str, metadata: Mapping[str, Any], snapshot_id: int, intent: 
     }
 
 
+class Shown(msgspec.Struct, rename="kebab"):
+    """What a writer needs to see of a table; the rest of the answer is not even looked at."""
+
+    table_uuid: str
+    location: str
+    last_sequence_number: int
+    current_snapshot_id: int | None = None
+
+
+class _Load(msgspec.Struct):
+    metadata: Shown
+
+
+class Rotation:
+    """Tables that give way to the next ones after some commits each, so that metadata stays small in a long run."""
+
+    def __init__(self, port: int, *, open_at_once: int, commits: int, commits_each: int = 50) -> None:
+        self.names = [f"r{number}" for number in range(open_at_once + commits // commits_each)]
+        self._open = self.names[:open_at_once]
+        self._next = iter(self.names[open_at_once:])
+        self._commits_each = commits_each
+        self._counts = dict.fromkeys(self.names, 0)
+        self._lock = threading.Lock()
+        create_tables(port, self.names)
+
+    def choose(self, chance: random.Random) -> str:
+        return chance.choice(self._open)
+
+    def committed(self, name: str) -> None:
+        """Count a commit; the one that fills its table up opens the next one."""
+        with self._lock:
+            self._counts[name] += 1
+            if self._counts[name] == self._commits_each and (new := next(self._next, None)) is not None:
+                self._open[self._open.index(name)] = new
+
+
 @dataclass
 class Writer:
     """Appends until told to stop, one thing after the other. A lost request is sent again as it was; after a conflict
@@ -140,26 +139,37 @@ class Writer:
 
     number: int
     port: int
-    tables: Sequence[str]
+    tables: Sequence[str] | Rotation
     random: random.Random
     keyed: bool
     all_tables_at_once: bool = False
     may_give_up: bool = True  # now and then leave a lost request alone: it is unknown whether it happened
     resend_as_new: bool = False  # the mistake that the checker must find
+    answer_seconds: float = ANSWER_SECONDS
     attempts: list[Attempt] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    applied: int = 0
+    abandoned: threading.Event = field(default_factory=threading.Event)  # the run has failed: wait for nobody
 
     def run(self, stop: Callable[[int], bool]) -> None:
         """Carry out intents until `stop`, which is asked with their number before each."""
         done = 0
-        with Caller(self.port) as caller:
+        with self.caller() as caller:
             while not stop(done):
                 self._carry_out(caller, f"w{self.number}-{done}")
                 done += 1
                 time.sleep(self.random.uniform(0, 0.02))  # let the other writers in between
 
+    def caller(self) -> Caller:
+        return Caller(self.port, self.answer_seconds)
+
+    def _choose(self) -> list[str]:
+        if isinstance(self.tables, Rotation):
+            return [self.tables.choose(self.random)]
+        return list(self.tables) if self.all_tables_at_once else [self.random.choice(self.tables)]
+
     def _carry_out(self, caller: Caller, intent: str) -> None:
-        chosen = list(self.tables) if self.all_tables_at_once else [self.random.choice(self.tables)]
+        chosen = self._choose()
         for _ in range(MOST_REFUSALS):
             loaded = {name: self._load(caller, name) for name in chosen}
             snapshots = {name: self.random.getrandbits(62) + 1 for name in chosen}
@@ -170,6 +180,10 @@ class Writer:
             status = self._send(caller, path, body)
             attempt = Attempt(intent, snapshots, started, time.monotonic(), status)
             self.attempts.append(attempt)
+            if attempt.outcome == "applied":
+                self.applied += 1
+                if isinstance(self.tables, Rotation):
+                    self.tables.committed(chosen[0])
             if attempt.outcome != "refused" and not (self.resend_as_new and status is None):
                 return
 
@@ -177,33 +191,33 @@ class Writer:
         """The status of the first answer that comes, or None if the writer gave up."""
         key = new_key(self.random) if self.keyed else None
         gives_up = self.resend_as_new or (self.may_give_up and self.random.random() < 0.2)
-        for _ in tries():
+        for _ in tries(self.abandoned):
             try:
-                return caller.send("POST", path, body, key).status
+                answer = caller.send("POST", path, body, key)
             except Lost:
                 if gives_up:
                     return None
+                continue
+            if answer.status not in COME_BACK_LATER:
+                return answer.status
         raise AssertionError(f"no answer to POST {path} in {RESEND_SECONDS} seconds")
 
-    def _load(self, caller: Caller, name: str) -> Any:
-        for _ in tries():
+    def _load(self, caller: Caller, name: str) -> dict[str, Any]:
+        # Every other writer asks for all snapshots, which the server answers in another way.
+        mode = ("refs", "all")[self.number % 2]
+        for _ in tries(self.abandoned):
             started = time.monotonic()
             try:
-                answer = caller.send("GET", f"{TABLES}/{name}?snapshots=refs")
+                answer = caller.send("GET", f"{TABLES}/{name}?snapshots={mode}")
             except Lost:
                 continue
+            if answer.status >= 500:
+                continue  # it says that it cannot tell; nothing was read
             assert answer.status == 200, answer
-            metadata = answer.json["metadata"]
+            metadata = msgspec.to_builtins(msgspec.json.decode(answer.body, type=_Load).metadata)
             self.reads.append(Read(name, current_snapshot(metadata), started, time.monotonic()))
-            return metadata
+            return metadata  # type: ignore[no-any-return]
         raise AssertionError(f"no answer to a load of {name} in {RESEND_SECONDS} seconds")
-
-
-def tries() -> Iterator[None]:
-    deadline = time.monotonic() + RESEND_SECONDS
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(0.02)
 
 
 @dataclass
@@ -230,7 +244,12 @@ class Run:
     def _start(self, stop: Callable[[int], bool]) -> Iterator[None]:
         with ThreadPoolExecutor(len(self.writers)) as pool:
             self._running = [pool.submit(writer.run, stop) for writer in self.writers]
-            yield
+            try:
+                yield
+            except BaseException:
+                for writer in self.writers:
+                    writer.abandoned.set()
+                raise
         self.raise_failure()
 
     def raise_failure(self) -> None:
@@ -239,14 +258,27 @@ class Run:
             if writer.done():
                 writer.result()
 
+    def still_works(self) -> bool:
+        self.raise_failure()
+        return True
+
     def await_another_attempt(self) -> None:
-        before = len(self.attempts)
+        before = self._tried
+        await_true("somebody appends", lambda: self.still_works() and self._tried > before)
 
-        def another() -> bool:
-            self.raise_failure()
-            return len(self.attempts) > before
+    def await_applied(self, count: int) -> None:
+        """Wait until so many appends were acknowledged, for as long as they become more."""
+        while self.applied < count:
+            before = self.applied
+            await_true("somebody appends", lambda: self.still_works() and self.applied > before)  # noqa: B023
 
-        await_true("somebody appends", another)
+    @property
+    def _tried(self) -> int:
+        return sum(len(writer.attempts) for writer in self.writers)
+
+    @property
+    def applied(self) -> int:
+        return sum(writer.applied for writer in self.writers)
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -256,18 +288,22 @@ class Run:
     def reads(self) -> list[Read]:
         return [read for writer in self.writers for read in writer.reads]
 
+    def count(self, outcome: str) -> int:
+        return sum(attempt.outcome == outcome for attempt in self.attempts)
+
     def summary(self) -> str:
-        outcomes = [attempt.outcome for attempt in self.attempts]
-        return ", ".join(f"{outcomes.count(each)} {each}" for each in ("applied", "refused", "unknown"))
+        return ", ".join(f"{self.count(each)} {each}" for each in ("applied", "refused", "unknown"))
 
 
 class MortalServer:
     """A server that is killed and comes back on the same data and the same port."""
 
-    def __init__(self, data: Path) -> None:
-        self._running = start_server(data)
+    def __init__(self, data: Path, *, environment: Mapping[str, str] | None = None, broken: str | None = None) -> None:
+        self._environment, self._broken = environment, broken
+        self._running = start_server(data, environment=environment, broken=broken)
         self.data = data
         self.port = self._running.port
+        self.restarts: list[float] = []  # seconds from each start to the first answer
 
     @property
     def running(self) -> RunningServer:
@@ -279,9 +315,11 @@ class MortalServer:
 
     def restart(self) -> None:
         """Start anew on what the last one left, and return once the database can be written."""
-        self._running = start_server(self.data, port=self.port)
+        started = time.monotonic()
+        self._running = start_server(self.data, port=self.port, environment=self._environment, broken=self._broken)
         with Caller(self.port) as caller:
             caller.expect(200, "GET", "/ready")
+        self.restarts.append(time.monotonic() - started)
 
     def stop(self) -> int:
         status = self._running.stop()
@@ -294,20 +332,36 @@ class MortalServer:
 
 
 def kill_again_and_again(server: MortalServer, run: Run, chance: random.Random, times: int) -> None:
-    """Kill each server once somebody appended to it: at any moment, or every other time right after the database was
-    written, which is where a commit in several steps would come apart."""
+    """Kill each server once somebody appended to it."""
     for number in range(times):
         run.await_another_attempt()
         time.sleep(chance.uniform(0, 0.3))
-        if number % 2:
-            _await_write(server.data / "nunatak.db-wal")
-            time.sleep(chance.uniform(0, 0.004))
-        server.kill()
-        server.restart()
+        _kill(server, chance, number)
+
+
+def kill_over(server: MortalServer, run: Run, chance: random.Random, times: int, commits: int) -> None:
+    """Spread the kills over so many acknowledged commits, and return when these are reached."""
+    for number in range(times):
+        run.await_applied(int(commits * (number + chance.random()) / times))
+        run.await_another_attempt()
+        _kill(server, chance, number)
+    run.await_applied(commits)
+
+
+def _kill(server: MortalServer, chance: random.Random, number: int) -> None:
+    """At any moment, or every other time right after the database was written, which is where a commit in several
+    steps would come apart."""
+    if number % 2:
+        _await_write(server.data / "nunatak.db-wal")
+        time.sleep(chance.uniform(0, 0.004))
+    server.kill()
+    server.restart()
 
 
 def _await_write(file: Path) -> None:
     """Wait until the file changes, but not for ever: the writers may have stopped for a moment."""
+    if not file.exists():
+        return  # the catalog is not in a file
     before = file.stat().st_mtime_ns
     deadline = time.monotonic() + 5
     while file.stat().st_mtime_ns == before and time.monotonic() < deadline:
@@ -315,66 +369,11 @@ def _await_write(file: Path) -> None:
 
 
 @contextmanager
-def mortal_server(data: Path) -> Iterator[MortalServer]:
-    server = MortalServer(data)
+def mortal_server(
+    data: Path, *, environment: Mapping[str, str] | None = None, broken: str | None = None
+) -> Iterator[MortalServer]:
+    server = MortalServer(data, environment=environment, broken=broken)
     try:
         yield server
     finally:
         server.stop()
-
-
-def find_tables(data: Path, port: int, names: Sequence[str]) -> list[FoundTable]:
-    """Each table as the catalog, the disk and the commit log have it."""
-    with Caller(port) as caller, database(data) as connection:
-        return [_find_table(caller, connection, name) for name in names]
-
-
-def _find_table(caller: Caller, connection: apsw.Connection, name: str) -> FoundTable:
-    answer = caller.expect(200, "GET", f"{TABLES}/{name}?snapshots=all")
-    log = tuple(
-        LogLine(*row)
-        for row in connection.execute(
-            "SELECT commit_id, metadata_location, previous_metadata_location, snapshot_id FROM nunatak_commits"
-            " WHERE table_uuid = ? ORDER BY sequence",
-            (answer["metadata"]["table-uuid"],),
-        )
-    )
-    pointer = local_path(answer["metadata-location"])
-    logged = [line.metadata_location for line in log if line.metadata_location is not None]
-    return FoundTable(
-        name,
-        answer["metadata-location"],
-        answer["metadata"],
-        pointer.read_bytes() if pointer.is_file() else None,
-        log,
-        tuple(location for location in logged if not local_path(location).is_file()),
-    )
-
-
-@contextmanager
-def database(data: Path) -> Iterator[apsw.Connection]:
-    """The server's database, for looking only."""
-    connection = apsw.Connection(str(data / "nunatak.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(10_000)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def await_true(what: str, holds: Callable[[], bool]) -> None:
-    """Wait for work that the server does after its answer."""
-    for _ in tries():
-        if holds():
-            return
-    raise AssertionError(f"still not true after {RESEND_SECONDS} seconds: {what}")
-
-
-def await_jobs_done(data: Path) -> None:
-    """Wait until the server has nothing left to clean up."""
-    with database(data) as connection:
-        await_true("no job is left", lambda: connection.execute("SELECT count(*) FROM nunatak_jobs").get == 0)
-
-
-def local_path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
