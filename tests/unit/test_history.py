@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.history import Attempt, FoundTable, LogLine, Read, findings
+from tests.support.history import Answered, Attempt, FoundTable, LogLine, Read, findings, kinds_of, outcome_of
 
 Run = tuple[list[Attempt], list[Read], list[FoundTable]]
 
@@ -126,6 +126,12 @@ def refused_as_missing(run: Run) -> Run:
     return [*attempts, an_attempt(8, status=404)], reads, tables
 
 
+def refused_for_now_but_applied(run: Run) -> Run:
+    """A 503 tells the client that nothing was done."""
+    attempts, reads, _ = run
+    return [*attempts, an_attempt(8, status=503)], reads, [a_table(1, 3, 7, 4, 8)]
+
+
 def an_acknowledgement_too_few(run: Run) -> Run:
     """Somebody's snapshot that no writer remembers."""
     attempts, reads, tables = run
@@ -163,6 +169,18 @@ def swapped_in_time(run: Run) -> Run:
 def a_stale_read(run: Run) -> Run:
     attempts, reads, tables = run
     return attempts, [*reads, a_read(1, 36.0)], tables
+
+
+def a_read_that_goes_back(run: Run) -> Run:
+    """Each of two reads would do alone, but the second began when the first had seen more."""
+    attempts, reads, tables = run
+    return attempts, [*reads, a_read(4, 46.0), a_read(3, 48.0)], tables
+
+
+def an_append_before_what_was_seen(run: Run) -> Run:
+    """Nobody confirmed 4 yet, but a read had shown it when 8 began."""
+    attempts, _, _ = run
+    return [*attempts, an_attempt(8)], [a_read(4, 46.0)], [a_table(1, 3, 7, 8, 4)]
 
 
 def a_read_from_the_future(run: Run) -> Run:
@@ -232,6 +250,7 @@ FAULTS: dict[Callable[[Run], Run], str] = {
     doubled_intent: "doubled: i4 is 2 times in t",
     a_late_unknown_doubles: "doubled: i5 is 2 times in t",
     refused_but_applied: "wrong answer: i8 was answered 409 but is in t",
+    refused_for_now_but_applied: "wrong answer: i8 was answered 503 but is in t",
     refused_as_missing: "wrong answer: i8 was answered 404, which no append deserves",
     an_acknowledgement_too_few: "foreign: nobody made snapshot 11 of t",
     an_acknowledgement_too_many: "lost: i8 was answered 200 but is not in t",
@@ -240,6 +259,8 @@ FAULTS: dict[Callable[[Run], Run], str] = {
     a_missing_parent: "gap: snapshot 33 of t has the parent 999, which is not there",
     swapped_in_time: "order: i1 was done before i3 began, but t has it after",
     a_stale_read: "stale read: t showed number 1 after 2 was done",
+    a_read_that_goes_back: "stale read: t showed number 2 after a read had shown 4",
+    an_append_before_what_was_seen: "order: i8 began after t had shown number 5, but is number 4",
     a_read_from_the_future: "early read: t showed number 2 before it began",
     a_read_of_nothing: "phantom read: t showed snapshot 66, which is not in it",
     no_file: "dangling: t points at file:///t/4.json, which is not there",
@@ -276,3 +297,43 @@ def test_a_metadata_log_keeps_its_hundred_newest_files_only() -> None:
 
     assert findings(attempts, [], [trimmed]) == []
     assert findings(attempts, [], [table]) == ["log: the metadata log of t differs from the commit log"]
+
+
+# What each status says about a commit: certainly applied, certainly not, or neither.
+CONTRACT = {
+    200: "applied",
+    204: "applied",
+    **dict.fromkeys((400, 401, 403, 404, 409, 422, 429, 503), "refused"),
+    **dict.fromkeys((500, 502, 504, None), "unknown"),
+}
+
+
+@pytest.mark.parametrize("status", CONTRACT)
+def test_a_status_says_what_the_commit_contract_says(status: int | None) -> None:
+    assert outcome_of(status) == CONTRACT[status]
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+@pytest.mark.parametrize("status", [status for status in CONTRACT if status is not None])
+def test_an_answer_that_nobody_heard_is_judged_too(status: int, applied: bool) -> None:
+    """`t` holds snapshot 11, and nobody knows what became of 22."""
+    attempts = [an_attempt(1), an_attempt(2, status=None)]
+
+    found = findings(attempts, [], [a_table(1)], [Answered({"t": 11 if applied else 22}, status)])
+
+    wrong = CONTRACT[status] == ("refused" if applied else "applied") or status in (400, 401, 403, 404, 422)
+    assert bool(found) == wrong
+    assert set(kinds_of(found)) <= {"wrong answer"}
+
+
+def test_the_checker_takes_hardly_longer_for_each_of_many_tables() -> None:
+    """A soak has thousands: looking at all attempts for each of them would never end."""
+    attempts = [an_attempt(number, snapshots={f"t{number}": number * 11}) for number in range(1, 5001)]
+    reads = [dataclasses.replace(a_read(number, number * 10.0 + 6), table=f"t{number}") for number in range(1, 5001)]
+    tables = [a_table(number, name=f"t{number}") for number in range(1, 5001)]
+
+    assert findings(attempts, reads, tables) == []
+
+
+def test_findings_are_counted_by_their_kind() -> None:
+    assert kinds_of(["lost: a", "stale read: b", "lost: c"]) == {"lost": 2, "stale read": 1}
