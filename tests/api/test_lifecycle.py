@@ -317,6 +317,33 @@ def test_an_unregistered_table_keeps_its_files_and_says_where_they_are(full: Loc
     assert ok(full.call("POST", REGISTER, {"name": "t", "metadata-location": before["metadata-location"]})) == before
 
 
+def test_an_unregister_hands_out_what_another_server_committed_in_between(
+    full: LocalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client will register what it was told elsewhere: told too little, it would lose an acknowledged commit."""
+    before = full.load("ns", "t")
+    file = metadata_file(before)
+    newer = file.with_name(file.name.replace("00000-", "00001-"))
+    content = before["metadata"] | {"properties": before["metadata"]["properties"] | {"from": "elsewhere"}}
+    newer.write_text(json.dumps(content))
+    location = before["metadata-location"].replace("/00000-", "/00001-")
+    apply = full.store.apply
+    others = ["another server commits"]
+
+    async def apply_later(changes: Any) -> list[object]:
+        if others:
+            others.pop()
+            full.rows("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 't'", location)
+        return await apply(changes)
+
+    monkeypatch.setattr(full.store, "apply", apply_later)
+    answer = ok(full.call("POST", f"{T}/unregister"))
+
+    assert answer["metadata-location"] == location
+    assert answer["metadata"]["properties"]["from"] == "elsewhere"
+    assert full.call("GET", T).status == 404
+
+
 def test_a_register_with_overwrite_takes_the_table_back_to_an_older_version(full: LocalCatalog) -> None:
     old = full.load("ns", "t")
     ok(full.call("POST", T, a_commit(set_properties(a="b"))))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -557,6 +558,19 @@ def test_a_drop_with_purge_leaves_a_job_that_knows_the_table(full: Store, run: R
     run(full.apply([insert("t")]))
     run(full.apply([FinishJob(job.job_id, "me"), delete("t")]))
     assert run(full.next_job_time()) is None
+
+
+def test_a_drop_that_expects_another_pointer_changes_nothing(full: Store, run: Run[ANY]) -> None:
+    """Whoever hands the metadata to a client must hand out what was dropped, not what was there before it."""
+    there = insert("t").new.metadata_location
+
+    with pytest.raises(HeadMoved):
+        run(full.apply([replace(delete("t"), expected=there + ".old")]))
+    head = run(full.find_head(key("t"), None))
+    assert head is not None
+    assert head.metadata_location == there
+    run(full.apply([replace(delete("t"), expected=there)]))
+    assert run(full.find_head(key("t"), None)) is None
 
 
 # Secrets, readiness, search

@@ -18,7 +18,7 @@ from nunatak.catalog.heads import (
     places_outside,
     write_metadata_file,
 )
-from nunatak.catalog.limits import check_properties
+from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead, Stored
@@ -37,7 +37,6 @@ from nunatak.iceberg.commit_request import (
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
 
-MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
 MAX_UPDATES = 1000  # per table and request
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5

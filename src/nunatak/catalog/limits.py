@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from nunatak.errors import BadRequest
 
+MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
 MAX_PROPERTIES = 1000
 MAX_PROPERTY_BYTES = 32 * 1024
 

@@ -19,10 +19,11 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
-from nunatak.catalog.limits import check_properties
+from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
-from nunatak.errors import AlreadyExists, BadRequest, CatalogError, NoSuchNamespace, OutcomeUnknown
+from nunatak.database.store import HeadMoved
+from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
 from nunatak.iceberg import create, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import new_folder
@@ -170,11 +171,18 @@ async def unregister_table(
     """Forget the table and say where its metadata is; every file stays."""
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
-        loaded = await load_head(catalog, warehouse, identifier, "TABLE")
-        change = DeleteHead(key, "TABLE", entry(catalog, caller, "unregister-table"), str(identifier))
-        await write(catalog, caller, [change], Answer(200, metadata_location=loaded.metadata_location))
-        catalog.cache.forget(key)
-    return loaded
+        for _ in range(MAX_TRIES):
+            loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+            line = entry(catalog, caller, "unregister-table")
+            change = DeleteHead(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
+            try:
+                await write(catalog, caller, [change], Answer(200, metadata_location=loaded.metadata_location))
+            except HeadMoved as error:  # by another server: what it committed belongs to what we hand out
+                moved = error
+                continue
+            catalog.cache.forget(key)
+            return loaded
+    raise CommitFailed(f"Cannot unregister {identifier}: {moved.message}", hint="Try again when it is quiet.")
 
 
 async def rename_entry(

@@ -6,7 +6,6 @@ from typing import Any
 
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.commits import MAX_TRIES
 from nunatak.catalog.heads import (
     check_file,
     check_places,
@@ -16,7 +15,7 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
-from nunatak.catalog.limits import check_properties
+from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.tables import default_location, refuse_taken
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead

@@ -185,6 +185,8 @@ def _delete_head(session: Session, change: DeleteHead) -> tuple[str, str | None,
     if not found.rows or found.rows[0][1] != change.kind:
         raise rules.missing(change.kind, change.printed)
     pointer = found.rows[0][0]
+    if change.expected is not None and pointer != change.expected:
+        raise rules.moved(change.printed)
     uuid, location = saved.rows[0] if saved.rows else (None, None)
     steps = [("delete_head", named(key)), *_forget(key), _log(change.entry, key, uuid or "", None, pointer)]
     if change.purge and pointer:

@@ -178,6 +178,8 @@ async def _delete_head(session: Session, change: DeleteHead) -> tuple[str, str |
     row = await session.row("delete_head", {**named(key), "type": change.kind})
     if row is None:
         raise rules.missing(change.kind, change.printed)
+    if change.expected is not None and row[0] != change.expected:
+        raise rules.moved(change.printed)
     saved = await _forget(session, key)
     uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
     await _log(session, change.entry, key, uuid or "", None, row[0])

@@ -83,11 +83,14 @@ class MoveHead:
 
 @dataclass(frozen=True, slots=True)
 class DeleteHead:
+    """Whoever tells a client where the metadata is must name it in `expected`: the pointer may have moved since."""
+
     key: Key
     kind: Kind
     entry: CommitEntry
     printed: str
     purge: bool = False
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

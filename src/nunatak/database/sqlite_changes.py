@@ -177,6 +177,8 @@ class Writer:
         row = self._row("delete_head", {**named(key), "type": change.kind})
         if row is None:
             raise rules.missing(change.kind, change.printed)
+        if change.expected is not None and row[0] != change.expected:
+            raise rules.moved(change.printed)
         saved = self._row("forget_head", named(key))
         self._run("forget_table_properties", named(key))
         self._run("forget_places", named(key))
