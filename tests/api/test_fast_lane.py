@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import BinaryIO
@@ -209,3 +210,37 @@ def test_an_old_client_that_keeps_nothing_alive_is_answered_and_let_go(world: Wo
                 received += chunk
         assert received.startswith(b"HTTP/1.1 200 OK\r\n")
         assert received.partition(b"\r\n\r\n")[2] == world.call("GET", T).body
+
+
+def test_a_request_known_by_its_bytes_is_answered_like_any_other(world: World) -> None:
+    """Whole, in pieces, two at once, with something else in between: the same bytes get what is true at the moment."""
+    get = b"GET %b HTTP/1.1\r\nHost: known\r\nAccept: */*\r\n\r\n" % T.encode()
+    missing = b"GET %bx HTTP/1.1\r\nHost: known\r\n\r\n" % T.encode()
+
+    with socket.create_connection(("127.0.0.1", world.server.port), 30) as sock, closing(sock.makefile("rb")) as stream:
+
+        def answers(*pieces: bytes, count: int = 1) -> list[tuple[int, bytes]]:
+            for piece in pieces:
+                sock.sendall(piece)
+                time.sleep(0.02)  # so that each arrives by itself
+            return [_read_answer(stream) for _ in range(count)]
+
+        (first,) = answers(get)
+        assert [answers(get) for _ in range(3)] == [[first]] * 3
+        assert answers(get[:20], get[20:]) == [first]
+        assert answers(get + get[:7], get[7:], count=2) == [first, first]
+        assert [status for status, _ in answers(missing)] == [404]
+        ok(world.call("POST", T, a_commit(set_properties(known="by its bytes"))))
+        (later,) = answers(get)
+        assert b'"known":"by its bytes"' in later[1]
+        assert answers(get) == [later]
+
+
+def test_the_memory_for_whole_requests_is_bounded(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nunatak.api.fast_lane.MAX_REQUESTS", 3)
+    lane = FastLane(catalog.app, catalog.store)
+    for number in range(10):
+        lane.remember(b"request %d" % number, b"/", [])
+        assert 0 < len(lane.requests) <= 3
+    lane.remember(b"x" * 5000, b"/", [])
+    assert b"x" * 5000 not in lane.requests

@@ -22,6 +22,7 @@ from nunatak.errors import CatalogError
 from nunatak.iceberg.identifiers import Identifier, check_name, check_namespace
 
 MAX_TARGETS = 20_000  # remembered URLs; beyond that they are learnt anew
+MAX_REQUESTS, MAX_REQUEST_BYTES = 10_000, 2048  # whole requests that need not be parsed again
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
 # Headers that no load depends on. With any other, except those handled below, the handler decides.
 _PLAIN = frozenset(
@@ -48,6 +49,14 @@ class FastLane:
         self._cache = app.catalog.cache
         self._contended = app.catalog.contention.tables
         self._targets: dict[bytes, Key | None] = {}
+        self.requests: dict[bytes, tuple[bytes, list[tuple[bytes, bytes]]]] = {}
+
+    def remember(self, request: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        """Clients send the same bytes again and again: what these said need not be parsed the next time."""
+        if len(request) <= MAX_REQUEST_BYTES:
+            if len(self.requests) >= MAX_REQUESTS:
+                self.requests.clear()
+            self.requests[request] = (url, headers)
 
     def answer(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes] | None:
         """Head and body of the answer, or None if this is not for the fast lane."""
@@ -138,14 +147,33 @@ class CatalogProtocol(HttpToolsProtocol):
 
     fast_lane: FastLane | None = None
     answered = False
+    begun = ended = 0  # messages of this connection, as far as they were parsed
     last_seen = 0.0
     idle_timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         self.last_seen = self.loop.time()
+        lane, begun = self.fast_lane, self.begun
+        if lane is None or begun != self.ended:
+            super().data_received(data)
+            return
+        known = lane.requests.get(data)
+        if known is not None and self._is_free():
+            answer = lane.answer(*known)
+            if answer is not None:
+                self._unset_keepalive_if_required()
+                self._write(*answer)
+                return
         super().data_received(data)
+        if self.answered and self.ended == self.begun == begun + 1 and known is None:
+            lane.remember(data, self.url, self.headers)  # one request, whole, and nothing else
+
+    def _is_free(self) -> bool:
+        """Whether an answer may be written now: none is on its way, and the client reads."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
 
     def on_message_begin(self) -> None:
+        self.begun += 1
         # The scope is made only for requests that leave the fast lane.
         self.url = b""
         self.headers = []
@@ -157,8 +185,7 @@ class CatalogProtocol(HttpToolsProtocol):
         if (
             lane is not None
             and self.parser.get_method() == b"GET"
-            and (self.cycle is None or self.cycle.response_complete)
-            and not self.flow.write_paused
+            and self._is_free()
             and self.parser.should_keep_alive()
             and not self.parser.should_upgrade()
         ):
@@ -205,6 +232,7 @@ class CatalogProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self.ended += 1
         if not self.answered:
             super().on_message_complete()
 
