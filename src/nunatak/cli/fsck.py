@@ -49,7 +49,7 @@ class Outcome:
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @setting_options("data", "database_url", "sweep_age_seconds")
 def fsck(settings: Settings, *, mend: bool, as_json: bool) -> None:
-    """Check pointers, files and logs against each other.
+    """Check pointers, files and logs against each other, and mend them.
 
     Checking works beside a running server. --repair on SQLite needs the server stopped; on a database that several
     servers share it works beside them. Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.

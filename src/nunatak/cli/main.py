@@ -22,8 +22,11 @@ COMMANDS = {
     "search": ("nunatak.cli.search:search", "Find tables and views by a part of their name."),
     "get": ("nunatak.cli.get:get", "Answer one GET request without a running server."),
     "config": ("nunatak.cli.config:config", "Look at the settings."),
-    "backup": ("nunatak.cli.backup:backup", "Copy the catalog's database into a file while the server runs."),
-    "restore": ("nunatak.cli.backup:restore", "Make a backup the catalog again."),
+    "backup": ("nunatak.cli.backup:backup", "Copy the catalog's database into FILE while the server runs."),
+    "restore": (
+        "nunatak.cli.backup:restore",
+        "Make a backup the catalog again, in an empty place and while no server runs.",
+    ),
     "database": ("nunatak.cli.database:database", "Look after the catalog's database."),
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
     "version": ("nunatak.cli.version:version", "Print the version."),
