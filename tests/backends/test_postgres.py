@@ -299,7 +299,11 @@ def test_a_commit_that_loses_a_deadlock_is_tried_again(full: PostgresStore, data
 
 @pytest.mark.parametrize(
     ("setting", "theirs", "ours"),
-    [("default_transaction_isolation", "serializable", "read committed"), ("synchronous_commit", "off", "on")],
+    [
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("synchronous_commit", "off", "on"),
+        ("tcp_keepalives_idle", "7200", "60"),
+    ],
 )
 def test_what_correctness_rests_on_is_set_whatever_the_default(
     database: str, run: Run[Any], setting: str, theirs: str, ours: str

@@ -3,7 +3,6 @@
 import secrets
 import signal
 import sys
-import time
 from datetime import UTC, datetime
 
 import click
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.soak import report
-from tests.soak.run import PROJECT, Outcome, run
+from tests.soak.run import PROJECT, Outcome, held_before, run
 from tests.soak.trials import TRIALS, chosen
 
 LOGS = PROJECT / "build" / "soak"
@@ -24,7 +23,8 @@ SHOWN_LOG_LINES = 30
 @click.option("--report", "write_report", is_flag=True, help=f"Write {report.PAGE.relative_to(PROJECT)}.")
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 100), help="Of the full size.")
 @click.option("--seed", help="Repeat the choices of an earlier run.")
-def soak(faults: tuple[str, ...], write_report: bool, scale: float, seed: str | None) -> None:
+@click.option("--resume", is_flag=True, help="With --seed: leave out what held in that run, and report it as it was.")
+def soak(faults: tuple[str, ...], write_report: bool, scale: float, seed: str | None, resume: bool) -> None:
     try:
         trials = chosen(faults)
     except ValueError as error:
@@ -36,17 +36,18 @@ def soak(faults: tuple[str, ...], write_report: bool, scale: float, seed: str | 
     LOGS.mkdir(parents=True, exist_ok=True)
     console = Console()
     console.print(f"seed {seed}, scale {scale:g}; the output of each test goes to {LOGS.relative_to(PROJECT)}")
-    started, began = datetime.now(UTC), time.monotonic()
+    started = datetime.now(UTC)
     outcomes: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(trials))
         for trial in trials:
             progress.update(task, description=f"{trial.fault} {trial.title}")
-            outcomes.append(run(trial, scale, seed, LOGS))
+            before = held_before(trial, scale, seed, LOGS) if resume else None
+            outcomes.append(before or run(trial, scale, seed, LOGS))
             tell(console, outcomes[-1])
             progress.advance(task)
-    whole = report.Soak(outcomes, seed, scale, started, time.monotonic() - began)
+    whole = report.Soak(outcomes, seed, scale, started, sum(outcome.seconds for outcome in outcomes))
     console.print(table_of(whole))
     if write_report:
         report.write(whole)

@@ -72,21 +72,21 @@ class Soak:
 
 
 def write(soak: Soak, page: Path = PAGE) -> None:
-    page.write_text(text_of(soak, commit(), machine()), "utf-8")
+    page.write_text(text_of(soak, machine()), "utf-8")
 
 
-def text_of(soak: Soak, commit: str, machine: str) -> str:
-    parts = [INTRODUCTION, _run(soak, commit, machine), *(_promise(outcome) for outcome in soak.outcomes), LIMITS]
+def text_of(soak: Soak, machine: str) -> str:
+    parts = [INTRODUCTION, _run(soak, machine), *(_promise(outcome) for outcome in soak.outcomes), LIMITS]
     return "\n".join(parts)
 
 
-def _run(soak: Soak, commit: str, machine: str) -> str:
+def _run(soak: Soak, machine: str) -> str:
     kept = sum(outcome.kept for outcome in soak.outcomes)
     size = "full size" if soak.scale == 1 else f"{soak.scale:g} of the full size, as a trial"
     return (
         "## The last run\n\n"
         f"{kept} of {len(soak.outcomes)} promises held, at {size}.\n\n"
-        f"- Commit: `{commit}`\n"
+        f"- Commit: {_commits(soak)}\n"
         f"- Seed: `{soak.seed}` (`NUNATAK_TEST_SEED={soak.seed}` repeats its choices)\n"
         f"- Date: {soak.started.astimezone(UTC):%Y-%m-%d %H:%M} UTC\n"
         f"- Duration: {duration(soak.seconds)}\n"
@@ -94,6 +94,16 @@ def _run(soak: Soak, commit: str, machine: str) -> str:
         "| | What is broken | Tests | Time | The promise |\n"
         "|---|---|---|---|---|\n" + "".join(map(_row, soak.outcomes))
     )
+
+
+def _commits(soak: Soak) -> str:
+    """One, or where a trial was repeated after a change, each with what ran on it."""
+    faults: dict[str, list[str]] = {}
+    for outcome in soak.outcomes:
+        faults.setdefault(outcome.commit, []).append(outcome.trial.fault)
+    if len(faults) == 1:
+        return f"`{soak.outcomes[0].commit}`"
+    return "; ".join(f"`{commit}` ({', '.join(dict.fromkeys(ran))})" for commit, ran in faults.items())
 
 
 def _row(outcome: Outcome) -> str:
@@ -132,17 +142,6 @@ def shown(figures: Figures) -> str:
 
 def duration(seconds: float) -> str:
     return f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"
-
-
-def commit() -> str:
-    """Of the code that ran; it says so if that was changed since."""
-
-    def git(*arguments: str) -> str:
-        ended = subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False)
-        return ended.stdout.strip()
-
-    changed = " with changes" if git("status", "--porcelain", "--", "src", "tests") else ""
-    return (git("rev-parse", "HEAD") or "unknown") + changed
 
 
 def machine() -> str:

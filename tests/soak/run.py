@@ -44,6 +44,7 @@ class Outcome:
     seconds: float
     scale: float
     log: Path
+    commit: str = ""  # of the code that ran
 
     @property
     def short_of(self) -> list[str]:
@@ -64,9 +65,8 @@ class Outcome:
 
 def run(trial: Trial, scale: float, seed: str, folder: Path) -> Outcome:
     """One pytest call; its output goes to a file in `folder`."""
-    name = f"{trial.fault}-{Path(trial.test).stem}"
-    figures, results, log = (folder / f"{name}.{ending}" for ending in ("figures", "xml", "log"))
-    for old in (figures, results, log):
+    figures, results, log, about = files_of(trial, folder)
+    for old in (figures, results, log, about):
         old.unlink(missing_ok=True)
     command = [
         *(sys.executable, "-m", "pytest", str(TESTS / trial.test)),
@@ -88,9 +88,48 @@ def run(trial: Trial, scale: float, seed: str, folder: Path) -> Outcome:
                 process.wait(LONGEST_SECONDS)
         finally:
             end(process)
+    about.write_text(
+        json.dumps({"seed": seed, "scale": scale, "seconds": time.monotonic() - started, "commit": commit()})
+    )
+    return read(trial, folder)
+
+
+def files_of(trial: Trial, folder: Path) -> tuple[Path, Path, Path, Path]:
+    """Where its figures, its results, its output and what is said about the run are."""
+    name = f"{trial.fault}-{Path(trial.test).stem}"
+    figures, results, log, about = (folder / f"{name}.{ending}" for ending in ("figures", "xml", "log", "json"))
+    return figures, results, log, about
+
+
+def read(trial: Trial, folder: Path) -> Outcome:
+    """What a call showed that has ended."""
+    figures, results, log, about = files_of(trial, folder)
+    said = json.loads(about.read_text("utf-8"))
     passed, failed, skipped = count(results)
-    seconds = time.monotonic() - started
-    return Outcome(trial, read_lines(figures), passed, failed, skipped, seconds, scale, log)
+    return Outcome(
+        trial, read_lines(figures), passed, failed, skipped, said["seconds"], said["scale"], log, said["commit"]
+    )
+
+
+def held_before(trial: Trial, scale: float, seed: str, folder: Path) -> Outcome | None:
+    """What an earlier call of the same seed and size showed, if the promise held."""
+    about = files_of(trial, folder)[3]
+    if not about.exists():
+        return None
+    said = json.loads(about.read_text("utf-8"))
+    outcome = read(trial, folder)
+    return outcome if (said["seed"], said["scale"]) == (seed, scale) and outcome.kept else None
+
+
+def commit() -> str:
+    """Of the code that runs; it says so if that was changed since."""
+
+    def git(*arguments: str) -> str:
+        ended = subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True, text=True, check=False)
+        return ended.stdout.strip()
+
+    changed = " with changes" if git("status", "--porcelain", "--", "src", "tests") else ""
+    return (git("rev-parse", "HEAD") or "unknown") + changed
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:

@@ -15,6 +15,9 @@ Wanted = Callable[[bytes, bytes], bool]
 Choice = Callable[[bytes, bytes], "Cut | None"]
 
 
+NOTICED_SECONDS = 15.0  # then the server hears of a connection that ended unnoticed, as keep-alive tells it in life
+
+
 class Cut(Enum):
     """When the connection ends, seen from the message that was waited for."""
 
@@ -77,7 +80,9 @@ class PostgresProxy:
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
-            if not link.unnoticed:
+            if link.unnoticed:
+                asyncio.get_running_loop().call_later(NOTICED_SECONDS, back.close)
+            else:
                 back.close()
             writer.close()
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):

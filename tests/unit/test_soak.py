@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak import report
-from tests.soak.run import PROJECT, TESTS, Line, Outcome, count, read_lines, run
+from tests.soak.run import PROJECT, TESTS, Line, Outcome, commit, count, held_before, read_lines, run
 from tests.soak.trials import TRIALS, VARIABLE, Trial, chosen
 from tests.support.promises import FIGURES_VARIABLE, show
 
@@ -20,7 +20,7 @@ KILLED = Trial(
 
 def an_outcome(commits: int = 1000, failed: int = 0) -> Outcome:
     line = Line("F1", "killed", {"commits": commits, "lost": 0, "restart seconds": 0.5})
-    return Outcome(KILLED, (line,), 7, failed, 0, 61.4, 1.0, Path("log"))
+    return Outcome(KILLED, (line,), 7, failed, 0, 61.4, 1.0, Path("log"), "0123abc")
 
 
 def test_every_fault_test_is_part_of_the_soak() -> None:
@@ -81,6 +81,31 @@ def test_a_trial_runs_and_a_failure_is_counted(tmp_path: Path) -> None:
     assert not outcome.kept
 
 
+def test_what_held_is_known_the_next_time_and_what_did_not_is_run_again(tmp_path: Path) -> None:
+    test = tmp_path / "test_one.py"
+    test.write_text(
+        "import os\n"
+        "from tests.support.promises import show\n"
+        "def test_it(): show('F1', 'good', commits=int(os.environ['NUNATAK_TEST_COMMITS']))\n"
+    )
+    trial = dataclasses.replace(KILLED, test=str(test))
+    outcome = run(trial, 1.0, "this", tmp_path)
+
+    assert outcome.kept
+    assert held_before(trial, 1.0, "this", tmp_path) == outcome
+    assert held_before(trial, 1.0, "another", tmp_path) is None
+    assert held_before(trial, 0.5, "this", tmp_path) is None
+    assert held_before(dataclasses.replace(trial, goals={"commits": 1001}), 1.0, "this", tmp_path) is None
+    assert held_before(dataclasses.replace(trial, test="never.py"), 1.0, "this", tmp_path) is None
+
+
+def test_a_report_of_several_commits_says_what_ran_on_which() -> None:
+    later = dataclasses.replace(an_outcome(), commit="4567def", trial=dataclasses.replace(KILLED, fault="F6"))
+    whole = report.Soak([an_outcome(), an_outcome(), later], "abcd", 1.0, datetime(2026, 5, 4, tzinfo=UTC), 1)
+
+    assert "- Commit: `0123abc` (F1); `4567def` (F6)\n" in report.text_of(whole, "2 cores")
+
+
 def test_a_call_without_results_has_failed(tmp_path: Path) -> None:
     assert count(tmp_path / "none.xml") == (0, 1, 0)
 
@@ -88,7 +113,7 @@ def test_a_call_without_results_has_failed(tmp_path: Path) -> None:
 def test_the_report_says_what_was_promised_what_came_of_it_and_how_to_repeat_it() -> None:
     whole = report.Soak([an_outcome(), an_outcome(failed=1)], "abcd", 1.0, datetime(2026, 5, 4, 3, 2, tzinfo=UTC), 2700)
 
-    text = report.text_of(whole, "0123abc", "2 cores")
+    text = report.text_of(whole, "2 cores")
 
     assert "1 of 2 promises held, at full size." in text
     assert "| F1 | kill -9 | 7 | 61 s | held |\n| F1 | kill -9 | 8 | 61 s | **did not hold** |\n" in text
@@ -103,5 +128,5 @@ def test_the_report_says_what_was_promised_what_came_of_it_and_how_to_repeat_it(
 def test_the_report_names_the_machine_and_the_commit() -> None:
     assert re.search(r"\d+ cores \(.+\), \d+ GiB, .*Python 3", report.machine())
     assert f"Python {sys.version_info.major}" in report.machine()
-    assert re.match(r"[0-9a-f]{40}|unknown", report.commit())
+    assert re.match(r"[0-9a-f]{40}|unknown", commit())
     assert (PROJECT / "Makefile").exists()

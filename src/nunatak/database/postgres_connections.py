@@ -31,6 +31,10 @@ SETTINGS = {
     "lock_timeout": "10s",
     "statement_timeout": "20s",  # before we would give up, and then we know that nothing was done
     "idle_in_transaction_session_timeout": "30s",  # nothing is done between two statements but sending the next
+    # A server that vanished with its network must not hold its sessions for hours.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
     "jit": "off",  # no statement here runs long enough to be worth compiling
 }
 _BUSY = {"53", "55", "57", "25", "58"}  # classes of SQLSTATE: resources, locks, operators, read-only, system errors
