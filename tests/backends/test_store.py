@@ -560,6 +560,19 @@ def test_a_drop_with_purge_leaves_a_job_that_knows_the_table(full: Store, run: R
     assert run(full.next_job_time()) is None
 
 
+def test_an_update_that_would_be_told_wrongly_changes_nothing(full: Store, run: Run[ANY]) -> None:
+    """Which properties were removed is part of the answer, so it must still be true when they are."""
+    run(full.apply([update_namespace("ns", a="1", b="2")]))
+    before = run(full.find_namespace(CATALOG, "ns"))
+
+    for removed in ((), ("a",), ("a", "b", "no")):
+        with pytest.raises(HeadMoved):
+            run(full.apply([replace(update_namespace("ns", removals=("a", "no", "b")), removed=removed)]))
+        assert run(full.find_namespace(CATALOG, "ns")) == before
+    run(full.apply([replace(update_namespace("ns", removals=("a", "no", "b")), removed=("a", "b"))]))
+    assert {"a", "b"}.isdisjoint(run(full.find_namespace(CATALOG, "ns")) or {})
+
+
 def test_a_drop_that_expects_another_pointer_changes_nothing(full: Store, run: Run[ANY]) -> None:
     """Whoever hands the metadata to a client must hand out what was dropped, not what was there before it."""
     there = insert("t").new.metadata_location

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.limits import MAX_PROPERTIES, check_properties
+from nunatak.catalog.limits import MAX_PROPERTIES, MAX_TRIES, check_properties
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace
-from nunatak.errors import BadRequest, NoSuchNamespace, Unprocessable
+from nunatak.database.store import HeadMoved
+from nunatak.errors import BadRequest, CommitFailed, NoSuchNamespace, Unprocessable
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import slug
 
@@ -73,13 +74,20 @@ async def update_namespace(
     unwanted = tuple(dict.fromkeys(removals))
     unique = tuple(key for key in unwanted if key != RESERVED_PROPERTY)
     kept = {key: value for key, value in updates.items() if key != RESERVED_PROPERTY}
-    change = UpdateNamespace(warehouse.name, to_jdbc(namespace), kept, unique, print_namespace(namespace))
-    properties = await catalog.store.find_namespace(warehouse.name, to_jdbc(namespace)) or {}
-    missing = [key for key in unwanted if key not in properties]
-    removed = [key for key in unique if key in properties]
-    body = msgspec.json.encode({"updated": list(updates), "removed": removed, "missing": missing})
-    await write(catalog, caller, [change], Answer(200, body=body))
-    return body
+    name, printed = to_jdbc(namespace), print_namespace(namespace)
+    for _ in range(MAX_TRIES):
+        properties = await catalog.store.find_namespace(warehouse.name, name) or {}
+        missing = [key for key in unwanted if key not in properties]
+        removed = tuple(key for key in unique if key in properties)
+        body = msgspec.json.encode({"updated": list(updates), "removed": removed, "missing": missing})
+        change = UpdateNamespace(warehouse.name, name, kept, unique, printed, removed)
+        try:
+            await write(catalog, caller, [change], Answer(200, body=body))
+        except HeadMoved as error:  # what we were about to say is not true any more
+            moved = error
+            continue
+        return body
+    raise CommitFailed(f"Cannot update {printed}: {moved.message}", hint="Nothing was changed; try again.")
 
 
 async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:

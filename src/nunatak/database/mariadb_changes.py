@@ -285,6 +285,9 @@ def _update_namespace(session: Session, change: UpdateNamespace) -> None:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     if not namespace_exists(session, change.catalog, change.namespace):
         raise rules.missing_namespace(change.printed)
+    if change.removals:
+        (present,) = session.batch([("namespace_properties", where)])
+        rules.refuse_other_removals(change, {row[0] for row in present.rows})
     removed: list[Step] = [("remove_namespace_property", {**where, "key": key}) for key in change.removals]
     saved = _save_properties(change.catalog, change.namespace, change.updates)
     session.batch([("mark_namespace", where), *removed, *saved])

@@ -285,6 +285,9 @@ async def _update_namespace(session: Session, change: UpdateNamespace) -> None:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     if not await namespace_exists(session, change.catalog, change.namespace):
         raise rules.missing_namespace(change.printed)
+    if change.removals:
+        present = {row[0] for row in await session.rows("namespace_properties", where)}
+        rules.refuse_other_removals(change, present)
     await session.run("mark_namespace", where)
     for key in change.removals:
         await session.run("remove_namespace_property", {**where, "key": key})

@@ -131,11 +131,14 @@ class DropNamespace:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNamespace:
+    """`removed` are those of `removals` that a client is told were there: refused if that is not so any more."""
+
     catalog: str
     namespace: str
     updates: Mapping[str, str]
     removals: tuple[str, ...]
     printed: str
+    removed: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What a change means on every database: why it is refused and in which words, and what it leaves to be done."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from nunatak.database.records import (
     RenameHead,
     SaveAnswer,
     Stored,
+    UpdateNamespace,
 )
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
@@ -37,6 +38,12 @@ def missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
 
 def missing_namespace(printed: str) -> NoSuchNamespace:
     return NoSuchNamespace(f"Namespace does not exist: {printed}")
+
+
+def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> None:
+    """The client is told which properties were removed: somebody may have set or removed one since that was read."""
+    if change.removed is not None and change.removed != tuple(key for key in change.removals if key in present):
+        raise HeadMoved(f"The properties of {change.printed} changed meanwhile")
 
 
 def moved(printed: str) -> HeadMoved:

@@ -273,6 +273,9 @@ class Writer:
     def _update_namespace(self, change: UpdateNamespace) -> None:
         if not self._namespace_exists(change.catalog, change.namespace):
             raise rules.missing_namespace(change.printed)
+        if change.removals:
+            where = {"catalog": change.catalog, "namespace": change.namespace}
+            rules.refuse_other_removals(change, {row[0] for row in self._rows("namespace_properties", where)})
         self._run("mark_namespace", {"catalog": change.catalog, "namespace": change.namespace})
         for key in change.removals:
             values = {"catalog": change.catalog, "namespace": change.namespace, "key": key}
