@@ -246,7 +246,8 @@ def _without_waiting_for_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_syncs_that_do_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LocalFiles, "sync", lambda self, locations: None)
+    for name in ("sync", "sync_together"):
+        patch.setattr(LocalFiles, name, lambda self, places: None)
 
 
 @pytest.mark.parametrize(

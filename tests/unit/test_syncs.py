@@ -10,7 +10,6 @@ import pytest
 
 from nunatak.errors import ServiceUnavailable
 from nunatak.objectstore import calls, local
-from nunatak.objectstore.local import LocalFiles
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.objectstore.syncs import SharedSyncs
@@ -127,43 +126,73 @@ def written(root: Path, count: int) -> list[Location]:
     return places(root, count)
 
 
-def test_few_files_are_synced_one_by_one_and_many_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
+def synced(store: ObjectStore, files: Sequence[Location]) -> None:
+    """Wait for all of them at once, as commits of one moment do."""
+
+    async def wait() -> None:
+        await asyncio.gather(*(store._syncs.wait_for(place) for place in files))
+
+    asyncio.run(wait())
+
+
+def test_few_files_are_synced_one_by_one_and_many_by_one_call(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few, many = written(tmp_path, local.FEW), written(tmp_path, 20)
     disk = Disk(monkeypatch)
 
-    files.sync(few)
-    assert disk.files == [path for place in few for path in (f"{tmp_path}/{place.segments[-2]}/file.json",
-                                                             f"{tmp_path}/{place.segments[-2]}")]  # fmt: skip
-    files.sync(many)
+    synced(store, few)
+    folders = [f"{tmp_path}/t{number}" for number in range(local.FEW)]
+    assert sorted(disk.files) == sorted([*folders, *(f"{folder}/file.json" for folder in folders)])
+    synced(store, many)
     assert disk.filesystems == 1
+    store.close()
 
 
 def test_a_folder_that_is_gone_does_not_keep_the_others_from_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
     many = written(tmp_path, 20)
     (tmp_path / "t0" / "file.json").unlink()
     (tmp_path / "t0").rmdir()
     disk = Disk(monkeypatch)
 
-    files.sync(many)
+    synced(store, many)
 
     assert disk.filesystems == 1
+    store.close()
 
 
 def test_a_filesystem_busy_with_others_is_not_waited_for_again_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = LocalFiles((parse_location(f"file://{tmp_path}"),))
     many = written(tmp_path, 20)
     disk = Disk(monkeypatch)
     disk.seconds = local.SLOW_SECONDS * 2
 
-    files.sync(many)
-    files.sync(many)
+    synced(store, many)
+    synced(store, many)
     assert (disk.filesystems, len(disk.files)) == (1, 2 * 20)
     disk.now += local.ONE_BY_ONE_SECONDS
-    files.sync(many)
+    synced(store, many)
     assert disk.filesystems == 2
+    store.close()
+
+
+def test_one_file_that_cannot_be_synced_refuses_all_of_its_moment(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was one or the other is not known to those who wait: none of them may go on."""
+    few = written(tmp_path, 2)
+
+    def broken(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("t1/file.json"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+
+    async def wait() -> list[BaseException | None]:
+        return await asyncio.gather(*(store._syncs.wait_for(place) for place in few), return_exceptions=True)
+
+    assert [type(outcome) for outcome in asyncio.run(wait())] == [OSError, OSError]
+    store.close()

@@ -126,17 +126,17 @@ class LocalFiles:
             raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
         return data
 
-    def sync(self, locations: Sequence[Location]) -> None:
-        """Bring these files and their entries to disk; one that is gone is fine. Raises OSError.
+    def goes_together(self, count: int) -> bool:
+        """Whether so many files are better brought to disk by one call for their filesystem than one by one.
 
-        Many are brought there by one call for each filesystem they lie on. It costs about as much as three files, but
-        also waits for what others wrote there: where that took long, files go one by one for a while.
+        It costs about as much as three files, but also waits for what others wrote there: where that took long, files
+        go one by one for a while.
         """
+        return count > FEW and time.monotonic() >= self._one_by_one_until
+
+    def sync_together(self, locations: Sequence[Location]) -> None:
+        """Bring these files and their entries to disk; one that is gone is fine. Raises OSError."""
         started = time.monotonic()
-        if len(locations) <= FEW or started < self._one_by_one_until:
-            for location in locations:
-                self._sync_file(location)
-            return
         done: set[int] = set()
         for location in {location.segments[:-1]: location for location in locations}.values():
             device = _device_of(location)
@@ -149,7 +149,8 @@ class LocalFiles:
         if ended - started > SLOW_SECONDS:
             self._one_by_one_until = ended + ONE_BY_ONE_SECONDS
 
-    def _sync_file(self, location: Location) -> None:
+    def sync(self, location: Location) -> None:
+        """Bring one file and its entry to disk; if it is gone, that is fine. Raises OSError."""
         with (
             suppress(FileNotFoundError, NotADirectoryError),
             self._folder(location, create=False) as (folder, name),

@@ -1,9 +1,10 @@
 """The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
 
+import asyncio
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
@@ -27,7 +28,7 @@ class ObjectStore:
         self.local = LocalFiles(allowed)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
-        self._syncs = SharedSyncs(lambda places: self._run(self.local.sync, places))
+        self._syncs = SharedSyncs(self._sync)
 
     async def read(self, location: str) -> bytes:
         return await self._run(self.local.read, parse_location(location), location)
@@ -67,6 +68,17 @@ class ObjectStore:
         except OSError as error:
             await self._run(self.local.delete, place)  # nobody can point at it yet
             raise trouble("write", place, error) from error
+
+    async def _sync(self, places: Sequence[Location]) -> None:
+        if self.local.goes_together(len(places)):
+            await self._run(self.local.sync_together, places)
+            return
+        outcomes = await asyncio.gather(
+            *(self._run(self.local.sync, place) for place in places), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     def exists(self, location: str) -> bool:
         """Asked on the load path: one stat, cheaper than a hop to a thread."""
