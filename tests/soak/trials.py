@@ -109,7 +109,7 @@ TRIALS = (
         "faults/test_postgres_cuts.py",
         {"COMMITS": 2_000},
         {"CUTS": 3},  # of each message at each moment
-        {"commits": 2_000},
+        {"commits": 1_900},  # a few of those asked for end refused, for certain
     ),
     Trial(
         "F7",
