@@ -149,17 +149,15 @@ def test_few_files_are_synced_one_by_one_and_many_by_one_call(
     store.close()
 
 
-def test_a_folder_that_is_gone_does_not_keep_the_others_from_the_disk(
-    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = written(tmp_path, 20)
+@pytest.mark.parametrize("count", [1, 20], ids=["one by one", "together"])
+def test_a_file_that_is_gone_is_not_called_synced(tmp_path: Path, store: ObjectStore, count: int) -> None:
+    """A pointer is about to move to it: whoever waits must not go on."""
+    files = written(tmp_path, count)
     (tmp_path / "t0" / "file.json").unlink()
     (tmp_path / "t0").rmdir()
-    disk = Disk(monkeypatch)
 
-    synced(store, many)
-
-    assert disk.filesystems == 1
+    with pytest.raises(FileNotFoundError):
+        synced(store, files)
     store.close()
 
 

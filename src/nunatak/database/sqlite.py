@@ -81,8 +81,7 @@ class SqliteStore:
         self._find_head = self._statements["find_head"]
         self._writer = sqlite_changes.Writer(writer, self._statements)
         self._waiting: list[_Waiting] = []
-        self._busy = False  # a group is on its way
-        self._idle = asyncio.Event()
+        self._idle = asyncio.Event()  # no group is on its way
         self._idle.set()
         self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
         self._broken: str | None = None
@@ -99,8 +98,7 @@ class SqliteStore:
         future: asyncio.Future[list[object]] = loop.create_future()
         self.counts["transaction"] += 1
         self._waiting.append(_Waiting(changes, future))
-        if not self._busy:
-            self._busy = True
+        if self._idle.is_set():
             self._idle.clear()
             loop.call_soon(self._next_group, loop)  # whatever else this turn of the loop brings goes along
         # A caller that goes away cancels only its own waiting: what is queued is carried out.
@@ -181,7 +179,6 @@ class SqliteStore:
         if self._waiting:
             loop.call_soon(self._next_group, loop)
         else:
-            self._busy = False
             self._idle.set()
 
     # Reading

@@ -32,12 +32,18 @@ class LocalFiles:
     def write_new(self, location: Location, data: bytes, *, sync: bool = True) -> None:
         """Create the file, never touching one that exists; with `sync` it and its entry are on disk on return."""
         self.counts["write"] += 1
+        self._create(location, data)
+        if sync:
+            try:
+                self.sync(location)
+            except OSError as error:
+                self.delete(location)  # nobody can point at it yet
+                raise trouble("write", location, error) from error
+
+    def _create(self, location: Location, data: bytes) -> None:
         if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES:
             try:
-                if sync:
-                    self._write_held(location, data)
-                else:
-                    self._write_unsynced(location, data)
+                self._create_held(location, data)
                 return
             except FileNotFoundError:
                 pass  # the folder is not there yet: the way below makes it
@@ -54,17 +60,14 @@ class LocalFiles:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(file, view) :]
-                if sync:
-                    os.fsync(file)
-                    os.fsync(folder)
             except OSError as error:
                 os.unlink(name, dir_fd=folder)  # nobody can point at it yet
                 raise trouble("write", location, error) from error
             finally:
                 os.close(file)
 
-    def _write_unsynced(self, location: Location, data: bytes) -> None:
-        """A small file in a folder that exists, left to the system to bring to disk: no call in it waits."""
+    def _create_held(self, location: Location, data: bytes) -> None:
+        """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
         root = self._root_of(location)
         outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
         below = "/".join(location.segments[len(root.segments) :])
@@ -79,30 +82,6 @@ class LocalFiles:
                 calls.close(file)
         finally:
             calls.close(outer)
-
-    def _write_held(self, location: Location, data: bytes) -> None:
-        """The same for a small file in a folder that exists, giving up the interpreter only while the disk works."""
-        root = self._root_of(location)
-        below = "/".join(location.segments[len(root.segments) : -1]) or "."
-        outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            folder = calls.open_beneath(outer, below, os.O_RDONLY | os.O_DIRECTORY)
-        finally:
-            calls.close(outer)
-        try:
-            name = location.segments[-1]
-            file = calls.open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            try:
-                calls.write_all(file, data)
-                os.fsync(file)
-                os.fsync(folder)
-            except OSError:
-                os.unlink(name, dir_fd=folder)
-                raise
-            finally:
-                calls.close(file)
-        finally:
-            calls.close(folder)
 
     def read(self, location: Location, spelled: str) -> bytes:
         """The bytes, or NotFound in the reference's words with the location as it was spelled."""
@@ -135,26 +114,22 @@ class LocalFiles:
         return count > FEW and time.monotonic() >= self._one_by_one_until
 
     def sync_together(self, locations: Sequence[Location]) -> None:
-        """Bring these files and their entries to disk; one that is gone is fine. Raises OSError."""
+        """Bring these files and their entries to disk; raises OSError."""
         started = time.monotonic()
         done: set[int] = set()
         for location in {location.segments[:-1]: location for location in locations}.values():
-            device = _device_of(location)
-            if device is None or device in done:
-                continue
-            with suppress(FileNotFoundError, NotADirectoryError), self._folder(location, create=False) as (folder, _):
-                calls.sync_filesystem(folder)
+            device = os.stat(os.path.dirname(path_of(location))).st_dev
+            if device not in done:
+                with self._folder(location, create=False) as (folder, _):
+                    calls.sync_filesystem(folder)
                 done.add(device)
         ended = time.monotonic()
         if ended - started > SLOW_SECONDS:
             self._one_by_one_until = ended + ONE_BY_ONE_SECONDS
 
     def sync(self, location: Location) -> None:
-        """Bring one file and its entry to disk; if it is gone, that is fine. Raises OSError."""
-        with (
-            suppress(FileNotFoundError, NotADirectoryError),
-            self._folder(location, create=False) as (folder, name),
-        ):
+        """Bring one file and its entry to disk; raises OSError, also if it is gone."""
+        with self._folder(location, create=False) as (folder, name):
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
                 os.fsync(file)
@@ -252,14 +227,6 @@ class LocalFiles:
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
-
-
-def _device_of(location: Location) -> int | None:
-    """The filesystem that holds a file's folder, or None if the folder is gone."""
-    try:
-        return os.stat(os.path.dirname(path_of(location))).st_dev
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _open_root(root: Location, location: Location, *, create: bool) -> int:
