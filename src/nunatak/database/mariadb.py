@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nunatak.database import mariadb_changes, rules
+from nunatak.database import mariadb_changes
 from nunatak.database.mariadb_connections import (
     LOCK_TIMEOUT,
     POOL_SIZE,
@@ -27,30 +27,20 @@ from nunatak.database.mariadb_connections import (
 from nunatak.database.mariadb_migrations import migrate
 from nunatak.database.records import (
     AddJob,
-    Answer,
     Change,
     CreateNamespace,
-    DeleteHead,
     DropNamespace,
-    ForgetAnswers,
     Head,
-    InsertHead,
     Key,
     Kind,
     LeaseJob,
-    LogLine,
     MoveHead,
     Neighbour,
-    Pointer,
-    RenameHead,
     SaveAnswer,
-    SavedAnswer,
     SaveReport,
-    SaveSecret,
-    Stock,
-    StuckJob,
 )
 from nunatak.database.rules import key_taken, named
+from nunatak.database.server_reads import ServerReads, commit_ids_of
 from nunatak.database.statements import read_statements
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
@@ -93,7 +83,7 @@ class _Unanswered(Exception):
         self.refused = refused
 
 
-class MariadbStore:
+class MariadbStore(ServerReads):
     """The Store on a MariaDB or MySQL database; made by `open_store`."""
 
     def __init__(self, connections: Connections) -> None:
@@ -173,7 +163,7 @@ class MariadbStore:
             mariadb_changes.begin(session, changes)
             results = mariadb_changes.apply_all(session, changes)
             ending = [mariadb_changes.COMMIT]
-            if not _commit_ids(changes) and _happens_once(changes, results):
+            if not commit_ids_of(changes) and _happens_once(changes, results):
                 transaction_id = secrets.token_hex(16)
                 ending.insert(0, ("note_outcome", {"transaction_id": transaction_id}))
             committing = True
@@ -265,14 +255,6 @@ class MariadbStore:
             return None
         return Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2])
 
-    async def find_kind(self, key: Key) -> Kind | None:
-        row = await self._row("find_type", named(key))
-        return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
-
-    async def find_twin(self, key: Key) -> tuple[str, str] | None:
-        row = await self._row("find_twin", named(key))
-        return None if row is None else (row[0], row[1])
-
     async def list_heads(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
@@ -282,20 +264,8 @@ class MariadbStore:
         text = ",".join(f"{head}{msgspec.json.encode(name).decode()}}}" for name in page)
         return text, page[-1] if page else None, len(names) > limit
 
-    async def search_heads(
-        self, catalog: str, query: str, kind: Kind | None, limit: int
-    ) -> list[tuple[Kind, str, str]]:
-        values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
-        return [(row[0], row[1], row[2]) for row in await self._rows("search_heads", values)]
-
     async def namespace_exists(self, catalog: str, namespace: str) -> bool:
         return await self._ask(lambda session: mariadb_changes.namespace_exists(session, catalog, namespace))
-
-    async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
-        rows = await self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
-        if not rows and not await self.namespace_exists(catalog, namespace):
-            return None
-        return {row[0]: row[1] for row in rows if row[0] != "exists"}
 
     async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
         return await self._ask(lambda session: mariadb_changes.list_namespaces(session, catalog, parent, after, limit))
@@ -308,50 +278,6 @@ class MariadbStore:
 
     async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         return await self._ask(lambda session: mariadb_changes.overlapping(session, location, ancestors))
-
-    async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
-        values = {"uuid": table_uuid, "snapshot_id": snapshot_id, "request_hash": request_hash}
-        return await self._row("find_commit", values) is not None
-
-    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
-        row = await self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
-        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
-
-    async def next_job_time(self) -> int | None:
-        row = await self._row("next_job_time", {})
-        due_ms: int | None = row[0]
-        return due_ms
-
-    async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        return [Key(*row) for row in await self._rows("keys_after", {**named(after), "limit": limit})]
-
-    async def find_pointer(self, key: Key) -> Pointer | None:
-        row = await self._row("find_pointer", named(key))
-        return rules.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
-
-    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
-        rows = await self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
-        return [LogLine(*row) for row in rows]
-
-    async def points_at(self, file_name: str) -> bool:
-        return await self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
-
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
-        (pointers,) = await self._row("count_pointers", {})
-        (answers,) = await self._row("count_answers", {"before_ms": before_ms})
-        jobs = await self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
-        return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
-
-    async def secret(self, name: str) -> bytes:
-        row = await self._row("find_secret", {"name": name})
-        if row is None:
-            await self.apply([SaveSecret(name, secrets.token_bytes(32))])
-            row = await self._row("find_secret", {"name": name})
-        value: bytes = row[0]
-        return value
-
-    async def check(self) -> None:
-        await self.apply([ForgetAnswers(0)])
 
     async def close(self) -> None:
         self._closing = True
@@ -369,12 +295,6 @@ async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> MariadbStore:
 async def migrate_url(url: str) -> list[str]:
     """Bring the database to this version's schema; returns the names of the migrations applied."""
     return await asyncio.to_thread(migrate, Connections(url, in_named_style_all(read_statements("mariadb")), 1))
-
-
-def _commit_ids(changes: Sequence[Change]) -> list[str]:
-    """By which the log knows this change, if it happened."""
-    logged = (InsertHead, MoveHead, DeleteHead, RenameHead)
-    return [change.entry.commit_id for change in changes if isinstance(change, logged)]
 
 
 def _happens_once(changes: Sequence[Change], results: Sequence[object]) -> bool:
@@ -396,7 +316,7 @@ def _outcome(changes: Sequence[Change], lost: _Unanswered, session: Session) -> 
     # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
     if not _is_over(session, lost.token):
         return None
-    commit_ids = _commit_ids(changes)
+    commit_ids = commit_ids_of(changes)
     if commit_ids:
         (found,) = session.row("commits_found", {"commit_ids": commit_ids})
         return bool(found)

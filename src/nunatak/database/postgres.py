@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import random
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from nunatak.database import postgres_changes, rules
+from nunatak.database import postgres_changes
 from nunatak.database.batches import Batches, Member
 from nunatak.database.postgres_batches import (
     Lookup,
@@ -30,27 +29,16 @@ from nunatak.database.postgres_connections import (
 )
 from nunatak.database.postgres_migrations import migrate
 from nunatak.database.records import (
-    Answer,
     Change,
     CreateNamespace,
-    DeleteHead,
     DropNamespace,
-    ForgetAnswers,
     Head,
-    InsertHead,
     Key,
     Kind,
-    LogLine,
     MoveHead,
     Neighbour,
-    Pointer,
-    RenameHead,
-    SavedAnswer,
-    SaveSecret,
-    Stock,
-    StuckJob,
 )
-from nunatak.database.rules import named
+from nunatak.database.server_reads import ServerReads, commit_ids_of
 from nunatak.database.statements import read_statements
 from nunatak.database.store import KeyTaken
 from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
@@ -94,7 +82,7 @@ class _Unanswered(Exception):
         self.transaction = transaction
 
 
-class PostgresStore:
+class PostgresStore(ServerReads):
     """The Store on a PostgreSQL database; made by `open_store`."""
 
     def __init__(self, connections: Connections, batch_connections: Connections, in_flight: int) -> None:
@@ -243,7 +231,7 @@ class PostgresStore:
             else:
                 await session.script(postgres_changes.begin_sql(postgres_changes.locks_for(changes)))
                 results = await postgres_changes.apply_all(session, changes)
-                if not _commit_ids(changes) and not _repeatable(changes):
+                if not commit_ids_of(changes) and not _repeatable(changes):
                     (transaction,) = await session.row("this_transaction", {})
                 committing = True
                 await session.script("COMMIT")
@@ -363,14 +351,6 @@ class PostgresStore:
         for member in members:
             member.settle(found[member.asked])
 
-    async def find_kind(self, key: Key) -> Kind | None:
-        row = await self._row("find_type", named(key))
-        return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
-
-    async def find_twin(self, key: Key) -> tuple[str, str] | None:
-        row = await self._row("find_twin", named(key))
-        return None if row is None else (row[0], row[1])
-
     async def list_heads(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
@@ -378,21 +358,9 @@ class PostgresStore:
         text, last, more = await self._row("list_heads", {**values, "limit": limit, "head": head})
         return text or "", last, more
 
-    async def search_heads(
-        self, catalog: str, query: str, kind: Kind | None, limit: int
-    ) -> list[tuple[Kind, str, str]]:
-        values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
-        return [(row[0], row[1], row[2]) for row in await self._rows("search_heads", values)]
-
     async def namespace_exists(self, catalog: str, namespace: str) -> bool:
         row = await self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
         return bool(row[0])
-
-    async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
-        rows = await self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
-        if not rows and not await self.namespace_exists(catalog, namespace):
-            return None
-        return {row[0]: row[1] for row in rows if row[0] != "exists"}
 
     async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
         return await postgres_changes.list_namespaces(self._rows, catalog, parent, after, limit)
@@ -403,50 +371,6 @@ class PostgresStore:
 
     async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         return await postgres_changes.overlapping(self._rows, location, ancestors)
-
-    async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
-        values = {"uuid": table_uuid, "snapshot_id": snapshot_id, "request_hash": request_hash}
-        return await self._row("find_commit", values) is not None
-
-    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
-        row = await self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
-        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
-
-    async def next_job_time(self) -> int | None:
-        row = await self._row("next_job_time", {})
-        due_ms: int | None = row[0]
-        return due_ms
-
-    async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        return [Key(*row) for row in await self._rows("keys_after", {**named(after), "limit": limit})]
-
-    async def find_pointer(self, key: Key) -> Pointer | None:
-        row = await self._row("find_pointer", named(key))
-        return rules.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
-
-    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
-        rows = await self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
-        return [LogLine(*row) for row in rows]
-
-    async def points_at(self, file_name: str) -> bool:
-        return await self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
-
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
-        (pointers,) = await self._row("count_pointers", {})
-        (answers,) = await self._row("count_answers", {"before_ms": before_ms})
-        jobs = await self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
-        return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
-
-    async def secret(self, name: str) -> bytes:
-        row = await self._row("find_secret", {"name": name})
-        if row is None:
-            await self.apply([SaveSecret(name, secrets.token_bytes(32))])
-            row = await self._row("find_secret", {"name": name})
-        value: bytes = row[0]
-        return value
-
-    async def check(self) -> None:
-        await self.apply([ForgetAnswers(0)])
 
     async def close(self) -> None:
         self._closing = True
@@ -471,12 +395,6 @@ async def migrate_url(url: str) -> list[str]:
     return await migrate(Connections(url, numbered_all(read_statements("postgres")), 1))
 
 
-def _commit_ids(changes: Sequence[Change]) -> list[str]:
-    """By which the log knows this change, if it happened."""
-    logged = (InsertHead, MoveHead, DeleteHead, RenameHead)
-    return [change.entry.commit_id for change in changes if isinstance(change, logged)]
-
-
 def _repeatable(changes: Sequence[Change]) -> bool:
     """Whether doing it twice does no more harm than once."""
     return not any(isinstance(change, CreateNamespace | DropNamespace) for change in changes)
@@ -496,7 +414,7 @@ async def _is_gone(session: Session, lost: Session) -> bool:
 
 async def _outcome(session: Session, lost: Session, changes: Sequence[Change], transaction: str | None) -> bool | None:
     """Whether the change happened, or None while the lost session may still make it happen."""
-    commit_ids = _commit_ids(changes)
+    commit_ids = commit_ids_of(changes)
     if commit_ids:
         found = await _commits_found(session, lost, commit_ids)
         return None if found is None else bool(found)

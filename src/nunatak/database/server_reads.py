@@ -1,0 +1,112 @@
+"""What the stores on a database server read alike: the same statements, whatever carries them there."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nunatak.database import rules
+from nunatak.database.records import (
+    Answer,
+    Change,
+    DeleteHead,
+    ForgetAnswers,
+    InsertHead,
+    Key,
+    Kind,
+    LogLine,
+    MoveHead,
+    Pointer,
+    RenameHead,
+    SavedAnswer,
+    SaveSecret,
+    Stock,
+    StuckJob,
+)
+from nunatak.database.rules import named
+
+
+class ServerReads(ABC):
+    """A driver says how one statement is asked, and how a change is applied."""
+
+    @abstractmethod
+    async def apply(self, changes: Sequence[Change]) -> list[object]: ...
+
+    @abstractmethod
+    async def namespace_exists(self, catalog: str, namespace: str) -> bool: ...
+
+    @abstractmethod
+    async def _row(self, name: str, values: Mapping[str, object]) -> Any: ...
+
+    @abstractmethod
+    async def _rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]: ...
+
+    async def find_kind(self, key: Key) -> Kind | None:
+        row = await self._row("find_type", named(key))
+        return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
+
+    async def find_twin(self, key: Key) -> tuple[str, str] | None:
+        row = await self._row("find_twin", named(key))
+        return None if row is None else (row[0], row[1])
+
+    async def search_heads(
+        self, catalog: str, query: str, kind: Kind | None, limit: int
+    ) -> list[tuple[Kind, str, str]]:
+        values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
+        return [(row[0], row[1], row[2]) for row in await self._rows("search_heads", values)]
+
+    async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
+        rows = await self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
+        if not rows and not await self.namespace_exists(catalog, namespace):
+            return None
+        return {row[0]: row[1] for row in rows if row[0] != "exists"}
+
+    async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
+        values = {"uuid": table_uuid, "snapshot_id": snapshot_id, "request_hash": request_hash}
+        return await self._row("find_commit", values) is not None
+
+    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
+        row = await self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
+        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
+
+    async def next_job_time(self) -> int | None:
+        row = await self._row("next_job_time", {})
+        due_ms: int | None = row[0]
+        return due_ms
+
+    async def keys_after(self, after: Key, limit: int) -> list[Key]:
+        return [Key(*row) for row in await self._rows("keys_after", {**named(after), "limit": limit})]
+
+    async def find_pointer(self, key: Key) -> Pointer | None:
+        row = await self._row("find_pointer", named(key))
+        return rules.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
+
+    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
+        rows = await self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
+        return [LogLine(*row) for row in rows]
+
+    async def points_at(self, file_name: str) -> bool:
+        return await self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
+
+    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+        (pointers,) = await self._row("count_pointers", {})
+        (answers,) = await self._row("count_answers", {"before_ms": before_ms})
+        jobs = await self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
+        return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
+
+    async def secret(self, name: str) -> bytes:
+        row = await self._row("find_secret", {"name": name})
+        if row is None:
+            await self.apply([SaveSecret(name, secrets.token_bytes(32))])
+            row = await self._row("find_secret", {"name": name})
+        value: bytes = row[0]
+        return value
+
+    async def check(self) -> None:
+        await self.apply([ForgetAnswers(0)])
+
+
+def commit_ids_of(changes: Sequence[Change]) -> list[str]:
+    """By which the log knows this change, if it happened."""
+    logged = (InsertHead, MoveHead, DeleteHead, RenameHead)
+    return [change.entry.commit_id for change in changes if isinstance(change, logged)]
