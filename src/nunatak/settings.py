@@ -76,7 +76,7 @@ def _separator(text: str) -> str:
     return text
 
 
-def _warehouses(text: str) -> tuple[tuple[str, str], ...]:
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     pairs = []
     for item in _list(text):
         name, equals, location = item.partition("=")
@@ -84,6 +84,31 @@ def _warehouses(text: str) -> tuple[tuple[str, str], ...]:
             raise ValueError("write name=location, separated by commas")
         pairs.append((name, location))
     return tuple(pairs)
+
+
+AUTH_MODES = ("none", "embedded", "oidc", "proxy", "certificate")
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    modes = _list(text)
+    unknown = [mode for mode in modes if mode not in AUTH_MODES]
+    if unknown or not modes:
+        raise ValueError(f"choose from {', '.join(AUTH_MODES)}")
+    if "none" in modes and len(modes) > 1:
+        raise ValueError("none cannot be combined with another")
+    return modes
+
+
+def _authorizer(text: str) -> str:
+    if text not in ("builtin", "opa", "cedar"):
+        raise ValueError("choose builtin, opa or cedar")
+    return text
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -110,7 +135,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Location of the default warehouse; empty means the folder `warehouse` in the data folder.",
     ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
-    Setting("warehouses", (), _warehouses, "Further warehouses as name=location, separated by commas."),
+    Setting("warehouses", (), _pairs, "Further warehouses as name=location, separated by commas."),
     Setting(
         "allowed_locations",
         (),
@@ -138,6 +163,43 @@ SETTINGS: tuple[Setting, ...] = (
         _not_negative,
         "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
     ),
+    Setting(
+        "auth",
+        ("none",),
+        _modes,
+        "How callers prove who they are: none, on a loopback address only, or any of embedded, oidc, proxy, "
+        "certificate; separated by commas.",
+    ),
+    Setting("token_seconds", 900, _positive, "Life of an access token that this server issues."),
+    Setting("oidc_issuers", (), _list, "Issuers whose tokens are accepted, as `iss` names them; separated by commas."),
+    Setting("oidc_audience", "", str, "What `aud` of their tokens must name; must be set to use oidc."),
+    Setting(
+        "oidc_keys",
+        (),
+        _pairs,
+        "Where an issuer's keys are, as issuer=url, separated by commas; otherwise its discovery document says so.",
+    ),
+    Setting("oidc_algorithms", ("RS256", "ES256"), _list, "Signatures accepted from them; asymmetric ones only."),
+    Setting("oidc_principal_claim", "sub", str, "Claim that names the principal."),
+    Setting("oidc_roles_claim", "roles", str, "Claim that lists roles; dots lead into nested claims; empty: none."),
+    Setting("proxy_header", "x-forwarded-user", str, "Header in which a trusted proxy names the principal."),
+    Setting("proxy_roles_header", "", str, "Header in which it lists roles, separated by commas; empty: none."),
+    Setting("trusted_proxies", (), _list, "Addresses or networks (10.0.0.0/8) whose headers are believed."),
+    Setting("authorizer", "builtin", _authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
+    Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8181/v1/data/nunatak/rights."),
+    Setting("opa_token", "", str, "Bearer token for OPA; empty: none."),
+    Setting("cedar_policies", "", str, "File with Cedar policies."),
+    Setting("key_file", "", str, "File of keys that encrypt secrets; empty: nunatak.keys in the data folder."),
+    Setting("rate_limit", 1000, _not_negative, "Requests a second of one principal when auth is on; 0: no limit."),
+    Setting(
+        "address_rate_limit", 2000, _not_negative, "Requests a second of one address when auth is on; 0: no limit."
+    ),
+    Setting("max_in_flight", 2000, _positive, "Requests worked on at once; more are asked to come back."),
+    Setting("receive_seconds", 30, _positive, "How long a request may take to arrive before its connection is closed."),
+    Setting("audit_reads", True, _flag, "Whether reads are audited, summed up by who and what, when auth is on."),
+    Setting("tls_certificate", "", str, "PEM file of the server's certificate chain; with it the server speaks TLS."),
+    Setting("tls_key", "", str, "PEM file of its private key; empty: in the certificate's file."),
+    Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are verified."),
     Setting("log_level", "warning", str, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -163,6 +225,30 @@ class Settings:
     cache_bytes: int
     sweep_seconds: int
     sweep_age_seconds: int
+    auth: tuple[str, ...]
+    token_seconds: int
+    oidc_issuers: tuple[str, ...]
+    oidc_audience: str
+    oidc_keys: tuple[tuple[str, str], ...]
+    oidc_algorithms: tuple[str, ...]
+    oidc_principal_claim: str
+    oidc_roles_claim: str
+    proxy_header: str
+    proxy_roles_header: str
+    trusted_proxies: tuple[str, ...]
+    authorizer: str
+    opa_url: str
+    opa_token: str
+    cedar_policies: str
+    key_file: str
+    rate_limit: int
+    address_rate_limit: int
+    max_in_flight: int
+    receive_seconds: int
+    audit_reads: bool
+    tls_certificate: str
+    tls_key: str
+    tls_client_ca: str
     log_level: str
     origins: Mapping[str, str]
 

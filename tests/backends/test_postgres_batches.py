@@ -85,7 +85,7 @@ def test_fifty_loads_at_once_are_two_round_trips(
     trips, heads = run(count())
 
     assert trips == 2
-    expected: list[Head | None] = [Head(insert(name).new.metadata_location, "TABLE", b"{}") for name in TABLES[:47]]
+    expected: list[Head | None] = [Head(insert(name).new.metadata_location, "TABLE", b"{}", 1) for name in TABLES[:47]]
     assert heads == [*expected, expected[0], None, None]
 
 

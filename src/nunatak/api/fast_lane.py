@@ -37,7 +37,7 @@ _PLAIN = frozenset(
 class PointerNow(Protocol):
     """A database that is read without waiting."""
 
-    def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None] | None: ...
+    def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None: ...
 
 
 class FastLane:

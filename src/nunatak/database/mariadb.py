@@ -253,7 +253,7 @@ class MariadbStore(ServerReads):
         row = await self._row("find_head", {**named(key), "known": known})
         if row is None or row[0] is None:
             return None
-        return Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2])
+        return Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
     async def list_heads(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str

@@ -30,6 +30,7 @@ from nunatak.database.records import (
     SaveSecret,
     Stored,
     UpdateNamespace,
+    Write,
 )
 from nunatak.database.rules import named
 
@@ -334,6 +335,10 @@ def _save_secret(session: Session, change: SaveSecret) -> None:
     session.batch([("save_secret", {"name": change.name, "value": change.value})])
 
 
+def _write(session: Session, change: Write) -> int:
+    return rules.written(change, session.batch([(change.statement, change.values)])[0].matched)
+
+
 def _forget_answers(session: Session, change: ForgetAnswers) -> None:
     session.batch([("forget_answers", {"now_ms": change.now_ms}), ("forget_outcomes", {})])
 
@@ -362,6 +367,7 @@ _APPLY: dict[type, Callable[[Session, Any], object]] = {
     SaveSecret: _save_secret,
     ForgetAnswers: _forget_answers,
     ForgetHead: _forget_stale_head,
+    Write: _write,
 }
 
 

@@ -16,9 +16,9 @@ LARGEST_CONTENT_BYTES = 256 * 1024  # larger metadata would make the others of i
 Lookup = tuple[Key, str | None]  # where, and the pointer whose bytes the caller holds
 
 
-def head_of(location: str | None, kind: str | None, content: bytes | None) -> Head | None:
+def head_of(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Head | None:
     """A row without a pointer, which other clients could leave behind, is no table."""
-    return None if location is None else Head(location, "VIEW" if kind == "VIEW" else "TABLE", content)
+    return None if location is None else Head(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
 
 
 async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head | None]:
@@ -33,8 +33,8 @@ async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head 
         "known": [known for _, known in asked],
     }
     heads: list[Head | None] = [None] * len(asked)
-    for member, location, kind, content in await session.rows("find_heads", values):
-        heads[member - 1] = head_of(location, kind, content)
+    for member, location, kind, content, policy in await session.rows("find_heads", values):
+        heads[member - 1] = head_of(location, kind, content, policy)
     return heads
 
 

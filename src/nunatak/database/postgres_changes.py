@@ -30,6 +30,7 @@ from nunatak.database.records import (
     SaveReport,
     SaveSecret,
     UpdateNamespace,
+    Write,
 )
 from nunatak.database.rules import named
 
@@ -334,6 +335,10 @@ async def _save_secret(session: Session, change: SaveSecret) -> None:
     await session.run("save_secret", {"name": change.name, "value": change.value})
 
 
+async def _write(session: Session, change: Write) -> int:
+    return rules.written(change, await session.run(change.statement, change.values))
+
+
 async def _forget_answers(session: Session, change: ForgetAnswers) -> None:
     await session.run("forget_answers", {"now_ms": change.now_ms})
 
@@ -362,6 +367,7 @@ _APPLY: dict[type, Callable[[Session, Any], Awaitable[object]]] = {
     SaveSecret: _save_secret,
     ForgetAnswers: _forget_answers,
     ForgetHead: _forget_stale_head,
+    Write: _write,
 }
 
 

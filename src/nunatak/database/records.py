@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from nunatak.errors import CatalogError
+
 Kind = Literal["TABLE", "VIEW"]
 
 
@@ -18,11 +20,15 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored."""
+    """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored.
+
+    `policy` is the version of what everybody may do, when it was read.
+    """
 
     metadata_location: str
     kind: Kind
     content: bytes | None
+    policy: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class CommitEntry:
     request_id: str | None = None
     snapshot_id: int | None = None
     request_hash: bytes | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +233,18 @@ class SaveSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """One statement of `access.sql` by its name; the result is how many rows it changed.
+
+    With `refusal`, a statement that changes no row is refused with it, and everything applied along with it.
+    """
+
+    statement: str
+    values: Mapping[str, object]
+    refusal: CatalogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetAnswers:
     now_ms: int
 
@@ -254,6 +273,7 @@ Change = (
     | PostponeJob
     | SaveReport
     | SaveSecret
+    | Write
     | ForgetAnswers
     | ForgetHead
 )

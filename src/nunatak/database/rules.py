@@ -16,6 +16,7 @@ from nunatak.database.records import (
     SaveAnswer,
     Stored,
     UpdateNamespace,
+    Write,
 )
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
@@ -80,6 +81,13 @@ def overlap(location: str) -> BadRequest:
     )
 
 
+def written(change: Write, rows: int) -> int:
+    """How many rows a statement changed, unless it had to change one."""
+    if rows == 0 and change.refusal is not None:
+        raise change.refusal
+    return rows
+
+
 def being_purged(printed: str) -> BadRequest:
     return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
 
@@ -113,6 +121,7 @@ def logged(entry: CommitEntry) -> dict[str, object]:
         "principal": entry.principal,
         "request_id": entry.request_id,
         "committed_ms": entry.committed_ms,
+        "origin": entry.origin,
     }
 
 

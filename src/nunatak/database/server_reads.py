@@ -41,6 +41,9 @@ class ServerReads(ABC):
     @abstractmethod
     async def _rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]: ...
 
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        return await self._rows(statement, values)
+
     async def find_kind(self, key: Key) -> Kind | None:
         row = await self._row("find_type", named(key))
         return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")

@@ -193,8 +193,8 @@ class SqliteStore:
         self.counts["read"] += 1
         return self._execute(self._statements[name], values).fetchall()
 
-    def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None] | None:
-        """`find_head` without a hop or a value, for the hot path: location, kind and bytes as stored."""
+    def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None:
+        """`find_head` without a hop or a value, for the hot path: location, kind, bytes as stored, policy's version."""
         self.counts["read"] += 1
         # The statement's parameters in the order they first appear: a tuple binds faster than names do.
         row = self._execute(self._find_head, (known, key.catalog, key.namespace, key.name)).fetchone()
@@ -202,7 +202,7 @@ class SqliteStore:
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
         row = self.pointer_now(key, known)
-        return None if row is None else Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2])
+        return None if row is None else Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
     async def find_kind(self, key: Key) -> Kind | None:
         row = self._row("find_type", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
@@ -231,6 +231,9 @@ class SqliteStore:
         if count <= MAX_KEPT_NAMES:
             self._lists[asked] = (version, (text or "", last, more))
         return text or "", last, more
+
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        return self._rows(statement, values)
 
     async def search_heads(
         self, catalog: str, query: str, kind: Kind | None, limit: int

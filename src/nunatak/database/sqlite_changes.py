@@ -32,6 +32,7 @@ from nunatak.database.records import (
     SaveSecret,
     Stored,
     UpdateNamespace,
+    Write,
 )
 from nunatak.database.rules import named
 
@@ -70,6 +71,7 @@ class Writer:
             SaveSecret: self._save_secret,
             ForgetAnswers: self._forget_answers,
             ForgetHead: self._forget_stale_head,
+            Write: self._write,
         }
 
     def begin_at_once(self) -> None:
@@ -160,6 +162,7 @@ class Writer:
                     entry.principal,
                     entry.request_id,
                     entry.committed_ms,
+                    entry.origin,
                 ),
             )
         except apsw.ConstraintError as error:
@@ -312,6 +315,9 @@ class Writer:
 
     def _save_secret(self, change: SaveSecret) -> None:
         self._run("save_secret", {"name": change.name, "value": change.value})
+
+    def _write(self, change: Write) -> int:
+        return rules.written(change, self._run(change.statement, change.values))
 
     def _forget_answers(self, change: ForgetAnswers) -> None:
         self._run("forget_answers", {"now_ms": change.now_ms})

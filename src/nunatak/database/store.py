@@ -1,7 +1,7 @@
 """What every database offers the catalog; the drivers beside this file keep the promises."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from nunatak.database.records import Change, Head, Key, Kind, LogLine, Neighbour, Pointer, SavedAnswer, Stock
 from nunatak.errors import CatalogError, Conflict
@@ -67,6 +67,9 @@ class Store(Protocol):
 
     async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
         """What SaveAnswer saved, while it counts."""
+
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """What a reading statement of `access.sql` finds, by its name."""
 
     async def next_job_time(self) -> int | None:
         """When a job is due next, be it because its lease runs out; None if there is no job."""

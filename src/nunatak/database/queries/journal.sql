@@ -1,9 +1,9 @@
 -- log_commit
 INSERT INTO nunatak_commits
   (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
 VALUES (:commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :previous, :snapshot_id, :request_hash,
-        :principal, :request_id, :committed_ms);
+        :principal, :request_id, :committed_ms, :origin);
 
 -- find_commit
 -- The same snapshot added by the same request: a client sent again what we had already done.

@@ -32,9 +32,9 @@ ON DUPLICATE KEY UPDATE
 -- log_moved
 INSERT INTO nunatak_commits
   (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
 SELECT :commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :expected, :snapshot_id, :request_hash,
-       :principal, :request_id, :committed_ms
+       :principal, :request_id, :committed_ms, :origin
 FROM dual WHERE @moved = 1;
 
 -- queue_moved

@@ -4,7 +4,8 @@ SELECT wanted.member, t.metadata_location, t.iceberg_type,
   CASE WHEN t.metadata_location = wanted.known THEN NULL ELSE (
     SELECT h.content FROM nunatak_heads h
     WHERE h.catalog_name = wanted.catalog AND h.table_namespace = wanted.namespace AND h.table_name = wanted.name
-      AND h.metadata_location = t.metadata_location) END
+      AND h.metadata_location = t.metadata_location) END,
+  (SELECT version FROM nunatak_policy)
 FROM unnest(:catalogs::text[], :namespaces::text[], :names::text[], :known::text[])
   WITH ORDINALITY AS wanted (catalog, namespace, name, known, member)
 JOIN iceberg_tables t
@@ -18,12 +19,13 @@ WITH wanted AS (
   SELECT * FROM unnest(
     :catalog::text[], :namespace::text[], :name::text[], :expected::text[], :new::text[], :uuid::text[],
     :location::text[], :content::bytea[], :commit_id::text[], :operation::text[], :snapshot_id::bigint[],
-    :request_hash::bytea[], :principal::text[], :request_id::text[], :committed_ms::bigint[], :key_principal::text[],
+    :request_hash::bytea[], :principal::text[], :request_id::text[], :committed_ms::bigint[], :origin::text[],
+    :key_principal::text[],
     :key::text[], :key_hash::bytea[], :key_status::integer[], :key_body::bytea[], :key_location::text[],
     :key_expires_ms::bigint[])
   WITH ORDINALITY AS each (
     catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation, snapshot_id, request_hash,
-    principal, request_id, committed_ms, key_principal, key, key_hash, key_status, key_body, key_location,
+    principal, request_id, committed_ms, origin, key_principal, key, key_hash, key_status, key_body, key_location,
     key_expires_ms, member)
 ), held AS (
   SELECT wanted.* FROM wanted CROSS JOIN LATERAL (
@@ -46,9 +48,9 @@ WITH wanted AS (
 ), logged AS (
   INSERT INTO nunatak_commits
     (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
   SELECT commit_id, operation, catalog, namespace, name, uuid, new, expected, snapshot_id, request_hash, principal,
-    request_id, committed_ms
+    request_id, committed_ms, origin
   FROM moved
 ), queued AS (
   INSERT INTO nunatak_jobs (kind, payload)

@@ -18,10 +18,10 @@ WITH moved AS (
 ), logged AS (
   INSERT INTO nunatak_commits
     (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
   SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
     :expected::text, :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text,
-    :committed_ms::bigint
+    :committed_ms::bigint, :origin::text
   FROM moved
 ), queued AS (
   INSERT INTO nunatak_jobs (kind, payload)
@@ -65,9 +65,10 @@ WITH inserted AS (
 ), logged AS (
   INSERT INTO nunatak_commits
     (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-     snapshot_id, request_hash, principal, request_id, committed_ms)
+     snapshot_id, request_hash, principal, request_id, committed_ms, origin)
   SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
-    :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text, :committed_ms::bigint
+    :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text, :committed_ms::bigint,
+    :origin::text
   FROM inserted
 )
 SELECT count(*) FROM inserted;

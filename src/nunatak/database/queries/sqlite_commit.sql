@@ -2,8 +2,8 @@
 -- A commit moves the pointer, stores the bytes and writes the log. Behind this view it is one statement: handing the
 -- interpreter to SQLite and back three times costs more than the work, and a statement is all-or-nothing by itself.
 CREATE TEMP VIEW commit_door (catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation,
-                              snapshot_id, request_hash, principal, request_id, committed_ms)
-AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+                              snapshot_id, request_hash, principal, request_id, committed_ms, origin)
+AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- commit_door_trigger
 CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
@@ -19,14 +19,15 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
     location = excluded.location, content = excluded.content;
   INSERT INTO nunatak_commits
     (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
-     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms)
+     previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
   VALUES (NEW.commit_id, NEW.operation, NEW.catalog, NEW.namespace, NEW.name, NEW.uuid, NEW.new, NEW.expected,
-          NEW.snapshot_id, NEW.request_hash, NEW.principal, NEW.request_id, NEW.committed_ms);
+          NEW.snapshot_id, NEW.request_hash, NEW.principal, NEW.request_id, NEW.committed_ms,
+          NEW.origin);
 END;
 
 -- commit_head
 -- Compare and swap: refused by the trigger if somebody moved the pointer first.
-INSERT INTO commit_door VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO commit_door VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- insert_head
 INSERT INTO iceberg_tables

@@ -1,16 +1,18 @@
 -- find_head
 -- The pointer and, unless the caller already holds the bytes for it, the stored bytes: one round trip for a load.
+-- With them the policy's version, which says whether a decision that was remembered still counts.
 SELECT t.metadata_location, t.iceberg_type,
   CASE WHEN t.metadata_location = :known THEN NULL ELSE (
     SELECT h.content FROM nunatak_heads h
     WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_name = :name
-      AND h.metadata_location = t.metadata_location) END
+      AND h.metadata_location = t.metadata_location) END,
+  (SELECT version FROM nunatak_policy)
 FROM iceberg_tables t
 WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
 
 -- find_type
 -- A row without a pointer, which other clients could leave behind, is no table.
-SELECT iceberg_type FROM iceberg_tables
+SELECT iceberg_type, (SELECT version FROM nunatak_policy) FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NOT NULL;
 
 -- find_twin

@@ -1,0 +1,57 @@
+"""Who asks: the proof that came with a request, and the session it is worth."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+NEVER_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a request shows of its sender; nothing in it is believed yet. Header names are in small letters."""
+
+    method: str
+    raw_path: bytes
+    query_string: bytes
+    headers: dict[bytes, bytes]
+    address: str | None  # of the peer, as the socket knows it; None for a request without a socket
+    certificate: str | None = None  # the subject's common name of a client certificate that TLS has verified
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A principal that is known, and the roles it acts in; `grantees` are the names its grants may stand under.
+
+    `cached` is false for a proof that is good for one request only. `body_sha256` must be that of the body, if given.
+    """
+
+    principal: str
+    roles: tuple[str, ...]
+    grantees: tuple[str, ...]
+    expires_ms: int = NEVER_MS
+    method: str = ""
+    cached: bool = True
+    body_sha256: str | None = None
+
+
+def principal_grantee(name: str) -> str:
+    return f"p:{name}"
+
+
+def role_grantee(name: str) -> str:
+    return f"r:{name}"
+
+
+def session_of(
+    principal: str, roles: tuple[str, ...], *, only_roles: bool = False, expires_ms: int = NEVER_MS, method: str = ""
+) -> Session:
+    """With `only_roles`, for a scope that names roles, what was granted to the principal itself does not count."""
+    own = () if only_roles else (principal_grantee(principal),)
+    return Session(principal, roles, (*own, *(role_grantee(role) for role in roles)), expires_ms, method)
+
+
+class Authenticator(Protocol):
+    """One way to prove who asks."""
+
+    async def authenticate(self, proof: Proof) -> Session | None:
+        """The session, or None if the request shows nothing of this kind; NotAuthenticated if it is no good."""
