@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+Headers = tuple[tuple[str, str], ...]
+
 
 class CatalogError(Exception):
     """Something the caller is told about; `hint` says what to do next and never holds a secret."""
@@ -10,11 +12,14 @@ class CatalogError(Exception):
     iceberg_type: ClassVar[str] = "InternalServerError"
     # An answer that would be the same for the same request later may be replayed for an Idempotency-Key.
     deterministic: ClassVar[bool] = False
+    headers: Headers = ()  # that go with the answer: of the class, or of one error
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, headers: Headers | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if headers is not None:
+            self.headers = headers
 
 
 class BadRequest(CatalogError):
@@ -40,6 +45,7 @@ class InvalidMetadata(BadRequest):
 class NotAuthenticated(CatalogError):
     status = 401
     iceberg_type = "NotAuthorizedException"
+    headers = (("WWW-Authenticate", 'Bearer realm="nunatak", error="invalid_token"'),)
 
 
 class Forbidden(CatalogError):
@@ -70,14 +76,13 @@ class NoSuchWarehouse(NotFound):
 
 
 class MethodNotAllowed(CatalogError):
-    """The path exists, but not with this method; `allowed` goes into the Allow header."""
+    """The path exists, but not with this method; `allowed` names those that do."""
 
     status = 405
     iceberg_type = "MethodNotAllowedException"
 
     def __init__(self, message: str, *, allowed: str) -> None:
-        super().__init__(message, hint=f"Allowed: {allowed}.")
-        self.allowed = allowed
+        super().__init__(message, hint=f"Allowed: {allowed}.", headers=(("Allow", allowed),))
 
 
 class Unsupported(CatalogError):
@@ -106,6 +111,13 @@ class CommitFailed(Conflict):
     iceberg_type = "CommitFailedException"
 
 
+class TooSlow(CatalogError):
+    """The request did not arrive in time, and its connection is closed."""
+
+    status = 408
+    iceberg_type = "RequestTimeoutException"
+
+
 class TooLarge(CatalogError):
     status = 413
     iceberg_type = "PayloadTooLargeException"
@@ -123,8 +135,16 @@ class Unprocessable(CatalogError):
 
 
 class TooManyRequests(CatalogError):
+    """Nothing was done; the same request may be sent again after `Retry-After`."""
+
     status = 429
     iceberg_type = "TooManyRequestsException"
+    headers = (("Retry-After", "1"),)
+
+
+class HeadTooLarge(CatalogError):
+    status = 431
+    iceberg_type = "RequestHeaderFieldsTooLargeException"
 
 
 class OutcomeUnknown(CatalogError):
@@ -144,3 +164,4 @@ class ServiceUnavailable(CatalogError):
 
     status = 503
     iceberg_type = "ServiceUnavailableException"
+    headers = (("Retry-After", "1"),)

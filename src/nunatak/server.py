@@ -5,9 +5,9 @@ import contextlib
 import logging
 import os
 import random
-import re
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
@@ -20,64 +20,103 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from nunatak.access.doors import open_doors
+from nunatak.access.vault import open_vault
 from nunatak.api.app import App
-from nunatak.api.fast_lane import FastLane, protocol_with
+from nunatak.api.connection import Arrival
+from nunatak.api.fast_lane import FastLane
+from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
-from nunatak.api.router import TOP_WORDS
+from nunatak.api.protocol import protocol_with
+from nunatak.api.route import TOP_WORDS
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
+from nunatak.catalog.warehouses import Warehouses, check_warehouse_name, keep_fresh
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
 from nunatak.database.postgres_connections import NotInstalled
 from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate_file
+from nunatak.database.store import Store
 from nunatak.errors import CatalogError
+from nunatak.events.audit import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
+from nunatak.events.seals import run_seals
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
+from nunatak.transport import tls_context
 from nunatak.workers import Lifeline, Workers
 
 log = logging.getLogger(__name__)
 
 DATABASE_FILE = "nunatak.db"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
 SPARE_SECONDS = 10  # for a worker to close its files and connections after that
-_WAREHOUSE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 
 
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _log_at(settings.log_level)
     if settings.workers != 1 and on_sqlite(settings):
         raise SettingsError(
             f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
             "database_url to postgresql://… to share the catalog among several"
         )
-    if settings.host not in ("127.0.0.1", "::1", "localhost"):
-        log.warning("listening on %s without authentication: whoever reaches it may change the catalog", settings.host)
+    if settings.host not in LOOPBACK:
+        _refuse_strangers(settings)
+    tls = tls_context(settings)
     listeners = _listen(settings)
     host, port = listeners[0].getsockname()[:2]
-    uri = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if tls is None else "https"
+    uri = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     try:
         if settings.workers == 1:
-            uvloop.run(_serve(settings, listeners[0], lambda: announce(uri)))
+            uvloop.run(_serve(settings, tls, listeners[0], lambda: announce(uri)))
         else:
-            _serve_by_workers(settings, listeners, lambda: announce(uri))
+            _serve_by_workers(settings, tls, listeners, lambda: announce(uri))
     finally:
         _close(listeners)
 
 
-def _serve_by_workers(settings: Settings, listeners: list[socket.socket], announce: Callable[[], None]) -> None:
+def _log_at(level: str) -> None:
+    """The level is that of our own lines: a library may put into a debug line whatever it is handed, tokens too."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    own = logging.getLogger(__package__)
+    try:
+        own.setLevel(level.upper())
+    except ValueError as error:
+        raise SettingsError(f"log_level is {level!r}: choose debug, info, warning or error") from error
+    logging.getLogger().setLevel(max(own.level, logging.WARNING))
+
+
+def _refuse_strangers(settings: Settings) -> None:
+    """Others can reach this address: they must say who they are, and nobody should listen in."""
+    if settings.auth == ("none",):
+        raise SettingsError(
+            f"host is {settings.host}, which others can reach, but auth is none: anybody could change the catalog. Run "
+            "`nunatak init` and set auth to embedded (or oidc, proxy, certificate), or listen on 127.0.0.1"
+        )
+    if not settings.tls_certificate:
+        log.warning(
+            "listening on %s without TLS: put a proxy that speaks TLS in front, or set tls_certificate", settings.host
+        )
+
+
+def _serve_by_workers(
+    settings: Settings, tls: ssl.SSLContext | None, listeners: list[socket.socket], announce: Callable[[], None]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="nunatak-workers-") as folder:
         places = places_in(Path(folder), settings.workers)
 
         def work(number: int, lifeline: Lifeline) -> None:
             _close(other for other in listeners if other is not listeners[number])
-            uvloop.run(_serve(settings, listeners[number], lifeline.ready, _Company(number, lifeline, places)))
+            company = _Company(number, lifeline, places)
+            uvloop.run(_serve(settings, tls, listeners[number], lifeline.ready, company))
 
         workers = Workers(work, settings.workers, DRAIN_SECONDS + SPARE_SECONDS)
         workers.run(all_ready=announce, stopping=lambda: _close(listeners))
@@ -147,22 +186,29 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: Settings, listener: socket.socket, announce: Callable[[], None], company: _Company | None = None
+    settings: Settings,
+    tls: ssl.SSLContext | None,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    company: _Company | None = None,
 ) -> None:
     app = await build_app(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
-        http=protocol_with(_fast_lane(app)),
+        http=protocol_with(_fast_lane(app), Arrival(settings.receive_seconds, settings.max_body_bytes)),
+        ws="none",
+        proxy_headers=False,  # anybody can send X-Forwarded-For; whom to believe is for authentication to say
         lifespan="off",
         server_header=False,
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
     )
-    duties = [asyncio.create_task(duty) for duty in _duties(settings, app.catalog)]
+    config.load()
+    config.ssl = tls
+    duties = [asyncio.create_task(duty) for duty in _duties(settings, app)]
     server = _Server(config, announce)
     try:
         async with _in(company, app, server):
@@ -174,9 +220,15 @@ async def _serve(
         await close_app(app)
 
 
-def _duties(settings: Settings, catalog: Catalog) -> Iterator[Coroutine[Any, Any, None]]:
+def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]:
     """What a server does besides answering, until it stops."""
+    catalog = app.catalog
     yield run_jobs(catalog)
+    yield run_seals(catalog.store, catalog.now_ms)
+    if app.audit is not None:
+        yield run_audit(app.audit, catalog.store)
+    if not on_sqlite(settings):  # which no other server writes
+        yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
         yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
 
@@ -219,7 +271,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     catalog = Catalog(
         store=store,
         objects=objects,
-        warehouses=places,
+        warehouses=Warehouses(places, store, objects, _roots(settings)),
         default_warehouse=settings.default_warehouse,
         now_ms=lambda: time.time_ns() // 1_000_000,
         new_uuid=new_uuid,
@@ -227,10 +279,42 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         server_id=new_uuid(),
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
+        tells_names=settings.auth == ("none",),
     )
+    await catalog.warehouses.refresh()
     metrics = Metrics(lambda: store.counts, lambda: objects.local.counts, lambda: catalog.cache.bytes)
-    tokens = Tokens(await store.secret("page-token"))
-    return App(catalog, tokens, metrics, settings.max_body_bytes)
+    app = App(catalog, Tokens(b""), metrics, settings.max_body_bytes, busy=InFlight(settings.max_in_flight))
+    try:
+        await _secure(app, settings)
+    except BaseException:
+        await close_app(app)
+        raise
+    return app
+
+
+async def _secure(app: App, settings: Settings) -> None:
+    """What the app needs to know who asks; with `auth` none nobody is asked."""
+    catalog, store = app.catalog, app.catalog.store
+    app.vault = open_vault(settings)
+    if settings.auth == ("none",):
+        app.tokens = Tokens(await store.secret("page-token"))
+        return
+    await app.vault.unlock(store)
+    app.tokens = Tokens(await app.vault.secret(store, "page-token"))
+    app.doors = await open_doors(settings, store, app.vault, catalog.now_ms)
+    app.rates = rates_of(settings, time.monotonic, catalog.now_ms)
+    app.audit = AuditBuffer(catalog.now_ms)
+    app.audits_reads = settings.audit_reads
+
+
+@contextlib.asynccontextmanager
+async def opened_database(settings: Settings, *, exclusive: bool) -> AsyncIterator[Store]:
+    """The database alone, for a command that looks after it; beside a running server SQLite may only be read."""
+    store = await _open_database(settings, exclusive=exclusive)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore | PostgresStore | MariadbStore:
@@ -279,6 +363,10 @@ def _uuid_maker() -> Callable[[], str]:
 
 
 async def close_app(app: App) -> None:
+    if app.audit is not None:
+        await app.audit.flush(app.catalog.store)
+    if app.doors is not None:
+        await app.doors.close()
     await app.catalog.store.close()
     app.catalog.objects.close()
 
@@ -302,17 +390,23 @@ def database_path(settings: Settings) -> Path:
 def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
     places: dict[str, WarehousePlace] = {}
     for warehouse in settings.all_warehouses():
-        if not _WAREHOUSE_NAME.match(warehouse.name) or warehouse.name in TOP_WORDS:
-            raise SettingsError(f"{warehouse.name!r} cannot name a warehouse: use letters, digits, _ and -")
         if warehouse.name in places:
             raise SettingsError(f"two warehouses are named {warehouse.name}")
         try:
+            check_warehouse_name(warehouse.name, TOP_WORDS)
             allowed = tuple(parse_location(text) for text in (warehouse.location, *warehouse.allowed_locations))
         except CatalogError as error:
             raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
         _refuse_shared(warehouse.name, allowed, places)
         places[warehouse.name] = WarehousePlace(warehouse.name, warehouse.location, allowed)
     return places
+
+
+def _roots(settings: Settings) -> tuple[Location, ...]:
+    try:
+        return tuple(parse_location(text) for text in settings.all_warehouse_roots())
+    except CatalogError as error:
+        raise SettingsError(f"warehouse_roots: {error.message}") from error
 
 
 def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str, WarehousePlace]) -> None:

@@ -1,11 +1,15 @@
 """Every setting once: name, type, default, meaning; from flags, the environment and `nunatak.toml`, in that order."""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from nunatak.secret import Secret
 
 PREFIX = "NUNATAK_"
 CONFIG_FILE = "nunatak.toml"
@@ -86,6 +90,23 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _database_url(text: str) -> str:
+    """Only what could not be taken apart is refused here, before a driver would quote a piece of a password."""
+    if not text or text.startswith("sqlite:///"):
+        return text
+    if not text.startswith(("postgresql://", "postgres://", "mariadb://", "mysql://")):
+        raise ValueError(
+            "write sqlite:///path, postgresql://user@host/name or mariadb://user@host/name, or leave it empty"
+        )
+    hosts = urlsplit(text).netloc.rpartition("@")[2]
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise ValueError("the host is not one; in a password, write / ? # @ [ and ] percent-encoded, such as %2F")
+    return text
+
+
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(:[0-9]*)?")
+
+
 AUTH_MODES = ("none", "embedded", "oidc", "proxy", "certificate")
 
 
@@ -118,7 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "database_url",
         "",
-        str,
+        _database_url,
         "Where the catalog remembers: sqlite:///path, postgresql://… or mariadb://…; empty: SQLite in the data folder.",
     ),
     Setting(
@@ -136,6 +157,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
     Setting("warehouses", (), _pairs, "Further warehouses as name=location, separated by commas."),
+    Setting(
+        "warehouse_roots",
+        (),
+        _list,
+        "Places inside which warehouses may be made while the server runs, separated by commas; "
+        "empty: the folder `warehouses` in the data folder.",
+    ),
     Setting(
         "allowed_locations",
         (),
@@ -187,7 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("trusted_proxies", (), _list, "Addresses or networks (10.0.0.0/8) whose headers are believed."),
     Setting("authorizer", "builtin", _authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
     Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8181/v1/data/nunatak/rights."),
-    Setting("opa_token", "", str, "Bearer token for OPA; empty: none."),
+    Setting("opa_token", Secret(""), Secret, "Bearer token for OPA; empty: none."),
     Setting("cedar_policies", "", str, "File with Cedar policies."),
     Setting("key_file", "", str, "File of keys that encrypt secrets; empty: nunatak.keys in the data folder."),
     Setting("rate_limit", 1000, _not_negative, "Requests a second of one principal when auth is on; 0: no limit."),
@@ -212,12 +240,13 @@ class Settings:
     host: str
     port: int
     data: Path
-    database_url: str
+    database_url: str = field(repr=False)  # it may hold a password
     database_connections: int
     workers: int
     warehouse: str
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
+    warehouse_roots: tuple[str, ...]
     allowed_locations: tuple[str, ...]
     namespace_separator: str
     max_body_bytes: int
@@ -238,7 +267,7 @@ class Settings:
     trusted_proxies: tuple[str, ...]
     authorizer: str
     opa_url: str
-    opa_token: str
+    opa_token: Secret
     cedar_policies: str
     key_file: str
     rate_limit: int
@@ -258,6 +287,9 @@ class Settings:
         home = self.warehouse or f"file://{self.data.resolve()}/warehouse"
         first = Warehouse(self.default_warehouse, home.rstrip("/"), self.allowed_locations)
         return (first, *(Warehouse(name, location.rstrip("/")) for name, location in self.warehouses))
+
+    def all_warehouse_roots(self) -> tuple[str, ...]:
+        return self.warehouse_roots or (f"file://{self.data.resolve()}/warehouses",)
 
 
 def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
@@ -291,7 +323,20 @@ def _parsed(setting: Setting, value: object, source: str) -> Any:
     try:
         return setting.parse(str(value))
     except ValueError as error:
-        raise SettingsError(f"{setting.name} from {source} is {str(value)!r}: {error}") from error
+        shown = without_password(str(value))
+        raise SettingsError(f"{setting.name} from {source} is {shown!r}: {error}") from error
+
+
+_SECRET_OPTION = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&;]*", re.IGNORECASE)
+
+
+def without_password(address: str) -> str:
+    """What is safe to show of an address, even of one that is not quite right."""
+    scheme, separator, rest = address.partition("://") if "://" in address else ("", "", address)
+    account, at, host = rest.rpartition("@")
+    user, colon, _ = account.partition(":")
+    shown = f"{scheme}{separator}{user}:***@{host}" if at and colon else address
+    return _SECRET_OPTION.sub(r"\1***", shown)
 
 
 def _read_file(path: Path) -> dict[str, object]:
@@ -308,7 +353,7 @@ def _read_file(path: Path) -> dict[str, object]:
 
 
 # Read by the command line and the tests, not by the server.
-_OTHER_VARIABLES = {"NUNATAK_CONFIG", "NUNATAK_URI"}
+_OTHER_VARIABLES = {"NUNATAK_CONFIG", "NUNATAK_URI", "NUNATAK_TOKEN", "NUNATAK_CREDENTIAL"}
 _OTHER_PREFIXES = ("NUNATAK_TEST_", "NUNATAK_BENCH_", "NUNATAK_DIFFERENTIAL_", "NUNATAK_REST_SPEC", "NUNATAK_MAVEN_")
 
 

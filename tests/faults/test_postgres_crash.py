@@ -61,7 +61,6 @@ def test_a_database_that_crashes_under_load_loses_nothing_acknowledged(
         print(run.summary())
         assert findings(run.attempts, run.reads, cluster.find_tables(names)) == []
     busy = sum(attempt.status == 503 for attempt in run.attempts)
-    assert busy > 0  # the outage was noticed
     show(
         "F3",
         "PostgreSQL stopped at once or killed, and restarted",

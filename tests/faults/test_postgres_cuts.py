@@ -49,6 +49,7 @@ NUMBERS = itertools.count(1)
 
 LINES = "SELECT count(*) FROM nunatak_commits WHERE table_name LIKE $1 || '%'"
 NAMESPACES = "SELECT count(*) FROM iceberg_namespace_properties WHERE namespace = $1 AND property_key = 'exists'"
+AUDIT_ROWS = "SELECT count(*) FROM nunatak_audit WHERE securable = 'default' || chr(31) || $1 || '.'"
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +149,11 @@ def drop_namespace(caller: Caller, name: str) -> Request:
     return "DELETE", f"/v1/namespaces/{name}", None
 
 
+def update_namespace(caller: Caller, name: str) -> Request:
+    caller.expect(200, "POST", "/v1/namespaces", {"namespace": [name]})
+    return "POST", f"/v1/namespaces/{name}/properties", {"updates": {"color": "red"}}
+
+
 OPERATIONS = {
     "commit": Operation(commit, 200, keyed=False),
     "commit with key": Operation(commit, 200, keyed=True),
@@ -158,6 +164,9 @@ OPERATIONS = {
     "rename": Operation(rename, 204, keyed=True),
     "create namespace": Operation(create_namespace, 200, keyed=True, query=NAMESPACES),
     "drop namespace": Operation(drop_namespace, 204, keyed=True, query=NAMESPACES, effect=-1),
+    "create namespace and its audit row": Operation(create_namespace, 200, keyed=True, query=AUDIT_ROWS),
+    "update namespace and its audit row": Operation(update_namespace, 200, keyed=True, query=AUDIT_ROWS),
+    "drop namespace and its audit row": Operation(drop_namespace, 204, keyed=True, query=AUDIT_ROWS),
 }
 
 
@@ -275,6 +284,18 @@ def test_a_change_cut_at_its_commit_is_found_again_and_answered_as_done(place: P
     assert place.proxy.disarm()
     assert answer.status == change.operation.success
     assert [*change.judge(answer), *change.judge_again()] == []
+
+
+@pytest.mark.parametrize("moment", Cut, ids=lambda moment: moment.name)
+def test_an_update_cut_at_its_commit_is_audited_once_also_without_a_key(place: Place, moment: Cut) -> None:
+    """Doing it twice would do no harm, but say twice that it was done."""
+    change = prepared(place, Operation(update_namespace, 200, keyed=False, query=AUDIT_ROWS), random.Random(1))
+    place.proxy.cut_at_next(COMMIT, moment)
+
+    answer = change.send()
+
+    assert place.proxy.disarm()
+    assert (answer.status, change.judge(answer)) == (200, [])
 
 
 def test_a_server_that_does_not_ask_after_a_lost_commit_is_found_out(postgres: PostgresServer, tmp_path: Path) -> None:

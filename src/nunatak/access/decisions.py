@@ -18,6 +18,8 @@ class Authorizer(Protocol):
     async def sees_inside(self, session: Session, container: str) -> bool:
         """Whether anything inside the container may be seen, although the container itself may not be used."""
 
+    async def close(self) -> None: ...
+
 
 class PolicyChanged(Exception):
     """Somebody's rights changed since a remembered decision was made: nothing was done, decide again."""

@@ -2,24 +2,27 @@
 
     server              (empty)
     warehouse           wh␟
-    namespace a.b       wh␟a␟b␟
-    table or view t     wh␟a␟b␟␞t
+    namespace a, b      wh␟a.b.
+    table or view t     wh␟a.b.␞t
 
-␟ and ␞ are control characters, which no name may hold.
+␟ and ␞ are control characters, which no name may hold; namespaces are written as in the JDBC tables, so that the
+database can build the text of a row by itself.
 """
 
 from nunatak.errors import BadRequest
+from nunatak.iceberg.identifiers import from_jdbc, to_jdbc
 
 SERVER = ""
-LEVEL, ENTRY = "\x1f", "\x1e"
+WAREHOUSE_END, ENTRY = "\x1f", "\x1e"
+BEHIND = "\U0010ffff"  # sorts behind every character a name holds
 
 
 def warehouse(name: str) -> str:
-    return f"{name}{LEVEL}"
+    return f"{name}{WAREHOUSE_END}"
 
 
 def namespace(warehouse_name: str, levels: tuple[str, ...]) -> str:
-    return LEVEL.join((warehouse_name, *levels, ""))
+    return f"{warehouse_name}{WAREHOUSE_END}{to_jdbc(levels)}." if levels else warehouse(warehouse_name)
 
 
 def entry(warehouse_name: str, levels: tuple[str, ...], name: str) -> str:
@@ -29,10 +32,21 @@ def entry(warehouse_name: str, levels: tuple[str, ...], name: str) -> str:
 
 def chain(securable: str) -> list[str]:
     """The securable and everything it lies in, outermost first."""
-    container, mark, name = securable.partition(ENTRY)
-    levels = container.split(LEVEL)[:-1]
-    found = [SERVER, *(LEVEL.join((*levels[:end], "")) for end in range(1, len(levels) + 1))]
-    return [*found, f"{container}{mark}{name}"] if mark else found
+    if securable == SERVER:
+        return [SERVER]
+    home, _, rest = securable.partition(WAREHOUSE_END)
+    found = [SERVER, f"{home}{WAREHOUSE_END}"]
+    path, mark, name = rest.partition(ENTRY)
+    for level in path.split(".")[:-1]:
+        found.append(f"{found[-1]}{level}.")
+    return [*found, f"{found[-1]}{mark}{name}"] if mark else found
+
+
+def parts(securable: str) -> tuple[str, tuple[str, ...], str | None]:
+    """The warehouse, the levels of the namespace and the name of the table or view, if it names one."""
+    home, _, rest = securable.partition(WAREHOUSE_END)
+    path, mark, name = rest.partition(ENTRY)
+    return home, from_jdbc(path[:-1]) if path else (), name if mark else None
 
 
 def is_container(securable: str) -> bool:
@@ -43,10 +57,9 @@ def printed(securable: str) -> str:
     """As people write it: server, warehouse:wh, namespace:wh/a/b, table:wh/a/b/t; a slash in a name is %2F."""
     if securable == SERVER:
         return "server"
-    container, mark, name = securable.partition(ENTRY)
-    levels = container.split(LEVEL)[:-1]
-    kind = "table" if mark else ("warehouse" if len(levels) == 1 else "namespace")
-    return f"{kind}:{'/'.join(_escaped(each) for each in (*levels, *([name] if mark else [])))}"
+    home, levels, name = parts(securable)
+    kind = "table" if name is not None else ("namespace" if levels else "warehouse")
+    return f"{kind}:{'/'.join(_escaped(each) for each in (home, *levels, *([name] if name is not None else [])))}"
 
 
 def parsed(text: str) -> str:
@@ -54,14 +67,14 @@ def parsed(text: str) -> str:
     if text == "server":
         return SERVER
     kind, colon, path = text.partition(":")
-    parts = [_unescaped(each) for each in path.split("/")]
-    if colon and all(parts):
-        if kind == "warehouse" and len(parts) == 1:
-            return warehouse(parts[0])
-        if kind == "namespace" and len(parts) >= 2:
-            return namespace(parts[0], tuple(parts[1:]))
-        if kind in ("table", "view") and len(parts) >= 3:
-            return entry(parts[0], tuple(parts[1:-1]), parts[-1])
+    names = [_unescaped(each) for each in path.split("/")]
+    if colon and all(names):
+        if kind == "warehouse" and len(names) == 1:
+            return warehouse(names[0])
+        if kind == "namespace" and len(names) >= 2:
+            return namespace(names[0], tuple(names[1:]))
+        if kind in ("table", "view") and len(names) >= 3:
+            return entry(names[0], tuple(names[1:-1]), names[-1])
     raise BadRequest(
         f"Not a securable: {text[:200]!r}",
         hint="Write server, warehouse:NAME, namespace:WAREHOUSE/A/B, table:WAREHOUSE/A/T or view:WAREHOUSE/A/V.",

@@ -1,5 +1,6 @@
 """Who asks: the proof that came with a request, and the session it is worth."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,8 @@ class Proof:
     headers: dict[bytes, bytes]
     address: str | None  # of the peer, as the socket knows it; None for a request without a socket
     certificate: str | None = None  # the subject's common name of a client certificate that TLS has verified
+    # Reads the whole body and gives its SHA-256 in hexadecimal, for a signature that covers it without announcing it.
+    body_sha256: Callable[[], Awaitable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

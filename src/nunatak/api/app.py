@@ -6,10 +6,19 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
+from nunatak.access.decisions import PolicyChanged
+from nunatak.access.doors import Doors
+from nunatak.access.embedded import EmbeddedIdentity
+from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
+from nunatak.access.securables import SERVER
+from nunatak.access.sessions import Proof
+from nunatak.access.vault import Vault
+from nunatak.api.admission import admit
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
     Request,
@@ -21,15 +30,28 @@ from nunatak.api.http import (
     decompress,
     error_response,
 )
+from nunatak.api.limits import InFlight, Rates
 from nunatak.api.paging import Tokens
+from nunatak.api.route import Route
 from nunatak.api.router import Router
-from nunatak.api.routes import Route, endpoints
+from nunatak.api.routes import endpoints
 from nunatak.api.tables import replayed
+from nunatak.catalog.answers import Progress
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.write import remembered
 from nunatak.database.records import Answer
 from nunatak.database.store import KeyTaken
-from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown, TooLarge, Unprocessable
+from nunatak.errors import (
+    BadRequest,
+    CatalogError,
+    InternalError,
+    NotAuthenticated,
+    OutcomeUnknown,
+    ServiceUnavailable,
+    TooLarge,
+    Unprocessable,
+)
+from nunatak.events.audit import AuditBuffer
 from nunatak.events.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -38,6 +60,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for its first copy
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -54,6 +77,21 @@ class App:
     endpoints: list[str] = field(default_factory=endpoints)
     in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
     metrics_page: Callable[[], Awaitable[bytes]] | None = None  # of all workers, if there are others
+    busy: InFlight = field(default_factory=lambda: InFlight(1_000_000))
+    doors: Doors | None = None  # None: nobody is asked who they are
+    rates: Rates | None = None
+    audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
+    audits_reads: bool = False
+    vault: Vault | None = None
+
+    @property
+    def guard(self) -> Guard | None:
+        return self.doors.guard if self.doors is not None else None
+
+    @property
+    def identity(self) -> EmbeddedIdentity | None:
+        """What issues tokens, if this server does."""
+        return self.doors.identity if self.doors is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -72,6 +110,7 @@ class App:
             headers,
             receive,
             address=tuple(client) if client else None,
+            certificate=_certificate(scope),
         )
         try:
             await self._send(scope, headers, response, send)
@@ -87,6 +126,7 @@ class App:
         receive: Receive,
         *,
         address: tuple[str, int] | None = None,
+        certificate: str | None = None,
     ) -> tuple[str, Response]:
         """The operation that was asked for and the answer; never raises."""
         operation = "unknown"
@@ -94,13 +134,18 @@ class App:
             path = _decoded(raw_path)
             route, prefix, names = self.router.match(method, path)
             operation = route.operation
-            warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
-            request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
-            if address is not None:
-                request.caller = Caller(address=address)
-            if route.mutates:
-                return operation, await self._mutate(route, request, receive)
-            return operation, await route.handler(request)
+            with self.busy:
+                if self.doors is not None:
+                    proof = Proof(method, raw_path, query_string, headers, address[0] if address else None, certificate)
+                    return operation, await self._guarded(self.doors, proof, route, prefix, names, receive, address)
+                warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
+                request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
+                if address is not None:
+                    request.caller = Caller(address=address)
+                if route.mutates:
+                    await self._read_body(request, receive)
+                    return operation, await self._mutate(route, request)
+                return operation, await route.handler(request)
         except CatalogError as error:
             if error.status >= 500:
                 log.error("%s %s: %s", method, raw_path[:200], error.message, exc_info=error)
@@ -112,22 +157,90 @@ class App:
             log.exception("%s %s failed", method, raw_path[:200])
             return operation, error_response(InternalError(f"Internal error: {type(error).__name__}"))
 
-    async def _mutate(self, route: Route, request: Request, receive: Receive) -> Response:
-        """Read the body, then answer from the idempotency key if the same request was answered before."""
+    async def _guarded(
+        self,
+        doors: Doors,
+        proof: Proof,
+        route: Route,
+        prefix: str,
+        names: list[str],
+        receive: Receive,
+        address: tuple[str, int] | None,
+    ) -> Response:
+        """First who asks, then everything else; again if somebody's rights change meanwhile."""
+        guard, host = doors.guard, doors.proxies.client_address(proof.address, proof.headers) or ""
+        body: bytes | None = None
+        for _ in range(POLICY_TRIES):
+            known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, host)
+            warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
+            request = Request(self.catalog, warehouse, proof.method, names, proof.query_string, proof.headers, self)
+            request.guard, request.known = guard, known
+            request.caller = _caller(known, request, address, host)
+            try:
+                if route.mutates:
+                    if body is None:
+                        await self._read_body(request, receive)
+                        body = request.body
+                        _check_signed(known, body)
+                    request.body = body
+                    return await self._mutate(route, request)
+                _check_signed(known, b"")
+                await admit(route, request)
+                response = await route.handler(request)
+                if known is not None and self.audits_reads:
+                    self._note(request, route.operation, request.securable, ALLOWED)
+                return response
+            except PolicyChanged:
+                guard.forget()
+        raise ServiceUnavailable("Rights are being changed right now; nothing was done")
+
+    async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
+        known = guard.known(proof.headers.get(b"authorization"))
+        # Somebody not known yet is counted by address before any work is done for them.
+        refusal = self.rates.take(known.session.principal if known is not None else "", host) if self.rates else None
+        if refusal is not None:
+            raise refusal.error()
+        if known is None:
+            try:
+                known = await guard.identify(proof)
+            except NotAuthenticated:
+                if self.audit is not None:
+                    agent = proof.headers.get(b"user-agent", b"").decode("latin-1")
+                    self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), None)
+                raise
+        return known
+
+    def note_denial(self, request: Request, privileges: list[str], securable: str) -> None:
+        self._note(request, ",".join(privileges), securable, DENIED)
+
+    def _note(self, request: Request, action: str, securable: str, outcome: str) -> None:
+        if self.audit is not None:
+            caller = request.caller
+            request_id = request.header(b"x-request-id")
+            self.audit.note(caller.principal, action, securable, outcome, caller.origin, request_id)
+
+    async def _read_body(self, request: Request, receive: Receive) -> None:
         request.body = await self._body(request.headers, receive)
         check_depth(request.body)
+
+    async def _mutate(self, route: Route, request: Request) -> Response:
+        """Answer from the idempotency key if the same request was answered before."""
         request_id = request.header(b"x-request-id")
         key = request.header(b"idempotency-key")
         digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()
         if key is not None and not _KEY.match(key):
             raise BadRequest(f"Invalid Idempotency-Key: {key[:50]!r} is not a UUID")
-        request.caller = Caller(
+        request.caller = replace(
+            request.caller,
             request_id=request_id,
             key=key.lower() if key is not None else None,
             request_hash=digest,
-            address=request.caller.address,
+            progress=Progress(),
         )
-        return await (_handled(route, request) if key is None else self._once(route, request))
+        if key is not None:
+            return await self._once(route, request)
+        await admit(route, request)
+        return await _handled(route, request)
 
     async def _once(self, route: Route, request: Request) -> Response:
         caller = request.caller
@@ -159,7 +272,12 @@ class App:
         return await replayed(request, saved.answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
-        """Answer, and remember a refusal that would be the same later; a success is remembered with its change."""
+        """Answer, and remember a refusal that would be the same later; a success is remembered with its change.
+
+        What depends on rights, which may change, is not remembered. Whoever asks again for what was done before gets
+        that answer, although a table it was about, and every grant on it, may be gone.
+        """
+        await admit(route, request)
         try:
             return await _handled(route, request)
         except CatalogError as error:
@@ -231,6 +349,27 @@ async def _handled(route: Route, request: Request) -> Response:
         if request.caller.progress.may_answer(error.status):
             raise
         raise OutcomeUnknown(f"The change was handed to the database, and then: {error.message}") from error
+
+
+def _caller(known: Known | None, request: Request, address: tuple[str, int] | None, host: str) -> Caller:
+    if known is None:
+        return Caller(address=address)
+    origin = known.origin(host, request.headers.get(b"user-agent", b""))
+    return Caller(known.session.principal, address=address, policy=known.version, owns=True, origin=origin)
+
+
+def _check_signed(known: Known | None, body: bytes) -> None:
+    """Some signatures cover the body: it must be the one that was signed."""
+    if known is None or known.session.body_sha256 is None:
+        return
+    if hashlib.sha256(body).hexdigest() != known.session.body_sha256:
+        raise NotAuthenticated("The signature is for another body than was sent")
+
+
+def _certificate(scope: Scope) -> str | None:
+    """The name in a client certificate that TLS has verified."""
+    found: str | None = scope.get("extensions", {}).get("nunatak", {}).get("certificate")
+    return found
 
 
 def _resource(route: Route, request: Request) -> bytes:

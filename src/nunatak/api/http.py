@@ -10,8 +10,11 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 import msgspec
 import zstandard
 
+from nunatak.access.guard import Guard, Known
+from nunatak.access.privileges import EVERYTHING
+from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed, TooLarge, UnsupportedMediaType
+from nunatak.errors import BadRequest, CatalogError, TooLarge, UnsupportedMediaType
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -63,10 +66,14 @@ class Request:
         "caller",
         "catalog",
         "context",
+        "decoded",
+        "guard",
         "headers",
+        "known",
         "method",
         "path_names",
         "query_string",
+        "securable",
         "warehouse",
     )
 
@@ -89,7 +96,23 @@ class Request:
         self.context = context
         self.body = b""
         self.caller = STRANGER
+        self.decoded: Any = None  # the body, if it had to be understood before the handler was called
+        self.guard: Guard | None = None  # with `known` None, everybody may do everything
+        self.known: Known | None = None
+        self.securable = ""  # what the request is about, as far as its admission had to know
         self._query: Mapping[str, str] | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """Who asks; None if this server does not want to know."""
+        return None if self.known is None else self.known.session
+
+    async def rights(self, securable: str) -> int:
+        """What the caller may do there, as a sum of privileges."""
+        if self.known is None or self.guard is None:
+            return int(EVERYTHING)
+        (held,) = await self.guard.ask(self.known, [securable])
+        return held
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -243,9 +266,5 @@ def error_response(error: CatalogError) -> Response:
     model: dict[str, object] = {"message": error.message, "type": error.iceberg_type, "code": error.status}
     if error.hint:
         model["hint"] = error.hint
-    headers: tuple[tuple[bytes, bytes], ...] = (JSON_TYPE,)
-    if isinstance(error, MethodNotAllowed):
-        headers = (*headers, (b"allow", error.allowed.encode("ascii")))
-    if error.status in (429, 503):
-        headers = (*headers, (b"retry-after", b"1"))
-    return Response(error.status, msgspec.json.encode({"error": model}), headers)
+    headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in error.headers]
+    return Response(error.status, msgspec.json.encode({"error": model}), (JSON_TYPE, *headers))

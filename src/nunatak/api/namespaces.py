@@ -1,5 +1,9 @@
 """Namespaces over HTTP."""
 
+from nunatak.access import securables
+from nunatak.access.privileges import Privilege
+from nunatak.api import visible
+from nunatak.api.admission import sees_all
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_json, split_parent
 from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
 from nunatak.catalog import namespaces
@@ -10,11 +14,15 @@ from nunatak.iceberg.identifiers import check_namespace, print_namespace, to_jdb
 async def list_namespaces(request: Request) -> Response:
     text = request.query.get("parent")
     parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
-    resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}"
+    resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}/{request.caller.principal}"
     page = request.context.tokens.page(resource, request.query)
-    found, position = await namespaces.list_namespaces(
-        request.catalog, request.warehouse, parent, page.after, page.limit
-    )
+    container = securables.namespace(request.warehouse.name, parent or ())
+    if await sees_all(request, container, Privilege.NS_LIST):
+        found, position = await namespaces.list_namespaces(
+            request.catalog, request.warehouse, parent, page.after, page.limit
+        )
+    else:
+        found, position = await visible.list_namespaces(request, parent or (), page.after, page.limit)
     body: dict[str, object] = {"namespaces": found}
     if position is not None:
         body["next-page-token"] = request.context.tokens.make(resource, position)

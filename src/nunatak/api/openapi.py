@@ -1,38 +1,22 @@
 """Our REST API as an OpenAPI document, made from the route table.
 
-`python -m nunatak.api.openapi > spec/rest-catalog.json` writes the checked-in copy.
+`python -m nunatak.api.openapi > spec/rest-catalog.json` writes the checked-in copy, and with the argument `management`
+that of the management API.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from nunatak.access.privileges import Privilege
-from nunatak.api.openapi_schemas import HEADERS, PARAMETERS, SCHEMAS, ref
-from nunatak.api.routes import ROUTES, Route
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
+from nunatak.api.openapi_management import management_document
+from nunatak.api.openapi_operations import Operation, whole
+from nunatak.api.openapi_schemas import HEADERS, PARAMETERS, SCHEMAS
+from nunatak.api.route import Route
+from nunatak.api.routes import ROUTES
 
 Json = dict[str, Any]
-
-JSON = "application/json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """What the route table does not say of an operation: its bodies, parameters and the answers of its own."""
-
-    tag: str
-    request: str | None = None
-    response: str | None = None  # without one, success is 204 and has no body
-    query: tuple[str, ...] = ()
-    request_headers: tuple[str, ...] = ()
-    response_headers: tuple[str, ...] = ()
-    errors: tuple[int, ...] = ()
-    not_modified: bool = False
-    media_type: str = JSON
-
 
 _PAGE = ("pageToken", "pageSize")
 _ETAG = ("ETag",)
@@ -130,105 +114,38 @@ OPERATIONS: dict[str, Operation] = {
     "viewExists": Operation(tag="Views", errors=(404,)),
     "renameView": Operation(tag="Views", request="RenameRequest", errors=(404, 409)),
     "search": Operation(tag="Search", response="SearchResponse", query=("query", "type"), errors=(404,)),
+    "getToken": Operation(
+        tag="Tokens",
+        request="TokenRequest",
+        request_media_type="application/x-www-form-urlencoded",
+        response="TokenResponse",
+        refusal="TokenRefusal",
+        errors=(401, 404),
+    ),
+    "explainToken": Operation(tag="Tokens", succeeds=False, errors=(405,)),
+    "getKeys": Operation(tag="Tokens", response="KeySet", errors=(404,)),
     "welcome": Operation(tag="Operations", response="WelcomeResponse"),
     "health": Operation(tag="Operations", response="HealthResponse"),
     "ready": Operation(tag="Operations", response="HealthResponse"),
     "metrics": Operation(tag="Operations", response="", media_type="text/plain"),
 }
 
-_ERRORS = {
-    400: "The request is malformed, or asks for what no retry will make possible.",
-    401: "Nobody, or nobody known, is asking.",
-    403: "The caller may not do this.",
-    404: "Something that the request names does not exist.",
-    409: "The request contradicts the current state, or somebody else was first.",
-    413: "The body is too large.",
-    415: "The body is in a form that is not understood.",
-    422: "The request contradicts itself, or an earlier one that had the same Idempotency-Key.",
-    429: "Too many requests.",
-    500: "An error of ours. After a commit it may mean that the outcome is unknown.",
-    503: "Not now; nothing was done, and the same request may be sent again.",
-}
-_MAY_HAPPEN_ANYWHERE = (400, 429, 500, 503)
-_MAY_HAPPEN_TO_A_CHANGE = (413, 415, 422)
-_MAY_HAPPEN_TO_A_CALLER = (401, 403)
-_RETRIED = (429, 503)
-
 
 def document(routes: Iterable[Route] = ROUTES) -> Json:
-    """The whole API; every route has an entry in OPERATIONS."""
-    paths: Json = {}
-    for route in routes:
-        paths.setdefault(route.template, {})[route.method.lower()] = _describe(route, OPERATIONS[route.operation])
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Nunatak, an Apache Iceberg REST catalog",
-            "version": "1",
-            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
-            "description": "The Iceberg REST protocol as this server speaks it. The same paths answer without "
-            "`{prefix}` for the default warehouse, and below `/iceberg`, `/apis/iceberg` and `/api/catalog`.",
-        },
-        "paths": paths,
-        "components": {"schemas": SCHEMAS, "parameters": PARAMETERS, "headers": HEADERS},
+    """The catalog's API; every route has an entry in OPERATIONS."""
+    info = {
+        "title": "Nunatak, an Apache Iceberg REST catalog",
+        "description": "The Iceberg REST protocol as this server speaks it. The same paths answer without "
+        "`{prefix}` for the default warehouse, and below `/iceberg`, `/apis/iceberg` and `/api/catalog`.",
     }
+    return whole(info, routes, OPERATIONS, {"schemas": SCHEMAS, "parameters": PARAMETERS, "headers": HEADERS})
 
 
-def _describe(route: Route, operation: Operation) -> Json:
-    path = re.findall(r"{([a-z-]+)}", route.template)
-    key = ("Idempotency-Key",) if route.mutates else ()
-    headers = (*operation.request_headers, *key, "X-Request-Id")
-    described: Json = {
-        "operationId": route.operation,
-        "tags": [operation.tag],
-        "summary": route.summary,
-        "parameters": [_ref("parameters", name) for name in (*path, *operation.query, *headers)],
-        "responses": {str(status): answer for status, answer in sorted(_answers(route, operation).items())},
-    }
-    if operation.request:
-        described["requestBody"] = {"required": True, "content": {JSON: {"schema": ref(operation.request)}}}
-    return described
-
-
-def _answers(route: Route, operation: Operation) -> dict[int, Json]:
-    headers = _headers(*operation.response_headers, "X-Request-Id")
-    answers: dict[int, Json] = {}
-    if operation.response is None:
-        answers[204] = {"description": "Done, or yes.", "headers": headers}
-    else:
-        schema = ref(operation.response) if operation.response else {"type": "string"}
-        answers[200] = {
-            "description": "Done; here is the result.",
-            "headers": headers,
-            "content": {operation.media_type: {"schema": schema}},
-        }
-    if operation.not_modified:
-        answers[304] = {"description": "The client has the current state.", "headers": headers}
-    errors = {*operation.errors, *_MAY_HAPPEN_ANYWHERE}
-    if route.mutates:
-        errors.update(_MAY_HAPPEN_TO_A_CHANGE)
-    if route.privilege is not Privilege.PUBLIC:
-        errors.update(_MAY_HAPPEN_TO_A_CALLER)
-    for status in errors:
-        retry = ("Retry-After",) if status in _RETRIED else ()
-        answers[status] = {"description": _ERRORS[status], "headers": _headers(*retry, "X-Request-Id")}
-        if route.method != "HEAD":  # an answer to HEAD has no body
-            answers[status]["content"] = {JSON: {"schema": ref("ErrorResponse")}}
-    return answers
-
-
-def _headers(*names: str) -> Json:
-    return {name: _ref("headers", name) for name in names}
-
-
-def _ref(kind: str, name: str) -> Json:
-    return {"$ref": f"#/components/{kind}/{name}"}
-
-
-def printed() -> str:
-    """The document as the checked-in file holds it."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+def printed(described: Json | None = None) -> str:
+    """A document as the checked-in file holds it."""
+    return json.dumps(described or document(), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(printed())
+    wanted = management_document(MANAGEMENT_ROUTES) if sys.argv[1:] == ["management"] else document()
+    sys.stdout.write(printed(wanted))

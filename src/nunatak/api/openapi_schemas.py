@@ -554,6 +554,44 @@ RESPONSES: Json = {
     "HealthResponse": record("status", status=STRING),
 }
 
+TOKENS: Json = {
+    "TokenRequest": {
+        "type": "object",
+        "description": "A client's id and secret may be sent with HTTP Basic instead.",
+        "properties": {
+            "grant_type": {
+                "type": "string",
+                "enum": ["client_credentials", "urn:ietf:params:oauth:grant-type:token-exchange"],
+            },
+            "client_id": STRING,
+            "client_secret": STRING,
+            "scope": described(STRING, "`catalog`, or `PRINCIPAL_ROLE:ROLE` for each role to act in."),
+            "subject_token": described(STRING, "The token to exchange."),
+            "subject_token_type": STRING,
+        },
+        "required": ["grant_type"],
+    },
+    "TokenResponse": {
+        "type": "object",
+        "properties": {
+            "access_token": STRING,
+            "token_type": _constant("bearer"),
+            "expires_in": described(INT, "Seconds that the token is good for."),
+            "issued_token_type": STRING,
+            "scope": STRING,
+        },
+        "required": ["access_token", "token_type", "expires_in", "issued_token_type", "scope"],
+    },
+    "TokenError": {
+        "type": "object",
+        "description": "A refusal as OAuth writes it.",
+        "properties": {"error": STRING, "error_description": STRING, "message": STRING, "type": STRING, "code": INT},
+        "required": ["error", "message", "type", "code"],
+    },
+    "TokenRefusal": any_of(["TokenError", "ErrorResponse"]),
+    "KeySet": record("keys", about="A JWKS document.", keys=list_of({"type": "object"})),
+}
+
 SCHEMAS: Json = {
     **ERRORS,
     **NAMES,
@@ -568,52 +606,53 @@ SCHEMAS: Json = {
     **COMMITS,
     **REQUESTS,
     **RESPONSES,
+    **TOKENS,
 }
 
 
-def _parameter(place: str, name: str, schema: Json, about: str) -> Json:
+def parameter(place: str, name: str, schema: Json, about: str) -> Json:
     return {"name": name, "in": place, "required": place == "path", "description": about, "schema": schema}
 
 
 PARAMETERS: Json = {
-    "prefix": _parameter("path", "prefix", NAME, "The warehouse, as `overrides.prefix` of GET /v1/config says."),
-    "namespace": _parameter(
+    "prefix": parameter("path", "prefix", NAME, "The warehouse, as `overrides.prefix` of GET /v1/config says."),
+    "namespace": parameter(
         "path",
         "namespace",
         NAME | {"maxLength": 4096, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1e\x7f]+$"},
         "The levels of the namespace, joined by the unit separator (`%1F`).",
     ),
-    "table": _parameter("path", "table", NAME, "The table's name."),
-    "view": _parameter("path", "view", NAME, "The view's name."),
-    "warehouse": _parameter("query", "warehouse", STRING, "Which warehouse to use; the default one if absent."),
-    "parent": _parameter("query", "parent", STRING, "List the namespaces directly inside this one."),
-    "pageToken": _parameter("query", "pageToken", STRING, "The `next-page-token` of the page before; empty at first."),
-    "pageSize": _parameter(
+    "table": parameter("path", "table", NAME, "The table's name."),
+    "view": parameter("path", "view", NAME, "The view's name."),
+    "warehouse": parameter("query", "warehouse", STRING, "Which warehouse to use; the default one if absent."),
+    "parent": parameter("query", "parent", STRING, "List the namespaces directly inside this one."),
+    "pageToken": parameter("query", "pageToken", STRING, "The `next-page-token` of the page before; empty at first."),
+    "pageSize": parameter(
         "query", "pageSize", {"type": "integer", "minimum": 1}, "How many entries to answer with at most."
     ),
-    "snapshots": _parameter(
+    "snapshots": parameter(
         "query",
         "snapshots",
         {"type": "string", "enum": ["all", "refs"]},
         "Every snapshot, or only those that a branch or tag points at.",
     ),
-    "purgeRequested": _parameter("query", "purgeRequested", BOOLEAN, "Delete the table's files too."),
-    "query": _parameter("query", "query", STRING, "A part of the names to find."),
-    "type": _parameter("query", "type", {"type": "string", "enum": ["table", "view"]}, "Find only these."),
-    "Idempotency-Key": _parameter(
+    "purgeRequested": parameter("query", "purgeRequested", BOOLEAN, "Delete the table's files too."),
+    "query": parameter("query", "query", STRING, "A part of the names to find."),
+    "type": parameter("query", "type", {"type": "string", "enum": ["table", "view"]}, "Find only these."),
+    "Idempotency-Key": parameter(
         "header",
         "Idempotency-Key",
         UUID,
         "A request that is sent again with its key is not done again: it gets the first answer.",
     ),
-    "If-None-Match": _parameter("header", "If-None-Match", STRING, "The ETag of what the client has; 304 if current."),
-    "X-Request-Id": _parameter(
+    "If-None-Match": parameter("header", "If-None-Match", STRING, "The ETag of what the client has; 304 if current."),
+    "X-Request-Id": parameter(
         "header",
         "X-Request-Id",
         {"type": "string", "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$"},
         "A name for this request in logs; one is made up if absent.",
     ),
-    "X-Iceberg-Access-Delegation": _parameter(
+    "X-Iceberg-Access-Delegation": parameter(
         "header",
         "X-Iceberg-Access-Delegation",
         STRING,

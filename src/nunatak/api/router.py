@@ -3,33 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nunatak.api.routes import ROUTES, Route
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
+from nunatak.api.route import TOP_WORDS, Route
+from nunatak.api.routes import ROUTES
 from nunatak.errors import BadRequest, MethodNotAllowed
 
 # The same API under each of these; clients put them before /v1.
 ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api", "catalog"))
-# What may follow /v1 without a prefix; a warehouse of such a name could not be addressed.
-TOP_WORDS = frozenset({"v1", "config", "oauth", "namespaces", "tables", "views", "transactions", "search"})
+MANAGEMENT = ("management", "v1")
 _ANY = "*"
+
+Tree = dict[str, Any]
 
 
 class Router:
-    """A tree of path words; `*` stands for a name."""
+    """Two trees of path words, in which `*` stands for a name, and the paths that have none."""
 
-    def __init__(self, routes: Sequence[Route] = ROUTES) -> None:
-        self._api: dict[str, Any] = {}
+    def __init__(self, routes: Sequence[Route] = (*ROUTES, *MANAGEMENT_ROUTES)) -> None:
+        self.management_routes = tuple(route for route in routes if route.template.startswith("/management/"))
+        self._api: Tree = {}
+        self._management: Tree = {}
         self._plain: dict[tuple[str, ...], dict[str, Route]] = {}
         for route in routes:
             words = route.template.strip("/").split("/")
-            if words[0] != "v1":
+            if words[0] == "v1":
+                _add(self._api, [word for word in words[1:] if word != "{prefix}"], route)
+            elif tuple(words[:2]) == MANAGEMENT:
+                _add(self._management, words[2:], route)
+            else:
                 self._plain.setdefault(tuple(word for word in words if word), {})[route.method] = route
-                continue
-            node = self._api
-            for word in words[1:]:
-                if word == "{prefix}":
-                    continue
-                node = node.setdefault(_ANY if word.startswith("{") else word, {})
-            node.setdefault("", {})[route.method] = route
 
     def match(self, method: str, path: str) -> tuple[Route, str, list[str]]:
         """The route, the raw prefix (empty for none) and the raw names in the path."""
@@ -41,10 +43,11 @@ class Router:
             if tuple(words[: len(root)]) == root:
                 start = len(root)
                 break
+        if tuple(words[start : start + 2]) == MANAGEMENT:
+            methods, names = _walk(self._management, words[start + 2 :])
+            return _choose(methods, method, path), "", names
         if len(words) <= start or words[start] != "v1":
-            plain = self._plain.get(tuple(words)) or self._plain.get(tuple(words[start:]))
-            if plain is None:
-                raise _no_route(method, path)
+            plain = self._plain.get(tuple(words)) or self._plain.get(tuple(words[start:])) or {}
             return _choose(plain, method, path), "", []
         start += 1
         if len(words) > start and words[start] == "v1":  # a base URL that already ended in /v1
@@ -53,24 +56,35 @@ class Router:
         if len(words) > start and words[start] not in TOP_WORDS:
             prefix = words[start]
             start += 1
-        node: dict[str, Any] | None = self._api
-        names: list[str] = []
-        for word in words[start:]:
-            assert node is not None
-            inner = node.get(word)
-            if inner is None or word in ("", _ANY):
-                inner = node.get(_ANY)
-                names.append(word)
-            node = inner
-            if node is None:
-                raise _no_route(method, path)
-        methods = node.get("") if node is not None else None
-        if not isinstance(methods, dict) or not methods:
-            raise _no_route(method, path)
+        methods, names = _walk(self._api, words[start:])
         return _choose(methods, method, path), prefix, names
 
 
+def _add(tree: Tree, words: Sequence[str], route: Route) -> None:
+    node = tree
+    for word in words:
+        node = node.setdefault(_ANY if word.startswith("{") else word, {})
+    node.setdefault("", {})[route.method] = route
+
+
+def _walk(tree: Tree, words: Sequence[str]) -> tuple[dict[str, Route], list[str]]:
+    """The routes at the end of the path by their methods, none if it leads nowhere, and the names on the way."""
+    node: Tree = tree
+    names: list[str] = []
+    for word in words:
+        inner = node.get(word)
+        if inner is None or word in ("", _ANY):
+            inner = node.get(_ANY)
+            names.append(word)
+        if inner is None:
+            return {}, []
+        node = inner
+    return node.get("", {}), names
+
+
 def _choose(methods: dict[str, Route], method: str, path: str) -> Route:
+    if not methods:
+        raise _no_route(method, path)
     route = methods.get(method)
     if route is None:
         allowed = ", ".join(sorted(methods))

@@ -1,33 +1,9 @@
 """Every URL on one screen: what answers it, and which privilege on what it needs."""
 # ruff: noqa: E501 - one line for one URL
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import namespaces, service, tables, views
-from nunatak.api.http import Request, Response
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Route:
-    """One operation. `privilege` on `securable` is required; `endpoint` means that /v1/config names it."""
-
-    operation: str
-    method: str
-    template: str
-    handler: Handler
-    privilege: Privilege
-    securable: Securable
-    summary: str
-    endpoint: bool = True
-
-    @property
-    def mutates(self) -> bool:
-        return self.method in ("POST", "DELETE")
-
+from nunatak.api import namespaces, needs, oauth, service, tables, views
+from nunatak.api.route import Route
 
 P, S = Privilege, Securable
 NS = "/v1/{prefix}/namespaces"
@@ -38,39 +14,42 @@ VIEWS = ONE_NS + "/views"
 ONE_VIEW = VIEWS + "/{view}"
 
 ROUTES: tuple[Route, ...] = (
-    Route("getConfig", "GET", "/v1/config", service.get_config, P.CONFIG_READ, S.SERVER, "Configuration for a client", False),
-    Route("listNamespaces", "GET", NS, namespaces.list_namespaces, P.NS_LIST, S.WAREHOUSE, "List namespaces"),
-    Route("createNamespace", "POST", NS, namespaces.create_namespace, P.NS_CREATE, S.WAREHOUSE, "Create a namespace"),
+    Route("getConfig", "GET", "/v1/config", service.get_config, P.CONFIG_READ, S.SERVER, "Configuration for a client", False, needs=needs.to_configure),
+    Route("listNamespaces", "GET", NS, namespaces.list_namespaces, P.NS_LIST, S.WAREHOUSE, "List namespaces", needs=needs.to_list_namespaces),
+    Route("createNamespace", "POST", NS, namespaces.create_namespace, P.NS_CREATE, S.WAREHOUSE, "Create a namespace", needs=needs.to_create_namespace),
     Route("loadNamespaceMetadata", "GET", ONE_NS, namespaces.load_namespace, P.NS_LIST, S.NAMESPACE, "Load a namespace"),
     Route("namespaceExists", "HEAD", ONE_NS, namespaces.namespace_exists, P.NS_LIST, S.NAMESPACE, "Whether a namespace exists"),
     Route("dropNamespace", "DELETE", ONE_NS, namespaces.drop_namespace, P.NS_DROP, S.NAMESPACE, "Drop an empty namespace"),
     Route("updateProperties", "POST", ONE_NS + "/properties", namespaces.update_namespace, P.NS_UPDATE, S.NAMESPACE,
-          "Set and remove properties of a namespace"),
-    Route("listTables", "GET", TABLES, tables.list_tables, P.TABLE_LIST, S.NAMESPACE, "List tables"),
-    Route("createTable", "POST", TABLES, tables.create_table, P.TABLE_CREATE, S.NAMESPACE, "Create or stage a table"),
+          "Set and remove properties of a namespace", needs=needs.to_update_namespace),
+    Route("listTables", "GET", TABLES, tables.list_tables, P.TABLE_LIST, S.NAMESPACE, "List tables", needs=needs.to_list_entries),
+    Route("createTable", "POST", TABLES, tables.create_table, P.TABLE_CREATE, S.NAMESPACE, "Create or stage a table", needs=needs.to_create_table),
     Route("registerTable", "POST", ONE_NS + "/register", tables.register_table, P.LOCATION_CHOOSE, S.NAMESPACE,
-          "Register a table from its metadata file"),
-    Route("loadTable", "GET", ONE_TABLE, tables.load_table, P.TABLE_READ_META, S.TABLE, "Load a table"),
+          "Register a table from its metadata file", needs=needs.to_register),
+    Route("loadTable", "GET", ONE_TABLE, tables.load_table, P.TABLE_READ_META, S.TABLE, "Load a table", reads_pointer=True),
     Route("tableExists", "HEAD", ONE_TABLE, tables.table_exists, P.TABLE_READ_META, S.TABLE, "Whether a table exists"),
-    Route("updateTable", "POST", ONE_TABLE, tables.commit_table, P.TABLE_WRITE, S.TABLE, "Commit updates to a table"),
+    Route("updateTable", "POST", ONE_TABLE, tables.commit_table, P.TABLE_WRITE, S.TABLE, "Commit updates to a table", needs=needs.to_commit, reads_pointer=True),
     Route("dropTable", "DELETE", ONE_TABLE, tables.drop_table, P.TABLE_DROP, S.TABLE, "Drop a table"),
     Route("unregisterTable", "POST", ONE_TABLE + "/unregister", tables.unregister_table, P.TABLE_DROP, S.TABLE,
           "Forget a table and keep its files"),
     Route("reportMetrics", "POST", ONE_TABLE + "/metrics", tables.report_metrics, P.TABLE_READ_META, S.TABLE,
           "Report metrics of a scan or commit"),
-    Route("renameTable", "POST", "/v1/{prefix}/tables/rename", tables.rename_table, P.TABLE_DROP, S.WAREHOUSE, "Rename a table"),
+    Route("renameTable", "POST", "/v1/{prefix}/tables/rename", tables.rename_table, P.TABLE_ALTER, S.WAREHOUSE, "Rename a table", needs=needs.to_rename),
     Route("commitTransaction", "POST", "/v1/{prefix}/transactions/commit", tables.commit_transaction, P.TABLE_WRITE,
-          S.WAREHOUSE, "Commit to several tables at once"),
-    Route("listViews", "GET", VIEWS, views.list_views, P.TABLE_LIST, S.NAMESPACE, "List views"),
-    Route("createView", "POST", VIEWS, views.create_view, P.TABLE_CREATE, S.NAMESPACE, "Create a view"),
+          S.WAREHOUSE, "Commit to several tables at once", needs=needs.to_commit_transaction),
+    Route("listViews", "GET", VIEWS, views.list_views, P.TABLE_LIST, S.NAMESPACE, "List views", needs=needs.to_list_entries),
+    Route("createView", "POST", VIEWS, views.create_view, P.TABLE_CREATE, S.NAMESPACE, "Create a view", needs=needs.to_create_view),
     Route("registerView", "POST", ONE_NS + "/register-view", views.register_view, P.LOCATION_CHOOSE, S.NAMESPACE,
-          "Register a view from its metadata file"),
+          "Register a view from its metadata file", needs=needs.to_register),
     Route("loadView", "GET", ONE_VIEW, views.load_view, P.TABLE_READ_META, S.VIEW, "Load a view"),
     Route("viewExists", "HEAD", ONE_VIEW, views.view_exists, P.TABLE_READ_META, S.VIEW, "Whether a view exists"),
     Route("replaceView", "POST", ONE_VIEW, views.commit_view, P.TABLE_WRITE, S.VIEW, "Commit updates to a view"),
     Route("dropView", "DELETE", ONE_VIEW, views.drop_view, P.TABLE_DROP, S.VIEW, "Drop a view"),
-    Route("renameView", "POST", "/v1/{prefix}/views/rename", views.rename_view, P.TABLE_DROP, S.WAREHOUSE, "Rename a view"),
-    Route("search", "GET", "/v1/{prefix}/search", service.search, P.TABLE_LIST, S.WAREHOUSE, "Find tables and views by name"),
+    Route("renameView", "POST", "/v1/{prefix}/views/rename", views.rename_view, P.TABLE_ALTER, S.WAREHOUSE, "Rename a view", needs=needs.to_rename),
+    Route("search", "GET", "/v1/{prefix}/search", service.search, P.TABLE_LIST, S.WAREHOUSE, "Find tables and views by name", needs=needs.to_search),
+    Route("getToken", "POST", "/v1/oauth/tokens", oauth.post_token, P.PUBLIC, S.SERVER, "Get or exchange an access token", False),
+    Route("explainToken", "GET", "/v1/oauth/tokens", oauth.explain_token, P.PUBLIC, S.SERVER, "How to get a token", False),
+    Route("getKeys", "GET", "/.well-known/jwks.json", oauth.get_keys, P.PUBLIC, S.SERVER, "Keys that tokens are signed with", False),
     Route("welcome", "GET", "/", service.welcome, P.PUBLIC, S.SERVER, "Where to go from here", False),
     Route("health", "GET", "/health", service.health, P.PUBLIC, S.SERVER, "Whether the process is alive", False),
     Route("ready", "GET", "/ready", service.ready, P.PUBLIC, S.SERVER, "Whether requests can be served", False),

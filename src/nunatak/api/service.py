@@ -3,6 +3,10 @@
 from urllib.parse import quote
 
 from nunatak import __version__
+from nunatak.access import securables
+from nunatak.access.privileges import Privilege
+from nunatak.api import visible
+from nunatak.api.admission import sees_all
 from nunatak.api.http import Request, Response, json_response
 from nunatak.database.records import Kind
 from nunatak.errors import BadRequest
@@ -38,7 +42,11 @@ async def search(request: Request) -> Response:
     if wanted is not None and wanted not in kinds:
         raise BadRequest(f"Invalid type: {wanted[:50]!r} is neither table nor view")
     kind = kinds[wanted] if wanted is not None else None
-    found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, SEARCH_LIMIT)
+    home = securables.warehouse(request.warehouse.name)
+    if await sees_all(request, home, Privilege.TABLE_LIST):
+        found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, SEARCH_LIMIT)
+    else:
+        found = await visible.search(request, query, kind, SEARCH_LIMIT)
     return json_response(
         {
             "results": [

@@ -1,5 +1,9 @@
 """Tables over HTTP."""
 
+from nunatak.access import securables
+from nunatak.access.privileges import Privilege
+from nunatak.api import visible
+from nunatak.api.admission import sees_all
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
 from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
@@ -42,11 +46,15 @@ async def list_tables(request: Request) -> Response:
 
 async def list_entries(request: Request, kind: Kind) -> Response:
     namespace = request.namespace()
-    resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}"
+    resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}/{request.caller.principal}"
     page = request.context.tokens.page(resource, request.query)
-    listed, last = await tables.list_entries(
-        request.catalog, request.warehouse, namespace, kind, page.after, page.limit
-    )
+    container = securables.namespace(request.warehouse.name, namespace)
+    if await sees_all(request, container, Privilege.TABLE_LIST):
+        listed, last = await tables.list_entries(
+            request.catalog, request.warehouse, namespace, kind, page.after, page.limit
+        )
+    else:
+        listed, last = await visible.list_entries(request, namespace, kind, page.after, page.limit)
     token = f',"next-page-token":"{request.context.tokens.make(resource, last)}"' if last is not None else ""
     return raw_json(f'{{"identifiers":[{listed}]{token}}}'.encode())
 
@@ -74,7 +82,7 @@ async def load_table(request: Request) -> Response:
         raise BadRequest(f"Invalid snapshots: {mode[:50]!r} is neither all nor refs")
     if request.catalog.contention.tables and request.caller.address is not None:
         await request.catalog.contention.await_turn(key_of(request.warehouse, identifier), request.caller.address)
-    loaded = await tables.load_table(request.catalog, request.warehouse, identifier)
+    loaded = await tables.load_table(request.catalog, request.warehouse, identifier, request.caller.policy)
     if mode == "refs":
         fresh = loaded.refs_answer is None
         body = loaded.with_refs_only()
@@ -93,7 +101,7 @@ async def table_exists(request: Request) -> Response:
 
 async def commit_table(request: Request) -> Response:
     identifier = request.identifier("table")
-    commit = commit_request.decode_commit(request.body)
+    commit = request.decoded or commit_request.decode_commit(request.body)
     if commit.identifier is not None and identifier_of(commit.identifier, "table") != identifier:
         named = identifier_of(commit.identifier, "table")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
@@ -103,7 +111,7 @@ async def commit_table(request: Request) -> Response:
 
 
 async def commit_transaction(request: Request) -> Response:
-    transaction = commit_request.decode_transaction(request.body)
+    transaction = request.decoded or commit_request.decode_transaction(request.body)
     if not transaction.table_changes:
         raise BadRequest("Invalid transaction: table-changes is empty")
     by_table: dict[Identifier, list[CommitTableRequest]] = {}

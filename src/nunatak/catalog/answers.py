@@ -19,7 +19,7 @@ class Moment(Enum):
 
 SUCCESSES = frozenset({200, 204})
 # The client cleans up after itself, or sends the same request again: certain that nothing was applied.
-REFUSALS = frozenset({400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429, 503})
+REFUSALS = frozenset({400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 429, 431, 503})
 # The client keeps every file and looks for itself: allowed at any time, and of use when nobody can tell.
 UNKNOWN = frozenset({500, 502, 504})
 

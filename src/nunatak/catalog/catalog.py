@@ -8,30 +8,32 @@ from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.turns import Turns
+from nunatak.catalog.warehouses import WarehousePlace, Warehouses
 from nunatak.database.store import Store
 from nunatak.errors import NoSuchWarehouse
-from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.location import parse_location
 from nunatak.objectstore.store import ObjectStore
 
 
-@dataclass(frozen=True)
-class WarehousePlace:
-    """A warehouse as the catalog uses it; `allowed` holds its own location first."""
-
-    name: str
-    location: str
-    allowed: tuple[Location, ...]
+__all__ = ["Caller", "Catalog", "WarehousePlace"]
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again."""
+    """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again.
+
+    `policy` is the version of the rights under which it was let in; `owns` says that what it creates becomes its own;
+    `origin` is what the audit trail keeps of where it came from.
+    """
 
     principal: str = "anonymous"
     request_id: str | None = None
     key: str | None = None
     request_hash: bytes = b""
     address: Writer | None = None
+    policy: int | None = None
+    owns: bool = False
+    origin: str | None = None
     progress: Progress = field(default_factory=Progress, compare=False)
 
 
@@ -44,7 +46,7 @@ class Catalog:
 
     store: Store
     objects: ObjectStore
-    warehouses: dict[str, WarehousePlace]
+    warehouses: Warehouses
     default_warehouse: str
     now_ms: Callable[[], int]
     new_uuid: Callable[[], str]
@@ -52,6 +54,7 @@ class Catalog:
     server_id: str
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
+    tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
     turns: Turns = field(default_factory=Turns)
     contention: Contention = field(default_factory=Contention)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,7 +71,17 @@ class Catalog:
                     return candidate
         if name.startswith(("http://", "https://")):  # some clients send the catalog's own address as the warehouse
             return self.warehouses[self.default_warehouse]
-        raise NoSuchWarehouse(
-            f"Warehouse does not exist: {name}",
-            hint=f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}.",
-        )
+        raise self.no_such_warehouse(name)
+
+    async def load_warehouse(self, name: str) -> WarehousePlace:
+        """As `warehouse`, and one that another server has made is found, too."""
+        try:
+            return self.warehouse(name)
+        except NoSuchWarehouse:
+            if not await self.warehouses.refresh():
+                raise
+            return self.warehouse(name)
+
+    def no_such_warehouse(self, name: str) -> NoSuchWarehouse:
+        hint = f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}."
+        return NoSuchWarehouse(f"Warehouse does not exist: {name}", hint=hint if self.tells_names else None)

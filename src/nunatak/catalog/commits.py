@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
@@ -107,7 +108,8 @@ async def _commit(
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             try:
                 planned = [
-                    await _plan(catalog, warehouse, key, commit) for key, commit in zip(keys, commits, strict=True)
+                    await _plan(catalog, warehouse, caller, key, commit)
+                    for key, commit in zip(keys, commits, strict=True)
                 ]
             except CatalogError as error:
                 repeated = await _already_done(catalog, caller, keys, commits, error)
@@ -124,9 +126,9 @@ async def _commit(
         )
 
 
-async def _plan(catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: TableCommit) -> Planned:
+async def _plan(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key, commit: TableCommit) -> Planned:
     """Check every requirement and work out the new metadata; nothing is written."""
-    before = await find_head(catalog, key, "TABLE")
+    before = await find_head(catalog, key, "TABLE", caller.policy)
     base = before.table() if before is not None else None
     if base is None:
         await _check_creation(catalog, key, commit)
@@ -244,7 +246,8 @@ def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored)
     if plan.before is None or plan.base is None:
         line = entry(catalog, caller, "create-table", snapshot_id=snapshot_id)
         parent = print_namespace(plan.commit.identifier.namespace)
-        return [InsertHead(plan.key, "TABLE", stored, line, printed, parent)]
+        owned = ownership.owned(catalog, caller, ownership.securable_of(plan.key))
+        return [InsertHead(plan.key, "TABLE", stored, line, printed, parent), *owned]
     line = entry(catalog, caller, "commit-table", snapshot_id=snapshot_id)
     changes: list[Change] = [
         MoveHead(

@@ -15,6 +15,7 @@ from nunatak.catalog.reachable import is_inside
 from nunatak.database.records import Key, Kind, Pointer, Stock, Stored
 from nunatak.database.rules import ancestors_of
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
+from nunatak.events import seals
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.identifiers import Identifier, from_jdbc
 from nunatak.iceberg.plausible import contradictions
@@ -41,6 +42,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "outside": ("error", "Allow the place with NUNATAK_ALLOWED_LOCATIONS; until then it is neither read nor written."),
     "overlap": ("error", "Purging or rewriting one would harm the other: move one of them."),
     "broken-log": ("error", "The table itself is served; please report how the catalog came to this."),
+    "broken-audit": ("error", "Somebody wrote into the audit trail: compare with an export or a backup of before."),
     "unknown-warehouse": ("warning", "Configure the warehouse, or leave it to the catalog whose it is."),
     "lost-log-file": ("warning", "Earlier metadata that the table names is gone; it cannot be rolled back to."),
     "orphan": ("warning", "--repair deletes it, as the server's own sweep does."),
@@ -82,6 +84,8 @@ async def check(
     stock = await take_stock(catalog)
     for finding in _of_stock(stock):
         yield finding
+    async for broken in seals.verify(catalog.store):
+        yield Finding("broken-audit", f"seal {broken.seal}", broken.text)
     after = Key("", "", "")
     while keys := await catalog.store.keys_after(after, PAGE):
         for start in range(0, len(keys), AT_ONCE):

@@ -6,6 +6,7 @@ import threading
 
 import zstandard
 
+from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.write import entry
@@ -34,21 +35,28 @@ def metadata_uuid(metadata: Metadata) -> str:
     return metadata.table_uuid if isinstance(metadata, TableMetadata) else metadata.view_uuid
 
 
-async def load_head(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind) -> Loaded:
+async def load_head(
+    catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind, policy: int | None = None
+) -> Loaded:
     """What the pointer says now, or NoSuchTable or NoSuchView."""
     key = key_of(warehouse, identifier)
-    loaded = await find_head(catalog, key, kind)
+    loaded = await find_head(catalog, key, kind, policy)
     if loaded is None:
         raise await missing(catalog, key, identifier, kind)
     return loaded
 
 
-async def find_head(catalog: Catalog, key: Key, kind: Kind) -> Loaded | None:
-    """One read of the database; the bytes come with it unless this process holds them already."""
+async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None = None) -> Loaded | None:
+    """One read of the database; the bytes come with it unless this process holds them already.
+
+    PolicyChanged if the caller was let in under another version of the rights than is read along with it.
+    """
     cached = catalog.cache.find(key)
     head = await catalog.store.find_head(key, cached.metadata_location if cached is not None else None)
     if head is None or head.kind != kind:
         return None
+    if policy is not None and head.policy != policy:
+        raise PolicyChanged
     if cached is not None and cached.metadata_location == head.metadata_location:
         return cached
     if head.content is None:
@@ -126,10 +134,10 @@ def places_outside(metadata: Metadata) -> tuple[str, ...]:
 async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
     """The 404 with a hint: the other kind of that name, or a name that differs only in case."""
     hint = None
-    found = await catalog.store.find_kind(key)
+    found = await catalog.store.find_kind(key) if catalog.tells_names else None
     if found is not None:
         hint = f"There is a {found.lower()} of that name."
-    else:
+    elif catalog.tells_names:
         twin = await catalog.store.find_twin(key)
         if twin is not None:
             hint = f"Names are case-sensitive; did you mean {print_namespace((*from_jdbc(twin[0]), twin[1]))}?"

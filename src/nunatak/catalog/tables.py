@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
@@ -21,7 +22,7 @@ from nunatak.catalog.heads import (
 )
 from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
-from nunatak.database.records import Answer, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
+from nunatak.database.records import Answer, Change, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
 from nunatak.database.store import HeadMoved
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
 from nunatak.iceberg import create, table_metadata
@@ -60,7 +61,8 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     try:
         # Before the pointer: once the table is there, nothing may answer that it was refused.
         await _make_folders(catalog, metadata)
-        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+        changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
+        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     except OutcomeUnknown:
         raise  # the file may be the head
     except CatalogError:
@@ -134,8 +136,10 @@ async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind:
     raise AlreadyExists(f"{what} {same}: {identifier}")
 
 
-async def load_table(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Loaded:
-    loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+async def load_table(
+    catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, policy: int | None = None
+) -> Loaded:
+    loaded = await load_head(catalog, warehouse, identifier, "TABLE", policy)
     check_file(loaded)
     return loaded
 
@@ -159,7 +163,8 @@ async def drop_entry(
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.turns.take([key]):
-        await write(catalog, caller, [DeleteHead(key, kind, line, str(identifier), purge=purge)], Answer(204))
+        change = DeleteHead(key, kind, line, str(identifier), purge=purge)
+        await write(catalog, caller, [change, *ownership.disowned(key)], Answer(204))
         catalog.cache.forget(key)
     if purge:
         catalog.job_added.set()
@@ -176,7 +181,8 @@ async def unregister_table(
             line = entry(catalog, caller, "unregister-table")
             change = DeleteHead(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
             try:
-                await write(catalog, caller, [change], Answer(200, metadata_location=loaded.metadata_location))
+                changes = [change, *ownership.disowned(key)]
+                await write(catalog, caller, changes, Answer(200, metadata_location=loaded.metadata_location))
             except HeadMoved as error:  # by another server: what it committed belongs to what we hand out
                 moved = error
                 continue
@@ -200,7 +206,7 @@ async def rename_entry(
     line = entry(catalog, caller, f"rename-{kind.lower()}")
     change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
     async with catalog.turns.take([key, new_key]):
-        await write(catalog, caller, [change], Answer(204))
+        await write(catalog, caller, [change, *ownership.moved(key, new_key)], Answer(204))
         catalog.cache.forget(key)
         catalog.cache.forget(new_key)
 
@@ -231,14 +237,18 @@ async def register_table(
         line = entry(catalog, caller, "register-table")
         before = await find_head(catalog, key, "TABLE") if overwrite else None
         printed, parent = str(identifier), print_namespace(identifier.namespace)
-        change: InsertHead | MoveHead
+        changes: list[Change]
         if before is not None:
-            change = MoveHead(
-                key, "TABLE", before.metadata_location, stored, line, printed, check_overlap=True, places_changed=True
-            )
+            old = before.metadata_location
+            changes = [
+                MoveHead(key, "TABLE", old, stored, line, printed, check_overlap=True, places_changed=True),
+            ]
         else:
-            change = InsertHead(key, "TABLE", stored, line, printed, parent, registered=True)
-        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+            changes = [
+                InsertHead(key, "TABLE", stored, line, printed, parent, registered=True),
+                *ownership.owned(catalog, caller, ownership.securable_of(key)),
+            ]
+        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
         loaded = loaded_of(metadata_location, data)
         loaded.parsed = metadata
         catalog.cache.keep(key, loaded)

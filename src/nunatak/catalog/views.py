@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
@@ -102,7 +103,8 @@ async def register_view(
     stored = await stored_of(metadata_location, metadata, data)
     line = entry(catalog, caller, "register-view")
     change = InsertHead(key, "VIEW", stored, line, str(identifier), print_namespace(identifier.namespace))
-    await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+    changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
+    await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     return _keep(catalog, key, metadata_location, data, metadata)
 
 
@@ -122,14 +124,17 @@ async def _put(
     metadata_location = stored.metadata_location
     line = entry(catalog, caller, operation)
     printed = str(identifier)
-    change: Change
+    changes: list[Change]
     if before is None:
-        change = InsertHead(key, "VIEW", stored, line, printed, print_namespace(identifier.namespace))
+        parent = print_namespace(identifier.namespace)
+        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
+        changes = [InsertHead(key, "VIEW", stored, line, printed, parent), *owned]
     else:
         moved_folder = metadata.location != before.view().location
-        change = MoveHead(key, "VIEW", before.metadata_location, stored, line, printed, check_overlap=moved_folder)
+        old = before.metadata_location
+        changes = [MoveHead(key, "VIEW", old, stored, line, printed, check_overlap=moved_folder)]
     try:
-        await write(catalog, caller, [change], Answer(200, metadata_location=metadata_location))
+        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     except OutcomeUnknown:
         raise  # the file may be the head
     except CatalogError:

@@ -1,33 +1,89 @@
-"""The one door to a database change: the change, its log line and the answer to its key in one transaction."""
+"""The one door to a database change: the change, its audit row and the answer to its key in one transaction.
 
-from collections.abc import Sequence
+The audit row of a table or view is its line of the commit log, which comes with the change itself.
+"""
 
+from collections.abc import Iterable, Iterator, Sequence
+
+from nunatak.access import securables
+from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.answers import Moment
 from nunatak.catalog.catalog import Caller, Catalog
-from nunatak.database.records import Answer, Change, CommitEntry, SaveAnswer
+from nunatak.database.records import (
+    Answer,
+    Change,
+    CommitEntry,
+    CreateNamespace,
+    DropNamespace,
+    SaveAnswer,
+    UpdateNamespace,
+    Write,
+)
 from nunatak.errors import CatalogError, OutcomeUnknown
+from nunatak.iceberg.identifiers import from_jdbc
 
 GRACE_SECONDS = 300  # a key is remembered longer than advertised: clocks differ, retries are late
+MOST_NAMED = 50  # properties in an audit row; their values may be anything, and are left out
+LONGEST_NAMED = 100
 
 
-async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], answer: Answer) -> list[object]:
+async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], answer: Answer) -> None:
     """All of it or nothing; raises what the database found, or OutcomeUnknown.
 
     What is handed over is carried out, although the client may go away meanwhile.
     """
+    changes = list(_audited(catalog, caller, changes))
     if caller.key is not None:
         changes = [*changes, remembered(catalog, caller, answer)]
     progress = caller.progress
     progress.moment = Moment.SENT
     try:
-        results = await catalog.store.apply(changes)
+        await catalog.store.apply(changes)
     except OutcomeUnknown:
         raise
     except CatalogError:
         progress.moment = Moment.REFUSED
         raise
     progress.moment = Moment.APPLIED
-    return results
+
+
+def _audited(catalog: Catalog, caller: Caller, changes: Sequence[Change]) -> Iterator[Change]:
+    """The changes, and behind each that leaves no line in the commit log its audit row."""
+    for change in changes:
+        yield change
+        match change:
+            case CreateNamespace():
+                yield _row(catalog, caller, change, "create-namespace", {"set": _named(change.properties)})
+            case UpdateNamespace():
+                told = {"set": _named(change.updates), "removed": _named(change.removals)}
+                yield _row(catalog, caller, change, "update-namespace", told)
+            case DropNamespace():
+                yield _row(catalog, caller, change, "drop-namespace", {})
+            case _:
+                pass
+
+
+def _row(
+    catalog: Catalog,
+    caller: Caller,
+    change: CreateNamespace | UpdateNamespace | DropNamespace,
+    action: str,
+    told: dict[str, list[str]],
+) -> Write:
+    return audit_row(
+        at_ms=catalog.now_ms(),
+        principal=caller.principal,
+        action=action,
+        securable=securables.namespace(change.catalog, from_jdbc(change.namespace)),
+        detail={name: names for name, names in told.items() if names} or None,
+        request_id=caller.request_id,
+        origin=caller.origin,
+    )
+
+
+def _named(properties: Iterable[str]) -> list[str]:
+    """The names of properties, as many and as much of each as an audit row needs."""
+    return [name[:LONGEST_NAMED] for name in sorted(properties)[:MOST_NAMED]]
 
 
 def remembered(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:
@@ -47,4 +103,5 @@ def entry(catalog: Catalog, caller: Caller, operation: str, *, snapshot_id: int 
         request_id=caller.request_id,
         snapshot_id=snapshot_id,
         request_hash=caller.request_hash if snapshot_id is not None else None,
+        origin=caller.origin,
     )

@@ -6,7 +6,8 @@ import click
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.output import print_json, print_rows
-from nunatak.settings import SETTINGS, load
+from nunatak.secret import Secret
+from nunatak.settings import SETTINGS, load, without_password
 
 
 @click.group(cls=SuggestingGroup)
@@ -30,16 +31,11 @@ def check(output: str) -> None:
 
 
 def written(name: str, value: object) -> str:
-    """A value as the operator would write it, without the password an address may hold."""
+    """A value as the operator would write it, without what is secret about it."""
+    if isinstance(value, Secret):
+        return "***" if value else ""
     if isinstance(value, tuple):
-        return ",".join("=".join(item) if isinstance(item, tuple) else item for item in value)
+        return ",".join(without_password("=".join(item) if isinstance(item, tuple) else item) for item in value)
     if name == "namespace_separator":
         return f"%{ord(str(value)):02X}"
     return without_password(str(value))
-
-
-def without_password(address: str) -> str:
-    scheme, separator, rest = address.partition("://")
-    account, at, host = rest.rpartition("@")
-    user, colon, _ = account.partition(":")
-    return f"{scheme}{separator}{user}:***@{host}" if separator and at and colon else address

@@ -54,7 +54,7 @@ def fsck(settings: Settings, *, mend: bool, as_json: bool) -> None:
     Checking works beside a running server. --repair on SQLite needs the server stopped; on a database that several
     servers share it works beside them. Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.
     """
-    _require_database(settings)
+    require_database(settings)
     try:
         outcomes = asyncio.run(_run(settings, mend=mend))
     except CatalogError as error:
@@ -67,7 +67,7 @@ def fsck(settings: Settings, *, mend: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(FOUND)
 
 
-def _require_database(settings: Settings) -> None:
+def require_database(settings: Settings) -> None:
     """A mistyped folder must not become an empty catalog without findings."""
     url = settings.database_url
     if url and not url.startswith("sqlite:///"):

@@ -29,6 +29,8 @@ COMMANDS = {
     ),
     "database": ("nunatak.cli.database:database", "Look after the catalog's database."),
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
+    "keys": ("nunatak.cli.keys:keys", "Look after the keys that encrypt secrets."),
+    "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }
 

@@ -38,6 +38,7 @@ from nunatak.database.records import (
     Neighbour,
     SaveAnswer,
     SaveReport,
+    Write,
 )
 from nunatak.database.rules import key_taken, named
 from nunatak.database.server_reads import ServerReads, commit_ids_of
@@ -300,7 +301,7 @@ async def migrate_url(url: str) -> list[str]:
 def _happens_once(changes: Sequence[Change], results: Sequence[object]) -> bool:
     """Whether doing it twice would be noticed, so that the transaction must leave a note. One that changed nothing, as
     that of a server which looks for work and finds none, is not worth it."""
-    once = (CreateNamespace, DropNamespace, SaveAnswer, AddJob, SaveReport)
+    once = (CreateNamespace, DropNamespace, SaveAnswer, AddJob, SaveReport, Write)
     return any(
         isinstance(change, once) or (isinstance(change, LeaseJob) and result is not None)
         for change, result in zip(changes, results, strict=True)

@@ -37,6 +37,7 @@ from nunatak.database.records import (
     Kind,
     MoveHead,
     Neighbour,
+    Write,
 )
 from nunatak.database.server_reads import ServerReads, commit_ids_of
 from nunatak.database.statements import read_statements
@@ -397,7 +398,7 @@ async def migrate_url(url: str) -> list[str]:
 
 def _repeatable(changes: Sequence[Change]) -> bool:
     """Whether doing it twice does no more harm than once."""
-    return not any(isinstance(change, CreateNamespace | DropNamespace) for change in changes)
+    return not any(isinstance(change, CreateNamespace | DropNamespace | Write) for change in changes)
 
 
 async def _commits_found(session: Session, lost: Session, commit_ids: Sequence[str]) -> set[str] | None:
@@ -429,7 +430,10 @@ async def _outcome(session: Session, lost: Session, changes: Sequence[Change], t
 
 
 async def _is_seen(session: Session, changes: Sequence[Change]) -> bool:
-    """Whether each namespace is there or gone, as these changes make it."""
+    """Whether what these changes leave is there: their audit rows, which stay, or else their namespaces, or no more."""
+    rows = [change for change in changes if isinstance(change, Write) and change.statement == "add_audit"]
+    if rows:
+        return all([await session.row("audit_found", row.values) is not None for row in rows])
     for change in changes:
         if isinstance(change, CreateNamespace | DropNamespace):
             there = await postgres_changes.namespace_exists(session, change.catalog, change.namespace)

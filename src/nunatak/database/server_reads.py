@@ -105,6 +105,9 @@ class ServerReads(ABC):
         value: bytes = row[0]
         return value
 
+    async def forget_overwritten(self) -> None:
+        """Servers keep old versions of rows until they vacuum or purge, by rules of their own."""
+
     async def check(self) -> None:
         await self.apply([ForgetAnswers(0)])
 

@@ -38,6 +38,14 @@ log = logging.getLogger(__name__)
 
 KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # at most some 30 MB of lists, while nothing changes
 GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
+PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "mmap_size=0",
+    "temp_store=MEMORY",
+    "secure_delete=FAST",  # what is overwritten in a page is gone from it, at no further writes
+)
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
 
 
@@ -303,6 +311,10 @@ class SqliteStore:
         value: bytes = row[0]
         return value
 
+    async def forget_overwritten(self) -> None:
+        """The log still has the pages of before; if somebody reads them now, closing the store empties it."""
+        self._rows("empty_log", {})
+
     async def check(self) -> None:
         await self.apply([ForgetAnswers(0)])
 
@@ -353,7 +365,7 @@ def _lock_file(path: Path) -> int:
 def _connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), statementcachesize=200)
     connection.set_busy_timeout(sqlite_changes.BUSY_MS)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=0", "temp_store=MEMORY"):
+    for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 

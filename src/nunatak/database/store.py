@@ -92,6 +92,9 @@ class Store(Protocol):
     async def secret(self, name: str) -> bytes:
         """Random bytes under a name, made on first use, the same for every server on this database."""
 
+    async def forget_overwritten(self) -> None:
+        """What was replaced shall not be found in the database's files either, as far as the database can be told."""
+
     async def check(self) -> None:
         """Raise if the database cannot be written."""
 

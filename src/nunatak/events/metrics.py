@@ -21,6 +21,7 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_database_waiting", "gauge", "Requests that wait for a connection to become free."),
     ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
+    ("nunatak_audit_dropped_total", "counter", "Reads and denials missing in the audit trail: too many at once."),
 )
 _MEANING = {name: meaning for name, _, meaning in METRICS}
 # What a database counts, by the key under which it does: name, label, and the key for each value of the label. SQLite
@@ -45,9 +46,11 @@ class Metrics(Collector):
         database: Callable[[], Mapping[str, int]],
         objects: Callable[[], Mapping[str, int]],
         cache: Callable[[], int],
+        audit_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._database, self._objects, self._cache = database, objects, cache
+        self._audit_dropped = audit_dropped
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -85,6 +88,8 @@ class Metrics(Collector):
             operations.add_metric([name], value)
         yield operations
         yield GaugeMetricFamily("nunatak_cache_bytes", _MEANING["nunatak_cache_bytes"], value=self._cache())
+        meaning = _MEANING["nunatak_audit_dropped_total"]
+        yield CounterMetricFamily("nunatak_audit_dropped", meaning, value=self._audit_dropped())
 
     def page(self) -> bytes:
         """The text Prometheus scrapes."""

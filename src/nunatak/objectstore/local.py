@@ -25,9 +25,16 @@ class LocalFiles:
     """Reads and writes below the allowed places; each may itself be reached through a link, nothing below it may."""
 
     def __init__(self, allowed: tuple[Location, ...]) -> None:
-        self._roots = tuple(sorted((place for place in allowed), key=lambda place: -len(place.segments)))
+        self._roots: tuple[Location, ...] = ()
+        for place in allowed:
+            self.allow(place)
         self._one_by_one_until = 0.0
         self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
+
+    def allow(self, place: Location) -> None:
+        """From now on, also what lies below this place; the innermost place that holds a file is its root."""
+        if place not in self._roots:
+            self._roots = tuple(sorted((*self._roots, place), key=lambda each: -len(each.segments)))
 
     def write_new(self, location: Location, data: bytes, *, sync: bool = True) -> None:
         """Create the file, never touching one that exists; with `sync` it and its entry are on disk on return."""

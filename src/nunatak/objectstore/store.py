@@ -22,13 +22,18 @@ class ObjectStore:
     """Files by location, for the allowed places of all warehouses."""
 
     def __init__(self, allowed: tuple[Location, ...]) -> None:
+        self.local = LocalFiles(())
         for place in allowed:
-            if place.scheme != "file":
-                raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
-        self.local = LocalFiles(allowed)
+            self.allow(place)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
         self._syncs = SharedSyncs(self._sync)
+
+    def allow(self, place: Location) -> None:
+        """From now on, also what lies below this place."""
+        if place.scheme != "file":
+            raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
+        self.local.allow(place)
 
     async def read(self, location: str) -> bytes:
         return await self._run(self.local.read, parse_location(location), location)

@@ -33,12 +33,50 @@ ORDER BY m.role;
 SELECT principal, disabled, note, created_ms FROM nunatak_principals
 WHERE principal > :after ORDER BY principal LIMIT :limit;
 
+-- disabled_principals
+SELECT principal FROM nunatak_principals WHERE disabled <> 0;
+
 -- add_principal
 INSERT INTO nunatak_principals (principal, disabled, note, created_ms) VALUES (:principal, 0, :note, :created_ms)
 ON CONFLICT (principal) DO NOTHING;
 
+-- load_principal
+-- One row for each of its roles, or one without a role; no row if there is no such principal.
+SELECT p.principal, p.disabled, p.note, p.created_ms, m.role FROM nunatak_principals p
+LEFT JOIN nunatak_role_members m ON m.principal = p.principal
+WHERE p.principal = :principal ORDER BY m.role;
+
 -- set_principal
-UPDATE nunatak_principals SET disabled = :disabled, note = :note WHERE principal = :principal;
+-- What is null stays as it is.
+UPDATE nunatak_principals SET disabled = COALESCE(:disabled, disabled), note = COALESCE(:note, note)
+WHERE principal = :principal;
+
+-- touch_principal
+-- Changes nothing, but finds the row, and keeps it from being dropped meanwhile; touch_role and touch_warehouse alike.
+UPDATE nunatak_principals SET disabled = disabled WHERE principal = :principal;
+
+-- touch_role
+UPDATE nunatak_roles SET note = note WHERE role = :role;
+
+-- find_administrator
+-- Whether anybody who is kept, and not disabled, holds SERVER_ADMIN, the lowest bit, on the server.
+SELECT 1 FROM nunatak_grants g
+WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
+  EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = 'p:' || p.principal)
+  OR EXISTS (SELECT 1 FROM nunatak_role_members m JOIN nunatak_principals p ON p.principal = m.principal
+             WHERE p.disabled = 0 AND g.grantee = 'r:' || m.role)
+) LIMIT 1;
+
+-- require_administrator
+-- Finds the row of the policy only if find_administrator finds somebody.
+UPDATE nunatak_policy SET version = version WHERE EXISTS (
+  SELECT 1 FROM nunatak_grants g
+  WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
+    EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = 'p:' || p.principal)
+    OR EXISTS (SELECT 1 FROM nunatak_role_members m JOIN nunatak_principals p ON p.principal = m.principal
+               WHERE p.disabled = 0 AND g.grantee = 'r:' || m.role)
+  )
+);
 
 -- drop_principal
 DELETE FROM nunatak_principals WHERE principal = :principal;
@@ -65,7 +103,10 @@ DELETE FROM nunatak_roles WHERE role = :role;
 DELETE FROM nunatak_role_members WHERE role = :role;
 
 -- list_members
-SELECT principal FROM nunatak_role_members WHERE role = :role ORDER BY principal;
+SELECT principal FROM nunatak_role_members WHERE role = :role AND principal > :after ORDER BY principal LIMIT :limit;
+
+-- all_members
+SELECT role, principal FROM nunatak_role_members ORDER BY role, principal LIMIT :limit;
 
 -- add_member
 INSERT INTO nunatak_role_members (role, principal) VALUES (:role, :principal) ON CONFLICT (role, principal) DO NOTHING;
@@ -81,8 +122,9 @@ ON CONFLICT (grantee, securable) DO UPDATE SET
   granted_by = excluded.granted_by, granted_ms = excluded.granted_ms;
 
 -- revoke_privileges
--- `kept` has every bit but those that are taken away.
-UPDATE nunatak_grants SET privileges = privileges & :kept WHERE grantee = :grantee AND securable = :securable;
+-- `kept` has every bit but those that are taken away; finds nothing if none of these was granted.
+UPDATE nunatak_grants SET privileges = privileges & :kept
+WHERE grantee = :grantee AND securable = :securable AND (privileges & :taken) <> 0;
 
 -- forget_empty_grants
 DELETE FROM nunatak_grants WHERE grantee = :grantee AND privileges = 0;
@@ -101,11 +143,16 @@ UPDATE nunatak_grants SET securable = :to_securable WHERE securable = :securable
 
 -- grants_of
 SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grants
-WHERE grantee = :grantee ORDER BY securable LIMIT :limit;
+WHERE grantee = :grantee AND securable >= :first ORDER BY securable LIMIT :limit;
 
 -- grants_on
 SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grants
-WHERE securable = :securable ORDER BY grantee LIMIT :limit;
+WHERE securable = :securable AND grantee > :after ORDER BY grantee LIMIT :limit;
+
+-- grants_inside
+-- On the securable itself, too.
+SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grants
+WHERE securable >= :securable AND securable < :behind ORDER BY securable, grantee LIMIT :limit;
 
 -- all_grants
 SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grants
@@ -132,26 +179,45 @@ SELECT credential_id, principal, kind, roles, note, created_ms, expires_ms, last
 WHERE principal = :principal ORDER BY credential_id;
 
 -- sealed_credentials
-SELECT credential_id, secret FROM nunatak_credentials WHERE kind = 'access-key' ORDER BY credential_id;
+-- Those that are encrypted; the others are hashed.
+SELECT credential_id, secret FROM nunatak_credentials
+WHERE kind = 'access-key' AND credential_id > :after ORDER BY credential_id LIMIT :limit;
+
+-- reseal_credential
+-- Compare and swap: changes nothing if somebody gave it another secret, or dropped it.
+UPDATE nunatak_credentials SET secret = :secret WHERE credential_id = :credential_id AND secret = :expected;
 
 -- list_warehouses
 SELECT warehouse, location, created_ms FROM nunatak_warehouses ORDER BY warehouse;
 
 -- add_warehouse
-INSERT INTO nunatak_warehouses (warehouse, location, created_ms) VALUES (:warehouse, :location, :created_ms)
+-- Unless there is one whose place holds this one's or lies inside it; `slashed` is the location with a slash behind it.
+INSERT INTO nunatak_warehouses (warehouse, location, created_ms)
+SELECT CAST(:warehouse AS TEXT), CAST(:location AS TEXT), CAST(:created_ms AS BIGINT)
+WHERE NOT EXISTS (
+  SELECT 1 FROM nunatak_warehouses w
+  WHERE substr(w.location || '/', 1, length(CAST(:slashed AS TEXT))) = CAST(:slashed AS TEXT)
+    OR substr(CAST(:slashed AS TEXT), 1, length(w.location) + 1) = w.location || '/'
+)
 ON CONFLICT (warehouse) DO NOTHING;
 
--- drop_warehouse
-DELETE FROM nunatak_warehouses WHERE warehouse = :warehouse;
+-- touch_warehouse
+UPDATE nunatak_warehouses SET location = location WHERE warehouse = :warehouse;
 
--- warehouse_is_used
-SELECT 1 FROM iceberg_tables WHERE catalog_name = :warehouse
-UNION ALL SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :warehouse LIMIT 1;
+-- drop_warehouse
+-- Finds nothing if there is a namespace, a table or a view in it.
+DELETE FROM nunatak_warehouses WHERE warehouse = :warehouse
+  AND NOT EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :warehouse)
+  AND NOT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :warehouse);
 
 -- list_secrets
 SELECT name, value FROM nunatak_secrets WHERE name >= :first AND name < :behind ORDER BY name;
 
+-- all_secrets
+SELECT name, value FROM nunatak_secrets WHERE name > :after ORDER BY name LIMIT :limit;
+
 -- replace_secret
+-- Compare and swap: changes nothing if another server was faster.
 UPDATE nunatak_secrets SET value = :value WHERE name = :name AND value = :expected;
 
 -- drop_secret
@@ -161,3 +227,9 @@ DELETE FROM nunatak_secrets WHERE name = :name;
 INSERT INTO nunatak_audit
   (at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin)
 VALUES (:at_ms, :principal, :action, :securable, :outcome, :detail, :repeats, :request_id, :origin);
+
+-- names_after
+SELECT table_name FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
+  AND coalesce(iceberg_type, 'TABLE') = :type
+ORDER BY table_name LIMIT :limit;

@@ -19,7 +19,34 @@ INSERT IGNORE INTO nunatak_credentials
 VALUES (:credential_id, :principal, :kind, :secret, :roles, :note, :created_ms, :expires_ms);
 
 -- add_warehouse
-INSERT IGNORE INTO nunatak_warehouses (warehouse, location, created_ms) VALUES (:warehouse, :location, :created_ms);
+-- Unless there is one whose place holds this one's or lies inside it; `slashed` is the location with a slash behind it.
+INSERT IGNORE INTO nunatak_warehouses (warehouse, location, created_ms)
+SELECT :warehouse, :location, :created_ms FROM DUAL
+WHERE NOT EXISTS (
+  SELECT 1 FROM nunatak_warehouses w
+  WHERE LEFT(CONCAT(w.location, '/'), CHAR_LENGTH(:slashed)) = :slashed
+    OR LEFT(:slashed, CHAR_LENGTH(w.location) + 1) = CONCAT(w.location, '/')
+);
+
+-- find_administrator
+-- Whether anybody who is kept, and not disabled, holds SERVER_ADMIN, the lowest bit, on the server.
+SELECT 1 FROM nunatak_grants g
+WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
+  EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = CONCAT('p:', p.principal))
+  OR EXISTS (SELECT 1 FROM nunatak_role_members m JOIN nunatak_principals p ON p.principal = m.principal
+             WHERE p.disabled = 0 AND g.grantee = CONCAT('r:', m.role))
+) LIMIT 1;
+
+-- require_administrator
+-- Finds the row of the policy only if find_administrator finds somebody.
+UPDATE nunatak_policy SET version = version WHERE EXISTS (
+  SELECT 1 FROM nunatak_grants g
+  WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
+    EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = CONCAT('p:', p.principal))
+    OR EXISTS (SELECT 1 FROM nunatak_role_members m JOIN nunatak_principals p ON p.principal = m.principal
+               WHERE p.disabled = 0 AND g.grantee = CONCAT('r:', m.role))
+  )
+);
 
 -- find_rights
 -- The policy's version, and what these grantees were granted on these securables; a row of nulls if nothing.
@@ -32,3 +59,31 @@ LEFT JOIN nunatak_grants g
 SELECT 1 FROM nunatak_grants
 WHERE grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
   AND securable > :container AND securable < :behind LIMIT 1;
+
+-- granted_names
+-- Tables of a namespace on which something was granted; `prefix` is how their securables begin.
+SELECT DISTINCT t.table_name FROM nunatak_grants g
+JOIN iceberg_tables t ON t.catalog_name = :catalog AND t.table_namespace = :namespace
+  AND t.table_name = substr(g.securable, char_length(:prefix) + 1)
+WHERE g.grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
+  AND g.securable > concat(:prefix, :after) AND g.securable < :behind AND coalesce(t.iceberg_type, 'TABLE') = :type
+ORDER BY t.table_name LIMIT :limit;
+
+-- next_granted
+SELECT min(securable) FROM nunatak_grants
+WHERE grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
+  AND securable > :after AND securable < :behind;
+
+-- search_granted
+-- As search_heads, of what a grant shows: one that lists everything in something around it, or any on it alone.
+SELECT coalesce(t.iceberg_type, 'TABLE'), t.table_namespace, t.table_name FROM iceberg_tables t
+WHERE t.catalog_name = :catalog
+  AND (locate(lower(:query), lower(t.table_name)) > 0 OR locate(lower(:query), lower(t.table_namespace)) > 0)
+  AND (:type IS NULL OR coalesce(t.iceberg_type, 'TABLE') = :type)
+  AND EXISTS (
+    SELECT 1 FROM nunatak_grants g
+    WHERE g.grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
+      AND (g.securable = concat(t.catalog_name, char(31), t.table_namespace, '.', char(30), t.table_name)
+        OR (g.privileges & :listing) <> 0
+          AND left(concat(t.catalog_name, char(31), t.table_namespace, '.'), char_length(g.securable)) = g.securable))
+ORDER BY t.table_namespace, t.table_name LIMIT :limit;

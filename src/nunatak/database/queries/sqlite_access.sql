@@ -7,3 +7,33 @@ LEFT JOIN nunatak_grants g
 -- granted_inside
 SELECT 1 FROM nunatak_grants
 WHERE grantee IN (SELECT value FROM json_each(:grantees)) AND securable > :container AND securable < :behind LIMIT 1;
+
+-- empty_log
+-- What it holds goes into the database, and nothing stays behind.
+PRAGMA wal_checkpoint(TRUNCATE);
+
+-- granted_names
+-- Tables of a namespace on which something was granted; `prefix` is how their securables begin.
+SELECT DISTINCT t.table_name FROM nunatak_grants g
+JOIN iceberg_tables t ON t.catalog_name = :catalog AND t.table_namespace = :namespace
+  AND t.table_name = substr(g.securable, length(:prefix) + 1)
+WHERE g.grantee IN (SELECT value FROM json_each(:grantees))
+  AND g.securable > :prefix || :after AND g.securable < :behind AND coalesce(t.iceberg_type, 'TABLE') = :type
+ORDER BY t.table_name LIMIT :limit;
+
+-- next_granted
+SELECT min(securable) FROM nunatak_grants
+WHERE grantee IN (SELECT value FROM json_each(:grantees)) AND securable > :after AND securable < :behind;
+
+-- search_granted
+-- As search_heads, of what a grant shows: one that lists everything in something around it, or any on it alone.
+SELECT coalesce(t.iceberg_type, 'TABLE'), t.table_namespace, t.table_name FROM iceberg_tables t
+WHERE t.catalog_name = :catalog
+  AND (instr(lower(t.table_name), lower(:query)) > 0 OR instr(lower(t.table_namespace), lower(:query)) > 0)
+  AND (:type IS NULL OR coalesce(t.iceberg_type, 'TABLE') = :type)
+  AND EXISTS (
+    SELECT 1 FROM nunatak_grants g WHERE g.grantee IN (SELECT value FROM json_each(:grantees))
+      AND (g.securable = t.catalog_name || char(31) || t.table_namespace || '.' || char(30) || t.table_name
+        OR (g.privileges & :listing) <> 0
+          AND substr(t.catalog_name || char(31) || t.table_namespace || '.', 1, length(g.securable)) = g.securable))
+ORDER BY t.table_namespace, t.table_name LIMIT :limit;

@@ -1,0 +1,438 @@
+"""Who there is and what they are granted: each change as the list of writes that make it, to be applied at once.
+
+Every list begins with the policy's version. All changes of rights take that row first, so they happen one after the
+other, on however many servers, and whoever remembers a right looks again. Every list holds its own audit row.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nunatak.access import securables
+from nunatak.access.audit_rows import audit_row
+from nunatak.access.credentials import NewCredential
+from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, names_of
+from nunatak.access.sessions import principal_grantee, role_grantee
+from nunatak.database.records import Change, Write
+from nunatak.database.store import Store
+from nunatak.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
+
+LONGEST_NAME = 128
+LONGEST_NOTE = 1000
+ALL_BITS = (1 << 62) - 1
+ANONYMOUS = "anonymous"  # whoever asks where nobody has to say who they are
+_MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
+_KINDS = {"principal": principal_grantee, "role": role_grantee}
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who makes a change, when, and by which request; `origin` is what audit_rows.origin_text says of it."""
+
+    principal: str
+    at_ms: int
+    request_id: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class Principal:
+    name: str
+    disabled: bool
+    note: str | None
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    note: str | None
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """`grantee` as in the database; `printed_grantee` is for people."""
+
+    grantee: str
+    securable: str
+    privileges: int
+    granted_by: str
+    granted_ms: int
+
+
+@dataclass(frozen=True)
+class Credential:
+    """All that may be told of one; nobody reads its secret again."""
+
+    credential_id: str
+    principal: str
+    kind: str
+    roles: tuple[str, ...] | None
+    note: str | None
+    created_ms: int
+    expires_ms: int | None
+    last_used_ms: int | None
+
+
+# Names
+
+
+def check_principal_name(name: str) -> str:
+    return _checked(name, "principal")
+
+
+def check_role_name(name: str) -> str:
+    return _checked(name, "role")
+
+
+def _checked(name: str, what: str) -> str:
+    """Anything that can be printed on one line; commas separate names in headers and settings."""
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
+        raise BadRequest(
+            f"Invalid name of a {what}: {name[:LONGEST_NAME]!r}",
+            hint=f"Use 1 to {LONGEST_NAME} printable characters, no comma, and no space at either end.",
+        )
+    return name
+
+
+def parsed_grantee(text: str) -> str:
+    """`principal:NAME` or `role:NAME`, whatever the case of the first word, as the database writes it."""
+    kind, _, name = text.partition(":")
+    if kind.lower() not in _KINDS:
+        raise BadRequest(f"Not a grantee: {text[:200]!r}", hint="Write principal:NAME or role:NAME.")
+    return _KINDS[kind.lower()](_checked(name, kind.lower()))
+
+
+def printed_grantee(grantee: str) -> str:
+    kind, _, name = grantee.partition(":")
+    return f"{'role' if kind == 'r' else 'principal'}:{name}"
+
+
+def parsed_privileges(names: Sequence[str]) -> Privilege:
+    """The sum of privileges and bundles by their names."""
+    total = Privilege(0)
+    for name in names:
+        upper = name.strip().upper()
+        if upper in BUNDLES:
+            total |= BUNDLES[upper]
+        elif upper in Privilege.__members__ and Privilege[upper] & GRANTABLE:
+            total |= Privilege[upper]
+        else:
+            known = ", ".join([*BUNDLES, *names_of(GRANTABLE)])
+            raise BadRequest(f"Not a privilege: {name[:100]!r}", hint=f"Use any of {known}.")
+    if not total:
+        raise BadRequest("No privilege is named")
+    return total
+
+
+# Principals
+
+
+def create_principal(actor: Actor, name: str, note: str | None = None) -> list[Change]:
+    check_principal_name(name)
+    if name == ANONYMOUS:
+        raise BadRequest(f"Invalid name of a principal: {name} stands for whoever is not known")
+    values = {"principal": name, "note": _note(note), "created_ms": actor.at_ms}
+    exists = AlreadyExists(f"Principal already exists: {name}")
+    return _changes(actor, "create-principal", {"principal": name}, [Write("add_principal", values, exists)])
+
+
+async def update_principal(
+    store: Store, actor: Actor, name: str, *, disabled: bool | None = None, note: str | None = None
+) -> list[Change]:
+    """What is None stays as it is."""
+    values = {"principal": name, "disabled": None if disabled is None else int(disabled), "note": _note(note)}
+    guard = await _keep_an_administrator(store) if disabled else []
+    detail = {"principal": name} | ({} if disabled is None else {"disabled": disabled})
+    return _changes(actor, "update-principal", detail, [Write("set_principal", values, no_principal(name)), *guard])
+
+
+async def drop_principal(store: Store, actor: Actor, name: str) -> list[Change]:
+    """With its credentials, its memberships and whatever it was granted."""
+    writes = [
+        Write("drop_principal", {"principal": name}, no_principal(name)),
+        Write("drop_credentials_of", {"principal": name}),
+        Write("drop_memberships", {"principal": name}),
+        Write("forget_grants_of", {"grantee": principal_grantee(name)}),
+    ]
+    return _changes(actor, "drop-principal", {"principal": name}, [*writes, *await _keep_an_administrator(store)])
+
+
+async def list_principals(store: Store, after: str, limit: int) -> list[Principal]:
+    rows = await store.rows("list_principals", {"after": after, "limit": limit})
+    return [Principal(row[0], bool(row[1]), row[2], row[3]) for row in rows]
+
+
+async def load_principal(store: Store, name: str) -> tuple[Principal, tuple[str, ...]]:
+    """The principal and its roles."""
+    rows = await store.rows("load_principal", {"principal": name})
+    if not rows:
+        raise no_principal(name)
+    first = rows[0]
+    roles = tuple(row[4] for row in rows if row[4] is not None)
+    return Principal(first[0], bool(first[1]), first[2], first[3]), roles
+
+
+def no_principal(name: str) -> NotFound:
+    return NotFound(f"Principal does not exist: {name}")
+
+
+# Roles
+
+
+def create_role(actor: Actor, name: str, note: str | None = None) -> list[Change]:
+    values = {"role": check_role_name(name), "note": _note(note), "created_ms": actor.at_ms}
+    exists = AlreadyExists(f"Role already exists: {name}")
+    return _changes(actor, "create-role", {"role": name}, [Write("add_role", values, exists)])
+
+
+async def drop_role(store: Store, actor: Actor, name: str) -> list[Change]:
+    """With its members' membership and whatever it was granted."""
+    writes = [
+        Write("drop_role", {"role": name}, no_role(name)),
+        Write("drop_members", {"role": name}),
+        Write("forget_grants_of", {"grantee": role_grantee(name)}),
+    ]
+    return _changes(actor, "drop-role", {"role": name}, [*writes, *await _keep_an_administrator(store)])
+
+
+async def list_roles(store: Store, after: str, limit: int) -> list[Role]:
+    return [Role(*row) for row in await store.rows("list_roles", {"after": after, "limit": limit})]
+
+
+async def load_role(store: Store, name: str) -> Role:
+    rows = await store.rows("find_role", {"role": name})
+    if not rows:
+        raise no_role(name)
+    return Role(*rows[0])
+
+
+def add_member(actor: Actor, role: str, principal: str) -> list[Change]:
+    both = {"role": role, "principal": principal}
+    writes = [
+        Write("touch_role", {"role": role}, no_role(role)),
+        Write("touch_principal", {"principal": principal}, no_principal(principal)),
+        Write("add_member", both, AlreadyExists(f"Principal {principal} is a member of role {role} already")),
+    ]
+    return _changes(actor, "add-member", both, writes)
+
+
+async def remove_member(store: Store, actor: Actor, role: str, principal: str) -> list[Change]:
+    both = {"role": role, "principal": principal}
+    gone = NotFound(f"Principal {principal} is not a member of role {role}")
+    return _changes(
+        actor, "remove-member", both, [Write("drop_member", both, gone), *await _keep_an_administrator(store)]
+    )
+
+
+async def list_members(store: Store, role: str, after: str, limit: int) -> list[str]:
+    """Their names; NotFound if there is no such role."""
+    await load_role(store, role)
+    rows = await store.rows("list_members", {"role": role, "after": after, "limit": limit})
+    return [row[0] for row in rows]
+
+
+def no_role(name: str) -> NotFound:
+    return NotFound(f"Role does not exist: {name}")
+
+
+# Grants
+
+
+def grant(actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege) -> list[Change]:
+    """`rights` are the granter's own on the securable; nothing is granted beyond them."""
+    _check_place(securable, privileges)
+    _check_granter(rights, securable, privileges, "grant")
+    values = {
+        "grantee": grantee,
+        "securable": securable,
+        "privileges": int(privileges),
+        "granted_by": actor.principal,
+        "granted_ms": actor.at_ms,
+    }
+    detail = {"grantee": printed_grantee(grantee), "privileges": names_of(privileges)}
+    writes = [_touched(grantee), Write("grant_privileges", values)]
+    return _changes(actor, "grant", detail, writes, securable)
+
+
+async def revoke(
+    store: Store, actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege
+) -> list[Change]:
+    """Take away what was granted on this very securable; what is inherited is revoked where it was granted."""
+    _check_granter(rights, securable, privileges, "revoke")
+    place = {"grantee": grantee, "securable": securable}
+    nothing = NotFound(
+        f"{printed_grantee(grantee)} was granted none of {', '.join(names_of(privileges))} on "
+        f"{securables.printed(securable)}",
+        hint="`nunatak access explain` says where a right comes from.",
+    )
+    taken = {**place, "taken": int(privileges), "kept": ALL_BITS & ~int(privileges)}
+    writes = [Write("revoke_privileges", taken, nothing), Write("forget_empty_grants", {"grantee": grantee})]
+    if privileges & Privilege.SERVER_ADMIN:
+        writes += await _keep_an_administrator(store)
+    detail = {"grantee": printed_grantee(grantee), "privileges": names_of(privileges)}
+    return _changes(actor, "revoke", detail, writes, securable)
+
+
+def _check_place(securable: str, privileges: Privilege) -> None:
+    """An administrator's privilege belongs where it says; further inside it would mean more than was meant."""
+    depth = len(securables.chain(securable)) - 1
+    if privileges & Privilege.SERVER_ADMIN and depth > 0:
+        raise BadRequest("SERVER_ADMIN is granted on the server only")
+    if privileges & Privilege.WAREHOUSE_ADMIN and depth > 1:
+        raise BadRequest("WAREHOUSE_ADMIN is granted on the server or a warehouse only")
+
+
+def _check_granter(rights: int, securable: str, privileges: Privilege, verb: str) -> None:
+    where = securables.printed(securable)
+    held = expanded(rights)
+    if not held & _MAY_GRANT:
+        raise Forbidden(f"You may not {verb} privileges on {where}", hint="That needs GRANT there.")
+    beyond = int(privileges) & ~held
+    if beyond:
+        raise Forbidden(
+            f"You may not {verb} {', '.join(names_of(beyond))} on {where}",
+            hint="Nobody hands out, or takes away, what they do not hold themselves.",
+        )
+
+
+def _touched(grantee: str) -> Write:
+    """The grantee has to be there when the grant is made, and not be dropped meanwhile."""
+    kind, _, name = grantee.partition(":")
+    if kind == "r":
+        return Write("touch_role", {"role": name}, no_role(name))
+    return Write("touch_principal", {"principal": name}, no_principal(name))
+
+
+async def list_grants(store: Store, after: tuple[str, str], limit: int) -> list[Grant]:
+    values = {"after_grantee": after[0], "after_securable": after[1], "limit": limit}
+    return [Grant(*row) for row in await store.rows("all_grants", values)]
+
+
+async def grants_of(store: Store, grantee: str, after: str | None, limit: int) -> list[Grant]:
+    """By securable; the server's is the empty text, so there is nothing it comes after."""
+    first = "" if after is None else after + "\x01"  # the least text behind it that a database can hold
+    rows = await store.rows("grants_of", {"grantee": grantee, "first": first, "limit": limit})
+    return [Grant(*row) for row in rows]
+
+
+async def grants_on(store: Store, securable: str, after: str, limit: int) -> list[Grant]:
+    """On this very securable, by grantee."""
+    rows = await store.rows("grants_on", {"securable": securable, "after": after, "limit": limit})
+    return [Grant(*row) for row in rows]
+
+
+# Credentials
+
+
+def create_credential(
+    actor: Actor,
+    principal: str,
+    new: NewCredential,
+    *,
+    roles: Sequence[str] | None = None,
+    note: str | None = None,
+    expires_ms: int | None = None,
+) -> list[Change]:
+    """With `roles` it is good for these alone."""
+    values = {
+        "credential_id": new.credential_id,
+        "principal": principal,
+        "kind": new.kind,
+        "secret": new.stored,
+        "roles": None if roles is None else json.dumps([check_role_name(role) for role in roles]),
+        "note": _note(note),
+        "created_ms": actor.at_ms,
+        "expires_ms": expires_ms,
+    }
+    writes = [
+        Write("touch_principal", {"principal": principal}, no_principal(principal)),
+        Write("add_credential", values, Conflict("The id of the new credential is taken; try again")),
+    ]
+    detail = {"principal": principal, "credential": new.credential_id, "kind": new.kind}
+    return _changes(actor, "create-credential", detail, writes)
+
+
+def drop_credential(actor: Actor, principal: str, credential_id: str) -> list[Change]:
+    both = {"credential_id": credential_id, "principal": principal}
+    gone = NotFound(f"Principal {principal} has no credential {credential_id}")
+    detail = {"principal": principal, "credential": credential_id}
+    return _changes(actor, "drop-credential", detail, [Write("drop_credential", both, gone)])
+
+
+async def list_credentials(store: Store, principal: str) -> list[Credential]:
+    return [_credential(row) for row in await store.rows("list_credentials", {"principal": principal})]
+
+
+def _credential(row: Sequence[Any]) -> Credential:
+    roles = None if row[3] is None else tuple(json.loads(row[3]))
+    return Credential(row[0], row[1], row[2], roles, row[4], row[5], row[6], row[7])
+
+
+# Warehouses
+
+
+def create_warehouse(actor: Actor, name: str, location: str) -> list[Change]:
+    """`location` in its canonical spelling; no other warehouse of the database may touch it."""
+    values = {"warehouse": name, "location": location, "slashed": f"{location}/", "created_ms": actor.at_ms}
+    taken = AlreadyExists(f"Warehouse already exists, or another one overlaps its location: {name}")
+    detail = {"warehouse": name, "location": location}
+    where = securables.warehouse(name)
+    return _changes(actor, "create-warehouse", detail, [Write("add_warehouse", values, taken)], where)
+
+
+def drop_warehouse(actor: Actor, name: str) -> list[Change]:
+    """If nothing is in it; its files stay where they are."""
+    where = securables.warehouse(name)
+    writes = [
+        # The row is taken before anybody looks inside: a namespace that is being made takes it, too.
+        Write("touch_warehouse", {"warehouse": name}, NotFound(f"Warehouse does not exist: {name}")),
+        Write(
+            "drop_warehouse",
+            {"warehouse": name},
+            Conflict(f"Warehouse is not empty: {name}", hint="Drop its namespaces first."),
+        ),
+        Write("forget_grants_inside", {"securable": where, "behind": where + securables.BEHIND}),
+    ]
+    return _changes(actor, "drop-warehouse", {"warehouse": name}, writes, where)
+
+
+# What all have in common
+
+
+def _changes(
+    actor: Actor,
+    action: str,
+    detail: dict[str, Any],
+    writes: Sequence[Write],
+    securable: str = securables.SERVER,
+) -> list[Change]:
+    row = audit_row(
+        at_ms=actor.at_ms,
+        principal=actor.principal,
+        action=action,
+        securable=securable,
+        detail=detail,
+        request_id=actor.request_id,
+        origin=actor.origin,
+    )
+    return [Write("bump_policy", {}), *writes, row]
+
+
+async def _keep_an_administrator(store: Store) -> list[Write]:
+    """Refuses a change after which nobody could undo it; where nobody is kept as one now, others administer."""
+    if not await store.rows("find_administrator", {}):
+        return []
+    refusal = Conflict(
+        "Nobody would be left who may administer the server",
+        hint="Grant SERVER_ADMIN on server to somebody else first.",
+    )
+    return [Write("require_administrator", {}, refusal)]
+
+
+def _note(note: str | None) -> str | None:
+    if note is not None and len(note) > LONGEST_NOTE:
+        raise BadRequest(f"The note is longer than {LONGEST_NOTE} characters")
+    return note

@@ -1,0 +1,50 @@
+"""What the audit trail is told of a change, to be written in the change's own transaction.
+
+A change of a table or view needs none: its line of the commit log is its audit row. Denials and reads are collected in
+`events/audit.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from nunatak.database.records import Write
+
+ALLOWED, DENIED = "allowed", "denied"
+
+LONGEST_REQUEST_ID = 200  # as much as is sent back
+LONGEST_CLIENT = 200
+
+
+def audit_row(
+    *,
+    at_ms: int,
+    principal: str,
+    action: str,
+    securable: str,
+    outcome: str = ALLOWED,
+    detail: Mapping[str, object] | None = None,
+    request_id: str | None = None,
+    origin: str | None = None,
+) -> Write:
+    """One row; `securable` as in securables.py, `detail` holds no secret, `origin` is made by `origin_text`."""
+    return Write(
+        "add_audit",
+        {
+            "at_ms": at_ms,
+            "principal": principal,
+            "action": action,
+            "securable": securable,
+            "outcome": outcome,
+            "detail": None if detail is None else msgspec.json.encode(detail).decode(),
+            "repeats": 1,
+            "request_id": None if request_id is None else request_id[:LONGEST_REQUEST_ID],
+            "origin": origin,
+        },
+    )
+
+
+def origin_text(address: str | None, roles: Sequence[str], client: str | None) -> str:
+    """Where a request came from: its address, the roles it acts in, and what it calls itself."""
+    said = {"address": address, "roles": list(roles) or None, "client": client[:LONGEST_CLIENT] if client else None}
+    return msgspec.json.encode({name: value for name, value in said.items() if value is not None}).decode()

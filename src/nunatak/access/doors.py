@@ -1,0 +1,70 @@
+"""Which ways in are open: the authenticators and the decision point that the settings ask for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nunatak.access.cedar import open_cedar
+from nunatak.access.certificate import CertificateAuthenticator
+from nunatak.access.decisions import Authorizer
+from nunatak.access.embedded import EmbeddedIdentity, open_identity
+from nunatak.access.grants import Grants
+from nunatak.access.guard import Guard
+from nunatak.access.oidc import OidcAuthenticator
+from nunatak.access.opa import open_opa
+from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies
+from nunatak.access.sessions import Authenticator
+from nunatak.access.sigv4 import SigV4Authenticator
+from nunatak.access.vault import Vault
+from nunatak.database.store import Store
+from nunatak.settings import Settings
+
+
+@dataclass(frozen=True)
+class Doors:
+    """All of them; `identity` issues tokens, if this server does."""
+
+    guard: Guard
+    identity: EmbeddedIdentity | None
+    proxies: TrustedProxies
+
+    async def close(self) -> None:
+        await self.guard.authorizer.close()
+        if self.identity is not None:
+            await self.identity.close()
+
+
+async def open_doors(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> Doors:
+    """SettingsError if one of them lacks a setting; the vault must be unlocked."""
+    identity = await open_identity(settings, store, vault, now_ms) if "embedded" in settings.auth else None
+    guard = Guard(
+        store, _authorizer(settings, store), _authenticators(settings, store, vault, identity, now_ms), now_ms
+    )
+    return Doors(guard, identity, TrustedProxies(settings))
+
+
+def _authenticators(
+    settings: Settings,
+    store: Store,
+    vault: Vault,
+    identity: EmbeddedIdentity | None,
+    now_ms: Callable[[], int],
+) -> Sequence[Authenticator]:
+    """In the order in which they are asked: what came with the request itself goes before what a proxy says of it."""
+    found: list[Authenticator] = []
+    if "oidc" in settings.auth:
+        found.append(OidcAuthenticator(settings, store, now_ms))
+    if identity is not None:
+        found += [identity, SigV4Authenticator(store, vault, now_ms)]
+    if "certificate" in settings.auth:
+        found.append(CertificateAuthenticator(settings, store))
+    if "proxy" in settings.auth:
+        found.append(ProxyAuthenticator(settings, store))
+    return found
+
+
+def _authorizer(settings: Settings, store: Store) -> Authorizer:
+    if settings.authorizer == "opa":
+        return open_opa(settings)
+    if settings.authorizer == "cedar":
+        return open_cedar(settings)
+    return Grants(store)

@@ -1,0 +1,166 @@
+"""Identity without another server: clients, their short-lived tokens and API keys, all kept in our own database."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nunatak.access.credentials import (
+    API_KEY,
+    CLIENT,
+    Credential,
+    Kind,
+    check_usable,
+    find_credential,
+    is_secret_of,
+    split_api_key,
+)
+from nunatak.access.failures import Failures
+from nunatak.access.scopes import Scope, common
+from nunatak.access.sessions import NEVER_MS, Proof, Session, session_of
+from nunatak.access.tokens import AccessTokens, is_ours
+from nunatak.access.vault import Vault
+from nunatak.database.records import Write
+from nunatak.database.store import Store
+from nunatak.errors import NotAuthenticated
+from nunatak.settings import Settings
+
+log = logging.getLogger(__name__)
+
+TOUCH_MS = 60_000  # how exactly it is known when a credential was used last
+MAX_TOUCHED = 10_000
+CLIENT_FAILURES = 10  # a minute, of one client at one address, so that nobody can lock out a client from elsewhere
+ADDRESS_FAILURES = 100  # a minute, of all clients at one address, which may be a proxy's
+
+WRONG_SECRET = "Unknown client or wrong secret"
+WRONG_KEY = "Unknown API key"
+NOTHING_SENT = "The client sent no credentials"
+NOTHING_SENT_HINT = (
+    "It sent `Authorization: Bearer None`, as PyIceberg does without any: "
+    "set `credential` to <client id>:<secret>, or `token` to an API key."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """What a token or an API key is worth: the credential it comes from, and how much of it counts until when."""
+
+    credential: Credential
+    scope: Scope
+    expires_ms: int
+
+    def session(self, method: str) -> Session:
+        roles = self.credential.roles
+        if self.scope is None:
+            return session_of(self.credential.principal, roles, expires_ms=self.expires_ms, method=method)
+        chosen = tuple(role for role in roles if role in self.scope)
+        return session_of(self.credential.principal, chosen, only_roles=True, expires_ms=self.expires_ms, method=method)
+
+
+class EmbeddedIdentity:
+    """The Authenticator of our own tokens and API keys, and what the token endpoint needs; one per process."""
+
+    def __init__(self, store: Store, vault: Vault, tokens: AccessTokens, now_ms: Callable[[], int]) -> None:
+        self.store = store
+        self.vault = vault
+        self.tokens = tokens
+        self.now_ms = now_ms
+        self.client_failures = Failures(CLIENT_FAILURES, now_ms)
+        self.address_failures = Failures(ADDRESS_FAILURES, now_ms)
+        self._touched: dict[str, int] = {}
+        self._touches: set[asyncio.Task[None]] = set()
+
+    async def authenticate(self, proof: Proof) -> Session | None:
+        text = bearer_text(proof.headers.get(b"authorization"))
+        if text is None:
+            return None
+        if text in ("", "None", "null"):
+            raise NotAuthenticated(NOTHING_SENT, hint=NOTHING_SENT_HINT)
+        if split_api_key(text) is not None:
+            return (await self.check_api_key(text)).session(API_KEY)
+        if is_ours(text):
+            return (await self.check_token(text)).session("token")
+        return None
+
+    async def check_api_key(self, text: str) -> Bearer:
+        """NotAuthenticated unless it is an API key that may be used now."""
+        parts = split_api_key(text)
+        if parts is None:
+            raise NotAuthenticated(WRONG_KEY)
+        credential = await self._check_secret(*parts, API_KEY, WRONG_KEY)
+        # Looked at again after a while although nothing changed, or it would never be seen to be in use.
+        expires_ms = min(credential.expires_ms or NEVER_MS, self.now_ms() + TOUCH_MS)
+        return Bearer(credential, credential.limit, expires_ms)
+
+    async def check_token(self, text: str) -> Bearer:
+        """NotAuthenticated unless it is a token of ours, and what it was issued for still is in force."""
+        token = await self.tokens.verify(text)
+        credential = await find_credential(self.store, token.client_id)
+        if credential is None or credential.principal != token.sub:
+            raise NotAuthenticated("The client that this access token was issued to is gone")
+        if credential.generation != token.generation:
+            raise NotAuthenticated("The client's secret was changed after this access token was issued")
+        if await self.tokens.catch_up(credential.policy_version):
+            await self.tokens.verify(text)  # the key that signed it may have been given up
+        check_usable(credential, self.now_ms())
+        scope = common(token.allows, credential.limit)
+        return Bearer(credential, scope, min(token.exp * 1000, credential.expires_ms or NEVER_MS))
+
+    async def check_client(self, client_id: str, secret: str) -> Credential:
+        """NotAuthenticated unless this is the secret of a client that may be used now."""
+        return await self._check_secret(client_id, secret, CLIENT, WRONG_SECRET)
+
+    async def issue(self, credential: Credential, scope: Scope) -> tuple[str, int]:
+        """A token for whoever was found to hold this credential, and the seconds it lives."""
+        await self.tokens.catch_up(credential.policy_version)
+        await self.tokens.rotate_if_due()
+        token = self.tokens.issue(credential, scope)
+        return token, self.tokens.lifetime_seconds(credential.expires_ms)
+
+    async def close(self) -> None:
+        """Let the last uses be written down."""
+        await asyncio.gather(*self._touches)
+
+    async def _check_secret(self, credential_id: str, secret: str, kind: Kind, refusal: str) -> Credential:
+        found = await find_credential(self.store, credential_id)
+        credential = found if found is not None and found.kind == kind else None
+        if not is_secret_of(self.vault, credential, credential_id, secret) or credential is None:
+            raise NotAuthenticated(refusal)
+        check_usable(credential, self.now_ms())
+        self._touch(credential)
+        return credential
+
+    def _touch(self, credential: Credential) -> None:
+        """Write down that it is used, unless that was done a moment ago; nobody waits for it."""
+        now_ms = self.now_ms()
+        if now_ms - max(credential.last_used_ms or 0, self._touched.get(credential.credential_id, 0)) < TOUCH_MS:
+            return
+        if len(self._touched) >= MAX_TOUCHED:
+            self._touched.clear()
+        self._touched[credential.credential_id] = now_ms
+        task = asyncio.create_task(self._record_use(credential.credential_id, now_ms))
+        self._touches.add(task)
+        task.add_done_callback(self._touches.discard)
+
+    async def _record_use(self, credential_id: str, now_ms: int) -> None:
+        values = {"credential_id": credential_id, "last_used_ms": now_ms}
+        try:
+            await self.store.apply([Write("touch_credential", values)])
+        except Exception as error:
+            # Whoever was let in is not turned away because this could not be written.
+            log.warning("The last use of credential %s was not recorded: %s", credential_id, error)
+
+
+def bearer_text(authorization: bytes | None) -> str | None:
+    """What follows `Bearer`; None if the header is of another kind or missing."""
+    if authorization is None:
+        return None
+    scheme, _, text = authorization.decode("latin-1").strip().partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
+
+
+async def open_identity(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> EmbeddedIdentity:
+    """Reads the signing keys, and makes the first one; the vault must be unlocked."""
+    tokens = AccessTokens(store, vault, settings.token_seconds, now_ms)
+    await tokens.load()
+    return EmbeddedIdentity(store, vault, tokens, now_ms)

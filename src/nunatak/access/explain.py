@@ -1,0 +1,179 @@
+"""Why somebody may do something, or may not: the grants in the database that bear on it, and the one that decides."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nunatak.access import securables
+from nunatak.access.administration import Grant, check_principal_name, check_role_name, printed_grantee
+from nunatak.access.grants import json_of
+from nunatak.access.privileges import Privilege, expanded
+from nunatak.access.sessions import principal_grantee, role_grantee
+from nunatak.database.store import Store
+from nunatak.errors import BadRequest
+
+MAX_GRANTS = 10_000  # of one matrix; more would be read by nobody
+
+
+@dataclass(frozen=True)
+class FoundGrant:
+    """What somebody was granted, by name or through a role."""
+
+    grantee: str
+    securable: str
+    privileges: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`grants` are all that bear on the securable, outermost first; `deciding` is the nearest that gives the right."""
+
+    principal: str
+    privilege: Privilege
+    securable: str
+    allowed: bool
+    reason: str
+    disabled: bool
+    roles: tuple[str, ...]
+    chain: tuple[str, ...]
+    grants: tuple[FoundGrant, ...]
+    deciding: FoundGrant | None
+
+
+async def explain(
+    store: Store, principal: str, privilege: Privilege, securable: str, further_roles: Sequence[str] = ()
+) -> Explanation:
+    """`further_roles` are those that a token or a proxy would bring along."""
+    check_principal_name(principal)
+    rows = await store.rows("find_principal", {"principal": principal})
+    known, disabled = rows[0][1] is not None, bool(rows[0][2])
+    kept = [row[3] for row in rows if row[3] is not None]
+    roles = tuple(dict.fromkeys([*kept, *(check_role_name(role) for role in further_roles)]))
+    chain = securables.chain(securable)
+    grants = await _grants_along(store, [principal_grantee(principal), *map(role_grantee, roles)], chain)
+    deciding = next((each for each in reversed(grants) if expanded(each.privileges) & privilege), None)
+    anybody = privilege is Privilege.CONFIG_READ
+    allowed = not disabled and (anybody or deciding is not None)
+    return Explanation(
+        principal,
+        privilege,
+        securable,
+        allowed,
+        _reason(principal, privilege, securable, deciding, known=known, disabled=disabled),
+        disabled,
+        roles,
+        tuple(chain),
+        tuple(grants),
+        deciding if allowed else None,
+    )
+
+
+async def _grants_along(store: Store, grantees: Sequence[str], chain: Sequence[str]) -> list[FoundGrant]:
+    """Outermost first; on the same securable, what was granted to the principal itself comes last."""
+    rows = await store.rows("find_rights", {"grantees": json_of(grantees), "securables": json_of(chain)})
+    found = [FoundGrant(row[1], row[2], row[3]) for row in rows if row[1] is not None]
+    return sorted(found, key=lambda each: (chain.index(each.securable), each.grantee.startswith("p:"), each.grantee))
+
+
+def _reason(
+    principal: str, privilege: Privilege, securable: str, deciding: FoundGrant | None, *, known: bool, disabled: bool
+) -> str:
+    name = privilege.name
+    if disabled:
+        return f"{principal} is disabled"
+    if privilege is Privilege.CONFIG_READ:
+        return "everybody who is known may read the configuration"
+    if deciding is None:
+        stranger = "" if known else f"{principal} is not kept as a principal, and "
+        return f"{stranger}no grant gives {name} on {securables.printed(securable)} or on anything it lies in"
+    which = printed_grantee(deciding.grantee)
+    through = f" through {which}" if deciding.grantee.startswith("r:") else ""
+    follows = "" if deciding.privileges & privilege else f", and an administrator there may {name}"
+    return f"{principal} holds a grant on {securables.printed(deciding.securable)}{through}{follows}"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What somebody may do somewhere, inherited rights included; a role that has no members stands for itself."""
+
+    securable: str
+    holder: str
+    privileges: int
+    through: tuple[FoundGrant, ...]
+
+
+async def matrix(store: Store, securable: str) -> list[Holding]:
+    """Everybody who may do something on the securable, then everybody granted something on what lies inside it."""
+    inside = await _grants_inside(store, securable)
+    above = [grant for each in securables.chain(securable)[:-1] for grant in await _grants_on(store, each)]
+    by_place: dict[str, list[Grant]] = {}
+    for grant in (*above, *inside):
+        by_place.setdefault(grant.securable, []).append(grant)
+    holders_of = await _holders(store)
+    found = _holdings(securable, by_place, holders_of, only_direct=False)
+    for place in dict.fromkeys(grant.securable for grant in inside if grant.securable != securable):
+        found += _holdings(place, by_place, holders_of, only_direct=True)
+    return found
+
+
+class _Holders:
+    """Who acts for a grantee: a principal for itself, the members for a role, the disabled for nobody."""
+
+    def __init__(self, members: Mapping[str, Sequence[str]], disabled: frozenset[str]) -> None:
+        self._members = members
+        self._disabled = disabled
+
+    def of(self, grantee: str) -> list[str]:
+        kind, _, name = grantee.partition(":")
+        if kind == "r" and name not in self._members:
+            return [grantee]
+        names: Iterable[str] = self._members[name] if kind == "r" else [name]
+        return [principal_grantee(each) for each in names if each not in self._disabled]
+
+
+def _holdings(
+    place: str, by_place: Mapping[str, Sequence[Grant]], holders: _Holders, *, only_direct: bool
+) -> list[Holding]:
+    through: dict[str, list[FoundGrant]] = {}
+    direct: set[str] = set()
+    for securable in securables.chain(place):
+        for grant in by_place.get(securable, ()):
+            for holder in holders.of(grant.grantee):
+                through.setdefault(holder, []).append(FoundGrant(grant.grantee, securable, grant.privileges))
+                if securable == place:
+                    direct.add(holder)
+    return [
+        Holding(place, holder, _sum(grants), tuple(grants))
+        for holder, grants in sorted(through.items())
+        if holder in direct or not only_direct
+    ]
+
+
+def _sum(grants: Sequence[FoundGrant]) -> int:
+    total = 0
+    for grant in grants:
+        total |= expanded(grant.privileges)
+    return total
+
+
+async def _holders(store: Store) -> _Holders:
+    members: dict[str, list[str]] = {}
+    for role, principal in await store.rows("all_members", {"limit": MAX_GRANTS}):
+        members.setdefault(role, []).append(principal)
+    disabled = frozenset(row[0] for row in await store.rows("disabled_principals", {}))
+    return _Holders(members, disabled)
+
+
+async def _grants_inside(store: Store, securable: str) -> list[Grant]:
+    values = {"securable": securable, "behind": securable + securables.BEHIND, "limit": MAX_GRANTS + 1}
+    rows = await store.rows("grants_inside", values)
+    if len(rows) > MAX_GRANTS:
+        raise BadRequest(
+            f"More than {MAX_GRANTS} grants lie inside {securables.printed(securable)}",
+            hint="Ask about a part of it, or list the grants page by page.",
+        )
+    return [Grant(*row) for row in rows]
+
+
+async def _grants_on(store: Store, securable: str) -> list[Grant]:
+    rows = await store.rows("grants_on", {"securable": securable, "after": "", "limit": MAX_GRANTS})
+    return [Grant(*row) for row in rows]

@@ -1,0 +1,55 @@
+"""The built-in decision point: grants in the database, to a principal or a role, on a securable or what it lies in."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.privileges import expanded
+from nunatak.access.sessions import Session
+from nunatak.database.store import Store
+
+
+class Grants:
+    """The Authorizer that asks our own tables."""
+
+    grants_decide = True
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def rights(self, session: Session, wanted: Sequence[str]) -> list[int]:
+        _, found = await self.versioned_rights(session, wanted)
+        return found
+
+    async def versioned_rights(self, session: Session, wanted: Sequence[str]) -> tuple[int, list[int]]:
+        """As `rights`, with the version of the policy they were read from."""
+        chains = [securables.chain(securable) for securable in wanted]
+        every = list(dict.fromkeys(each for chain in chains for each in chain))
+        values = {"grantees": json_of(session.grantees), "securables": json_of(every)}
+        rows = await self._store.rows("find_rights", values)
+        held: dict[str, int] = {}
+        for _, _, securable, privileges in rows:
+            if securable is not None:
+                held[securable] = held.get(securable, 0) | privileges
+        return rows[0][0], [_along(chain, held) for chain in chains]
+
+    async def sees_inside(self, session: Session, container: str) -> bool:
+        values = {"grantees": json_of(session.grantees), "container": container, "behind": container + securables.BEHIND}
+        return bool(await self._store.rows("granted_inside", values))
+
+    async def close(self) -> None:
+        """Nothing to give back: the store is somebody else's."""
+
+
+def _along(chain: Sequence[str], held: dict[str, int]) -> int:
+    """What is held on any of them, with what follows from it further down."""
+    total = 0
+    for securable in chain:
+        total = expanded(total | held.get(securable, 0))
+    return total
+
+
+def json_of(texts: Sequence[str]) -> str:
+    """A list as the statements of `access.sql` take it."""
+    return msgspec.json.encode(list(texts)).decode()

@@ -1,0 +1,127 @@
+"""Who asks and what they may do, remembered for as long as nobody's rights change.
+
+Every remembered session and right belongs to one version of the policy. That version comes with each read of a pointer,
+so a load or a commit by somebody known costs nothing more, and a right that was taken away is gone with the next
+request, on every server. A right that is missing is never remembered but asked for again: a new grant counts at once.
+"""
+
+from collections.abc import Callable, Sequence
+
+from nunatak.access.audit_rows import origin_text
+from nunatak.access.decisions import Authorizer, PolicyChanged
+from nunatak.access.grants import Grants
+from nunatak.access.privileges import Privilege
+from nunatak.access.sessions import Authenticator, Proof, Session
+from nunatak.database.store import Store
+from nunatak.errors import NotAuthenticated
+
+MAX_KNOWN = 10_000  # sessions, and rights of each session; beyond that they are asked for again
+MAX_ORIGINS = 100  # of one session
+NO_PROOF = "No credentials were sent"
+HINT = "Send `Authorization: Bearer <token>`; clients take a token or a client id and secret in their configuration."
+
+
+class Known:
+    """A session that was checked, and what it is known to be allowed, under one version of the policy."""
+
+    __slots__ = ("_origins", "rights", "session", "version")
+
+    def __init__(self, session: Session, version: int) -> None:
+        self.session = session
+        self.version = version
+        self.rights: dict[str, int] = {}
+        self._origins: dict[tuple[str, bytes], str] = {}
+
+    def origin(self, address: str, agent: bytes) -> str:
+        """What the audit trail keeps of where a request came from; a client says the same each time."""
+        origin = self._origins.get((address, agent))
+        if origin is None:
+            if len(self._origins) >= MAX_ORIGINS:
+                self._origins.clear()
+            origin = origin_text(address or None, self.session.roles, agent.decode("latin-1") or None)
+            self._origins[address, agent] = origin
+        return origin
+
+
+class Guard:
+    """One per process; with `auth` none there is no guard, and everybody may do everything."""
+
+    def __init__(
+        self,
+        store: Store,
+        authorizer: Authorizer,
+        authenticators: Sequence[Authenticator],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.authorizer = authorizer
+        self._store = store
+        self._authenticators = authenticators
+        self._now_ms = now_ms
+        self._known: dict[bytes, Known] = {}
+
+    def known(self, authorization: bytes | None) -> Known | None:
+        """Whoever sent this header before, if it still is good; whether the policy still is, the caller finds out."""
+        if authorization is None:
+            return None
+        known = self._known.get(authorization)
+        if known is None or known.session.expires_ms <= self._now_ms():
+            return None
+        return known
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    async def policy_version(self) -> int:
+        rows = await self._store.rows("policy_version", {})
+        version: int = rows[0][0]
+        return version
+
+    async def identify(self, proof: Proof) -> Known:
+        """Who asks; NotAuthenticated if nobody knows."""
+        authorization = proof.headers.get(b"authorization")
+        known = self.known(authorization)
+        if known is not None:
+            return known
+        # Read first: whatever changes while the proof is checked makes the session one of the past.
+        version = await self.policy_version()
+        session = await self._authenticate(proof)
+        known = Known(session, version)
+        if session.cached and authorization is not None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[authorization] = known
+        return known
+
+    async def _authenticate(self, proof: Proof) -> Session:
+        for authenticator in self._authenticators:
+            session = await authenticator.authenticate(proof)
+            if session is not None:
+                return session
+        if b"authorization" in proof.headers:
+            raise NotAuthenticated("These credentials are not of a kind that this server accepts", hint=HINT)
+        raise NotAuthenticated(NO_PROOF, hint=HINT)
+
+    async def rights(self, known: Known, securable: str, wanted: int = 0) -> int:
+        """What the session may do there; remembered if it covers `wanted`, otherwise asked for."""
+        held = known.rights.get(securable)
+        if held is not None and held & wanted == wanted:
+            return held
+        (held,) = await self.ask(known, [securable])
+        return held
+
+    async def ask(self, known: Known, wanted: Sequence[str]) -> list[int]:
+        """The rights on several at once, as they are now; PolicyChanged if the session is older than that."""
+        if isinstance(self.authorizer, Grants):
+            version, found = await self.authorizer.versioned_rights(known.session, wanted)
+            if version != known.version:
+                self.forget()
+                raise PolicyChanged
+            if len(known.rights) + len(found) > MAX_KNOWN:
+                known.rights.clear()
+            known.rights.update(zip(wanted, found, strict=True))
+        else:  # others may change their mind without telling us: nothing is remembered
+            found = await self.authorizer.rights(known.session, wanted)
+        return [held | Privilege.CONFIG_READ for held in found]
+
+    async def sees_inside(self, known: Known, container: str) -> bool:
+        return await self.authorizer.sees_inside(known.session, container)

@@ -1,0 +1,188 @@
+"""The keys that secrets are encrypted with, in a file of their own: a copy of the database alone opens nothing."""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nunatak.settings import Settings, SettingsError
+
+KEY_FILE = "nunatak.keys"
+KEY_BYTES = 32
+ID_BYTES = 8
+_HEADING = "# Whoever reads this file can read the secrets of the catalog's database. Keep it apart from its backups."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Key:
+    """`key_id` follows from the material, so that a line that was damaged is noticed."""
+
+    key_id: str
+    material: bytes
+
+    def __repr__(self) -> str:
+        return f"Key({self.key_id})"
+
+    def line(self) -> str:
+        return f"{self.key_id} {base64.b64encode(self.material).decode()}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """The first key encrypts; every one of them decrypts what it encrypted."""
+
+    keys: tuple[Key, ...] = ()
+
+    def find(self, key_id: str) -> Key | None:
+        return next((key for key in self.keys if key.key_id == key_id), None)
+
+    def text(self) -> str:
+        return "\n".join((_HEADING, *(key.line() for key in self.keys), ""))
+
+
+def new_key() -> Key:
+    material = secrets.token_bytes(KEY_BYTES)
+    return Key(_id_of(material), material)
+
+
+def _id_of(material: bytes) -> str:
+    return hmac.new(material, b"nunatak key id", hashlib.sha256).hexdigest()[: 2 * ID_BYTES]
+
+
+def parse_keys(text: str, source: Path) -> KeyRing:
+    """Lines of a key's id and its base64; empty ones and those that begin with # do not count."""
+    keys: list[Key] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key_id, _, encoded = line.strip().partition(" ")
+        try:
+            material = base64.b64decode(encoded.strip(), validate=True)
+        except ValueError:
+            material = b""
+        if len(material) != KEY_BYTES:
+            raise SettingsError(f"line {number} of {source} is not `<key id> <base64 of {KEY_BYTES} bytes>`")
+        if not hmac.compare_digest(_id_of(material).encode(), key_id.encode()):
+            raise SettingsError(f"line {number} of {source} was damaged: its key is not the one of its id; restore it")
+        keys.append(Key(key_id, material))
+    if not keys:
+        raise SettingsError(f"{source} holds no key: restore it; if the catalog never held a secret, delete it")
+    return KeyRing(tuple(keys))
+
+
+class KeyFile:
+    """The ring as the file has it: made when the first key is needed, and read again when somebody changed it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ring = KeyRing()
+        self._seen: tuple[int, int, int] | None = None
+
+    def find(self, key_id: str) -> Key | None:
+        """Another server, or an operator, may have added a key that is not known here yet."""
+        return self._ring.find(key_id) or self.ring().find(key_id)
+
+    def first(self) -> Key:
+        """The key that encrypts now."""
+        ring = self.ring()
+        if not ring.keys:
+            if self._seen is not None:
+                raise SettingsError(f"the key file {self.path} is gone: put it back, what is encrypted needs it")
+            ring = self.change(lambda kept: kept if kept.keys else KeyRing((new_key(),)))
+        return ring.keys[0]
+
+    def ring(self) -> KeyRing:
+        """Empty as long as there is no file."""
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return KeyRing()
+        except OSError as error:
+            raise SettingsError(f"the key file {self.path} cannot be read: {error.strerror}") from error
+        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if seen != self._seen:
+            self._ring, self._seen = _read(self.path), seen
+        return self._ring
+
+    def changed_ms(self) -> int | None:
+        """When the file was written last; None if there is none."""
+        try:
+            return os.stat(self.path).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
+    def change(self, changed: Callable[[KeyRing], KeyRing]) -> KeyRing:
+        """Replace the file by what `changed` makes of it, while nobody else does; durable on return."""
+        path = Path(os.path.realpath(self.path))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(path):
+                before = self.ring()
+                after = changed(before)
+                if after != before:
+                    _replace(path, after.text())
+        except OSError as error:
+            raise SettingsError(
+                f"the key file {self.path} cannot be written: {error.strerror}; make its folder writable, "
+                "or set key_file to a file that holds a line of `nunatak keys generate`"
+            ) from error
+        return self.ring()
+
+
+def open_key_file(settings: Settings) -> KeyFile:
+    return KeyFile(Path(settings.key_file) if settings.key_file else settings.data / KEY_FILE)
+
+
+def _read(path: Path) -> KeyRing:
+    try:
+        with open(path, encoding="ascii") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & 0o077:
+                raise SettingsError(
+                    f"the key file {path} can be read by others than its owner (mode {mode & 0o777:04o}): "
+                    f"chmod 600 {path}, and consider `nunatak keys rotate`"
+                )
+            return parse_keys(file.read(), path)
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"the key file {path} is not text") from error
+    except OSError as error:
+        raise SettingsError(f"the key file {path} cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, text: str) -> None:
+    """A crash leaves the old file or the new one, whole; the owner stays the same, be it root who changes it."""
+    new = Path(f"{path}.new")
+    new.unlink(missing_ok=True)  # left behind by a crash; nobody else can be writing it, thanks to the lock
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            owner = os.stat(path)
+            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        with os.fdopen(descriptor, "w", encoding="ascii", closefd=False) as file:
+            file.write(text)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(new, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,285 @@
+"""Open Policy Agent decides: one POST for all securables of a request, and no decision means nobody may do anything."""
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from collections.abc import Sequence
+from urllib.parse import SplitResult, urlsplit
+
+import httptools
+import msgspec
+
+from nunatak.access.external import SEE, Undecided, agreed, principals_asked_about, sum_of
+from nunatak.access.securables import chain, parts, printed
+from nunatak.access.sessions import Session
+from nunatak.errors import ServiceUnavailable
+from nunatak.secret import Secret
+from nunatak.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+DEADLINE_SECONDS = 2.0  # for one question, connecting included
+MAX_CONNECTIONS = 32  # at once; further questions wait, which counts towards their deadline
+MAX_IDLE = 8
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_SECURABLES = 1000  # in one question, so that a long list does not run into the deadline
+
+
+class _Securable(msgspec.Struct, frozen=True):
+    kind: str
+    path: str
+    within: list[str]  # the paths of everything it lies in and its own: whoever compares them need not cut texts
+    warehouse: str | None
+    namespace: tuple[str, ...]
+    name: str | None
+
+
+class _Input(msgspec.Struct, frozen=True):
+    principal: str
+    roles: tuple[str, ...]
+    method: str
+    securables: list[_Securable]
+
+
+class _Question(msgspec.Struct, frozen=True):
+    input: _Input
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    result: list[list[str]]
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+def open_opa(settings: Settings) -> "Opa":
+    """The decision point at `opa_url`; nothing is asked yet, so OPA may start later than we do."""
+    token = settings.opa_token.reveal()
+    if not (token.isascii() and token.isprintable()):
+        raise SettingsError("opa_token holds characters that no HTTP header may hold")
+    return Opa(_checked_url(settings.opa_url), settings.opa_token)
+
+
+def _checked_url(text: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        host, _ = (url.hostname or "").encode("idna").decode(), url.port
+    except ValueError as error:
+        raise SettingsError("opa_url is not a URL") from error
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise SettingsError("opa_url holds characters that must be percent-encoded")
+    if url.scheme not in ("http", "https") or not host:
+        raise SettingsError("opa_url must name a document, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights")
+    if url.username is not None or url.password is not None or url.fragment:
+        raise SettingsError("opa_url takes neither a user nor a fragment; a bearer token goes into opa_token")
+    if url.scheme == "http" and not _is_loopback(host):
+        raise SettingsError("opa_url must be https unless OPA is on this machine: answers could be forged on the way")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Opa:
+    """The Authorizer that asks OPA over a few connections, which are kept open."""
+
+    grants_decide = False
+
+    def __init__(self, url: SplitResult, token: Secret) -> None:
+        self._url = url
+        self._token = token
+        self._tls = ssl.create_default_context() if url.scheme == "https" else None
+        self._idle: list[_Connection] = []
+        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._trouble: str | None = None
+
+    async def rights(self, session: Session, securables: Sequence[str]) -> list[int]:
+        held: list[int] = []
+        for start in range(0, len(securables), MAX_SECURABLES):
+            held += await self._rights(session, securables[start : start + MAX_SECURABLES])
+        return held
+
+    async def _rights(self, session: Session, securables: Sequence[str]) -> list[int]:
+        answers = await self._decisions(session, securables)
+        return agreed([[sum_of(names) for names in answer] for answer in answers])
+
+    async def sees_inside(self, session: Session, container: str) -> bool:
+        answers = await self._decisions(session, [container])
+        return all(SEE in names or sum_of(names) for (names,) in answers)
+
+    async def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    async def _decisions(self, session: Session, securables: Sequence[str]) -> list[list[list[str]]]:
+        """One answer for each principal that is asked about, each with the names of privileges for each securable."""
+        described = [_described(securable) for securable in securables]
+        try:
+            answers = [
+                await self._decide(_Input(principal, session.roles, session.method, described))
+                for principal in principals_asked_about(session)
+            ]
+        except Undecided as error:
+            self._note(str(error))
+            raise ServiceUnavailable(
+                "Nobody can say now whether this is allowed: the decision point gave no usable answer",
+                hint="Nothing was done; try again. The server's log has the reason.",
+            ) from error
+        self._note(None)
+        return answers
+
+    async def _decide(self, question: _Input) -> list[list[str]]:
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS), self._turns:
+                status, body = await self._post(msgspec.json.encode(_Question(question)))
+        except TimeoutError as error:
+            raise Undecided(f"no answer within {DEADLINE_SECONDS:g} seconds") from error
+        except (OSError, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise Undecided(f"{type(error).__name__}: {error}") from error
+        if status != 200:
+            raise Undecided(f"status {status}")
+        try:
+            result = _answers.decode(body).result
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # also if there is no result at all
+            raise Undecided(f"not a list of lists of privileges: {error}") from error
+        if len(result) != len(question.securables):
+            raise Undecided(f"{len(result)} results for {len(question.securables)} securables")
+        for names in result:
+            sum_of(names)  # names only privileges that we know
+        return result
+
+    async def _post(self, body: bytes) -> tuple[int, bytes]:
+        """Ask over a connection that is open, if there is one; once more over a new one if that was being closed."""
+        request = self._head(len(body)) + body
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                try:
+                    return await self._exchange(connection, request)
+                except _ClosedUnanswered:
+                    break
+        return await self._exchange(await self._connect(), request)
+
+    async def _exchange(self, connection: "_Connection", request: bytes) -> tuple[int, bytes]:
+        try:
+            status, body = await connection.exchange(request)
+        except BaseException:  # what may still arrive belongs to nobody
+            connection.close()
+            raise
+        if not connection.closed:
+            if len(self._idle) < MAX_IDLE:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return status, body
+
+    async def _connect(self) -> "_Connection":
+        host, port = self._url.hostname or "", self._url.port or (443 if self._tls else 80)
+        _, connection = await asyncio.get_running_loop().create_connection(_Connection, host, port, ssl=self._tls)
+        return connection
+
+    def _head(self, length: int) -> bytes:
+        target = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        lines = [
+            f"POST {target} HTTP/1.1",
+            f"Host: {self._url.netloc}",
+            "Content-Type: application/json",
+            "Accept: application/json",
+            f"Content-Length: {length}",
+            *([f"Authorization: Bearer {self._token.reveal()}"] if self._token else []),
+        ]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def _note(self, trouble: str | None) -> None:
+        """Log when it begins and when it is over, not for every request in between."""
+        if trouble is not None and trouble != self._trouble:
+            log.error("OPA decides nothing: %s; requests are answered 503", trouble)
+        elif trouble is None and self._trouble is not None:
+            log.warning("OPA decides again")
+        self._trouble = trouble
+
+
+def _described(securable: str) -> _Securable:
+    path = printed(securable)
+    warehouse, levels, name = parts(securable)
+    within = [printed(each) for each in chain(securable)]
+    return _Securable(path.partition(":")[0], path, within, warehouse or None, levels, name)
+
+
+class _ClosedUnanswered(ConnectionError):
+    """Closed before a byte of the answer came: a kept connection whose time was over."""
+
+
+class _Connection(asyncio.Protocol):
+    """One HTTP/1.1 connection with at most one question under way; anything unexpected closes it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._waiting: asyncio.Future[tuple[int, bytes]] | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._body = bytearray()
+        self._answering = False
+
+    async def exchange(self, request: bytes) -> tuple[int, bytes]:
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            return await self._waiting
+        finally:
+            self._waiting = None
+
+    def close(self) -> None:
+        self.closed = True
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None:  # an answer to nothing must not become the answer to the next question
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._answering:
+            self._fail(error or ConnectionResetError("closed in the middle of the answer"))
+        else:
+            self._fail(_ClosedUnanswered("closed without an answer"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)
+        self.close()
+
+    # What the parser reports.
+
+    def on_message_begin(self) -> None:
+        if self._waiting is None or self._waiting.done():
+            self.close()
+        self._answering = True
+        self._body = bytearray()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+        if len(self._body) > MAX_ANSWER_BYTES:
+            self._fail(ConnectionAbortedError(f"an answer beyond {MAX_ANSWER_BYTES} bytes"))
+
+    def on_message_complete(self) -> None:
+        self._answering = False
+        if not self._parser.should_keep_alive():
+            self.closed = True
+            self._transport.close()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result((self._parser.get_status_code(), bytes(self._body)))

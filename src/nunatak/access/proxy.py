@@ -1,0 +1,98 @@
+"""What a proxy in front of us says about its callers, believed only if it comes from a trusted address."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nunatak.access.sessions import Proof, Session, session_of
+from nunatak.access.standing import find_roles, is_name, merged
+from nunatak.database.store import Store
+from nunatak.errors import NotAuthenticated
+from nunatak.settings import Settings, SettingsError
+
+FORWARDED_FOR = b"x-forwarded-for"
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class TrustedProxies:
+    """The networks of `trusted_proxies`; nobody is trusted if there are none."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.networks = tuple(_network(text) for text in settings.trusted_proxies)
+
+    def include(self, address: str | None) -> bool:
+        found = _address(address)
+        return found is not None and any(found in network for network in self.networks)
+
+    def client_address(self, address: str | None, headers: Mapping[bytes, bytes]) -> str | None:
+        """Who sent the request: the last address on its way that is no trusted proxy's.
+
+        Each proxy appends the address it was called from, so what stands further left was written by the client.
+        """
+        if not self.networks or not self.include(address):
+            return address
+        way = headers.get(FORWARDED_FOR, b"").decode("latin-1").split(",")
+        for hop in reversed(way):
+            found = _address(hop.strip())
+            if found is None:
+                return address
+            address = str(found)
+            if not self.include(address):
+                break
+        return address
+
+
+class ProxyAuthenticator:
+    """Believes `proxy_header` of a trusted proxy; from anywhere else it is as if the header were not there."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        if not settings.trusted_proxies:
+            raise SettingsError(
+                "auth proxy needs trusted_proxies: the addresses or networks of the proxies whose headers are "
+                "believed; without it anybody could claim to be anybody"
+            )
+        if not settings.proxy_header:
+            raise SettingsError("auth proxy needs proxy_header: the header in which the proxy names the principal")
+        self._trusted = TrustedProxies(settings)
+        self._store = store
+        self._name_header = settings.proxy_header.lower().encode()
+        self._roles_header = settings.proxy_roles_header.lower().encode()
+
+    async def authenticate(self, proof: Proof) -> Session | None:
+        given = proof.headers.get(self._name_header, b"").strip()
+        if not given or not self._trusted.include(proof.address):
+            return None
+        principal = given.decode("utf-8", "replace")
+        if not is_name(principal):
+            raise NotAuthenticated(
+                f"The proxy's header {self._name_header.decode()} is no name of a principal",
+                hint="The proxy must set it once, and remove what the client sent under this name.",
+            )
+        kept = await find_roles(self._store, principal)
+        # The headers are good for this request alone: another one may come through the same proxy for somebody else.
+        return replace(session_of(principal, merged(self._roles(proof), kept), method="proxy"), cached=False)
+
+    def _roles(self, proof: Proof) -> list[str]:
+        if not self._roles_header:
+            return []
+        listed = proof.headers.get(self._roles_header, b"").decode("utf-8", "replace")
+        return [role.strip() for role in listed.split(",")]
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise SettingsError(f"trusted_proxies: {text!r} is neither an address nor a network: {error}") from error
+    if network.prefixlen == 0:
+        raise SettingsError(f"trusted_proxies: {text!r} is everybody; name the proxies' own addresses")
+    return network
+
+
+def _address(text: str | None) -> Address | None:
+    """None if it is no address; an IPv4 address that came over an IPv6 socket is the IPv4 address."""
+    try:
+        found = ipaddress.ip_address(text or "")
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found

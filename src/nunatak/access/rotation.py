@@ -1,0 +1,138 @@
+"""Changing the keys that secrets are encrypted with, while servers run: a new key in, all sealed anew, the old out.
+
+Whatever moment it is killed at, calling it again finishes the work: a key is in the file before anything is sealed with
+it, and leaves the file after the last value that needs it.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from nunatak.access.keys import Key, KeyRing, new_key
+from nunatak.access.vault import Vault, key_id_of
+from nunatak.database.records import Write
+from nunatak.database.store import Store
+from nunatak.errors import Conflict
+
+STEP = 100  # values read and sealed at a time
+MAX_PASSES = 10  # each looks for what servers sealed while the last one ran; in practice the second finds nothing
+SETTLED_MS = 60_000  # twice what a statement may take, so whatever a server sealed before is stored or refused by then
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A value that is stored encrypted, and how it is swapped for another sealing of the same secret."""
+
+    about: str
+    value: bytes
+    swap: Callable[[bytes], Write]
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """`added` is false if an earlier rotation was finished instead of beginning a new one."""
+
+    key_id: str
+    added: bool
+    sealed_anew: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """How many stored values need a key; one that is not `held` is in the database, but not in the key file."""
+
+    key_id: str
+    encrypts: bool
+    values: int
+    held: bool
+
+
+async def rotate(store: Store, vault: Vault) -> Rotation:
+    """Seal everything with a new key, or finish doing so; servers that run beside keep reading and writing."""
+    before = vault.key_file.first()
+    finished = set(await _count(store)) <= {before.key_id}
+    if finished:
+        vault.key_file.change(lambda ring: _with_new(ring, before))
+    return Rotation(vault.key_file.first().key_id, finished, await _seal_all(store, vault))
+
+
+async def retire(store: Store, vault: Vault, now_ms: int) -> list[str]:
+    """Remove the keys that nothing in the database needs any more; returns their ids."""
+    changed_ms = vault.key_file.changed_ms()
+    if changed_ms is not None and now_ms - changed_ms < SETTLED_MS:
+        raise Conflict(
+            "The key file was changed a moment ago, and a server may not have stored yet what it encrypted before",
+            hint=f"Try again in {SETTLED_MS // 1000} seconds.",
+        )
+    used = await _count(store)
+    before = vault.key_file.ring()
+    after = vault.key_file.change(
+        lambda ring: KeyRing((*ring.keys[:1], *(key for key in ring.keys[1:] if key.key_id in used)))
+    )
+    return [key.key_id for key in before.keys if after.find(key.key_id) is None]
+
+
+async def list_keys(store: Store, vault: Vault) -> list[KeyUse]:
+    """As the file has them; then those that it should have, because a value was sealed with them."""
+    used = await _count(store)
+    held = [key.key_id for key in vault.key_file.ring().keys]
+    missing = sorted(key_id for key_id in used if key_id not in held)
+    return [
+        *(KeyUse(key_id, number == 0, used[key_id], held=True) for number, key_id in enumerate(held)),
+        *(KeyUse(key_id, False, used[key_id], held=False) for key_id in missing),
+    ]
+
+
+def _with_new(ring: KeyRing, before: Key) -> KeyRing:
+    """Unless somebody else was faster, whose new key does as well."""
+    return KeyRing((new_key(), *ring.keys)) if ring.keys[:1] == (before,) else ring
+
+
+async def _seal_all(store: Store, vault: Vault) -> int:
+    done = 0
+    for _ in range(MAX_PASSES):
+        found = await _seal_stale(store, vault)
+        if not found:
+            return done
+        done += found
+    raise Conflict(
+        "Other servers keep encrypting with another key", hint="Let every server read the same key file; see key_file."
+    )
+
+
+async def _seal_stale(store: Store, vault: Vault) -> int:
+    """Everything that is not sealed with the first key is now; returns how much that was."""
+    count = 0
+    async for step in _steps(store):
+        first = vault.key_file.first().key_id
+        stale = [each for each in step if key_id_of(each.value) not in (first, None)]
+        if stale:
+            await store.apply([each.swap(vault.seal(vault.open(each.value, each.about), each.about)) for each in stale])
+        count += len(stale)
+    return count
+
+
+async def _count(store: Store) -> Counter[str]:
+    """How many values are sealed with each key."""
+    ids = [key_id_of(each.value) async for step in _steps(store) for each in step]
+    return Counter(key_id for key_id in ids if key_id is not None)
+
+
+async def _steps(store: Store) -> AsyncIterator[list[Sealed]]:
+    """All that is stored sealed, a bounded number at a time; a secret of an earlier version is not sealed."""
+    for statement, sealed in (("all_secrets", _secret), ("sealed_credentials", _credential)):
+        after = ""
+        while rows := await store.rows(statement, {"after": after, "limit": STEP}):
+            yield [sealed(row[0], bytes(row[1])) for row in rows]
+            after = rows[-1][0]
+
+
+def _secret(name: str, value: bytes) -> Sealed:
+    return Sealed(name, value, lambda new: Write("replace_secret", {"name": name, "value": new, "expected": value}))
+
+
+def _credential(credential_id: str, value: bytes) -> Sealed:
+    def swap(new: bytes) -> Write:
+        return Write("reseal_credential", {"credential_id": credential_id, "secret": new, "expected": value})
+
+    return Sealed(credential_id, value, swap)

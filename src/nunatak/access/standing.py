@@ -1,0 +1,31 @@
+"""How a principal whom somebody else vouches for stands here: its roles, unless it is disabled."""
+
+from collections.abc import Iterable
+
+from nunatak.access.administration import check_principal_name
+from nunatak.database.store import Store
+from nunatak.errors import BadRequest, NotAuthenticated
+
+
+def is_name(text: str) -> bool:
+    """Whether a principal or a role may be called so."""
+    try:
+        check_principal_name(text)
+    except BadRequest:
+        return False
+    return True
+
+
+async def find_roles(store: Store, principal: str) -> tuple[str, ...]:
+    """The roles it has here, none if it is not kept here; NotAuthenticated if it is disabled."""
+    rows = await store.rows("find_principal", {"principal": principal})
+    if any(row[2] for row in rows):
+        raise NotAuthenticated(
+            f"Principal {principal} is disabled", hint="Ask an administrator of this server to enable it again."
+        )
+    return tuple(row[3] for row in rows if row[3] is not None)
+
+
+def merged(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    """Each role once, in order; what is no name cannot have been granted anything and is left out."""
+    return tuple(sorted({role for role in (*first, *second) if is_name(role)}))

@@ -1,0 +1,255 @@
+"""Access tokens that this server issues: the keys that sign them, and the strict check of one that comes back.
+
+All servers on one database share the keys, which lie there sealed. The newest signs. One that was replaced verifies for
+as long as a token it signed may live, and no longer.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from nunatak.access.credentials import Credential
+from nunatak.access.scopes import Scope, printed_scope
+from nunatak.access.vault import BrokenSeal, Vault
+from nunatak.database.records import Change, SaveSecret, Write
+from nunatak.database.store import Store
+from nunatak.errors import NotAuthenticated
+
+ISSUER = "nunatak"
+AUDIENCE = "nunatak:catalog"
+ALGORITHM = "ES256"
+TOKEN_TYPE = "at+jwt"  # RFC 9068: no other kind of token is taken for an access token
+MAX_TOKEN_BYTES = 16 * 1024
+LEEWAY_MS = 30_000  # how much the clocks of two servers may differ when one issues a token and the other sees it
+ROTATE_AFTER_MS = 30 * 86_400_000  # a key that leaked unnoticed is worth something for a month at most
+KEY_NAMES = "signing-key/"
+_BEHIND_KEY_NAMES = "signing-key0"  # the character behind the slash
+
+EXPIRED = "The access token has expired"
+HINT = "Get a new token from /v1/oauth/tokens."
+
+
+class AccessToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The claims of a token, all of them; times are in seconds.
+
+    `generation` names the secret that the client had when the token was issued. `scope` is for its reader; what counts
+    is `roles`, where no role at all and every role do not look alike.
+    """
+
+    iss: str
+    sub: str
+    aud: str
+    iat: int
+    exp: int
+    jti: str
+    client_id: str
+    generation: str
+    scope: str
+    roles: list[str] | None
+    nbf: int = 0
+
+    @property
+    def allows(self) -> Scope:
+        return None if self.roles is None else frozenset(self.roles)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    key_id: str
+    created_ms: int
+    private: ec.EllipticCurvePrivateKey
+
+    def jwk(self) -> dict[str, Any]:
+        """The public half, as JWKS documents have it."""
+        public = ECAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
+        return {**public, "kid": self.key_id, "use": "sig", "alg": ALGORITHM}
+
+
+class AccessTokens:
+    """Issues and verifies; call `load` once before."""
+
+    def __init__(self, store: Store, vault: Vault, token_seconds: int, now_ms: Callable[[], int]) -> None:
+        self.token_seconds = token_seconds
+        self._store = store
+        self._vault = vault
+        self._now_ms = now_ms
+        self._keys: list[SigningKey] = []  # oldest first
+        self._policy_version = 0  # the keys are at least as new as this
+        self._loading = asyncio.Lock()
+
+    @property
+    def signing_key(self) -> SigningKey:
+        return self._keys[-1]
+
+    async def load(self) -> None:
+        await self.catch_up(await self._current_version())
+        await self.rotate_if_due()
+
+    async def rotate_if_due(self) -> None:
+        """Make a key if there is none, or the newest has done its time."""
+        if not self._keys or self.signing_key.created_ms + ROTATE_AFTER_MS <= self._now_ms():
+            await self.rotate()
+
+    async def catch_up(self, policy_version: int) -> bool:
+        """Read the keys again if they may have changed since; return whether they were read."""
+        async with self._loading:
+            if policy_version <= self._policy_version:
+                return False
+            await self._read_keys(policy_version)
+            return True
+
+    async def rotate(self, *, forget_older: bool = False) -> str:
+        """Sign with a new key from now on, on every server; returns its id.
+
+        With `forget_older`, which is for a key that leaked, every token that was issued until now is worthless.
+        """
+        await self.catch_up(await self._current_version())
+        newest_ms = self.signing_key.created_ms if self._keys else 0
+        # Behind the newest even if that one was made by a server whose clock is ahead: the order decides who signs.
+        created_ms = max(self._now_ms(), newest_ms + 1)
+        key_id = secrets.token_hex(8)
+        kept = set() if forget_older else {key.key_id for key in self._verifying()}
+        changes: list[Change] = [SaveSecret(KEY_NAMES + key_id, self._sealed_key(key_id, created_ms))]
+        changes += [
+            Write("drop_secret", {"name": KEY_NAMES + key.key_id}) for key in self._keys if key.key_id not in kept
+        ]
+        await self._store.apply([*changes, Write("bump_policy", {})])
+        await self.catch_up(await self._current_version())
+        return key_id
+
+    def issue(self, credential: Credential, scope: Scope) -> str:
+        """A token that lives for `token_seconds`, or as long as the credential if that is less."""
+        key = self.signing_key
+        issued = self._now_ms() // 1000
+        token = AccessToken(
+            iss=ISSUER,
+            sub=credential.principal,
+            aud=AUDIENCE,
+            iat=issued,
+            exp=issued + self.lifetime_seconds(credential.expires_ms),
+            jti=secrets.token_urlsafe(16),
+            client_id=credential.credential_id,
+            generation=credential.generation,
+            scope=printed_scope(scope),
+            roles=None if scope is None else sorted(scope),
+            nbf=issued,
+        )
+        return jwt.encode(msgspec.to_builtins(token), key.private, ALGORITHM, {"kid": key.key_id, "typ": TOKEN_TYPE})
+
+    def lifetime_seconds(self, until_ms: int | None) -> int:
+        if until_ms is None:
+            return self.token_seconds
+        return min(self.token_seconds, until_ms // 1000 - self._now_ms() // 1000)
+
+    async def verify(self, token: str, *, expired_too: bool = False) -> AccessToken:
+        """What the token says, or NotAuthenticated; `expired_too` is for one that only says what was issued before."""
+        key_id = _key_id(token)
+        key = self._find(key_id)
+        if key is None:  # it may be younger than what was read here
+            async with self._loading:
+                await self._read_keys(await self._current_version())
+            key = self._find(key_id)
+        if key is None:
+            raise _refused("was signed with a key that is not, or no longer, one of this server's")
+        claims = _checked_claims(token, key.private.public_key())
+        self._check_times(claims, expired_too=expired_too)
+        return claims
+
+    async def jwks(self) -> dict[str, Any]:
+        """The public keys by which others may verify what is issued here."""
+        await self.catch_up(await self._current_version())
+        return {"keys": [key.jwk() for key in self._verifying()]}
+
+    def _find(self, key_id: str) -> SigningKey | None:
+        return next((key for key in self._verifying() if key.key_id == key_id), None)
+
+    def _verifying(self) -> list[SigningKey]:
+        """The newest, and those that were replaced so recently that a token of theirs may still live."""
+        since_ms = self._now_ms() - self.token_seconds * 1000 - LEEWAY_MS
+        replaced = zip(self._keys, self._keys[1:], strict=False)
+        return [*(key for key, successor in replaced if successor.created_ms >= since_ms), *self._keys[-1:]]
+
+    def _check_times(self, token: AccessToken, *, expired_too: bool) -> None:
+        """The library asks the clock of the machine; the time comes in here, so it is checked here."""
+        now_ms = self._now_ms()
+        if max(token.iat, token.nbf) * 1000 > now_ms + LEEWAY_MS:
+            raise _refused("is not valid yet; check the clocks of the servers")
+        if token.exp * 1000 <= now_ms and not expired_too:
+            raise NotAuthenticated(EXPIRED, hint=HINT)
+
+    async def _current_version(self) -> int:
+        version: int = (await self._store.rows("policy_version", {}))[0][0]
+        return version
+
+    async def _read_keys(self, policy_version: int) -> None:
+        """`policy_version` was read before: whatever changes from now on shows in a later one."""
+        rows = await self._store.rows("list_secrets", {"first": KEY_NAMES, "behind": _BEHIND_KEY_NAMES})
+        known = {
+            KEY_NAMES + key.key_id: key for key in self._keys
+        }  # a key never changes: opening it again is for nothing
+        keys = [known.get(name) or self._opened_key(name, bytes(value)) for name, value in rows]
+        self._keys = sorted(keys, key=lambda key: (key.created_ms, key.key_id))
+        self._policy_version = policy_version
+
+    def _sealed_key(self, key_id: str, created_ms: int) -> bytes:
+        private = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return self._vault.seal(created_ms.to_bytes(8, "big") + private, KEY_NAMES + key_id)
+
+    def _opened_key(self, name: str, sealed: bytes) -> SigningKey:
+        plain = self._vault.open(sealed, name)
+        private = serialization.load_der_private_key(plain[8:], password=None)
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or not isinstance(private.curve, ec.SECP256R1):
+            raise BrokenSeal(f"{name} in the database is no key for {ALGORITHM}")
+        return SigningKey(name.removeprefix(KEY_NAMES), int.from_bytes(plain[:8], "big"), private)
+
+
+def is_ours(token: str) -> bool:
+    """Whether a token claims to be issued here; nothing of it is believed yet."""
+    parts = token.split(".")
+    if len(token) > MAX_TOKEN_BYTES or len(parts) != 3:
+        return False
+    try:
+        claims = msgspec.json.decode(jwt.utils.base64url_decode(parts[1]))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(claims, dict) and claims.get("iss") == ISSUER
+
+
+def _key_id(token: str) -> str:
+    """Which key signed it, once its form and header are exactly those that are issued here."""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise _refused(f"is longer than {MAX_TOKEN_BYTES} bytes")
+    if token.count(".") != 2:
+        raise _refused("is not a signed JWT")
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
+        raise _refused("is not a signed JWT") from error
+    # Nothing but these: not a key (jwk, jku, x5u, x5c) or an extension (crit) that the sender would like to be used.
+    if set(header) != {"alg", "kid", "typ"} or header["alg"] != ALGORITHM or header["typ"] != TOKEN_TYPE:
+        raise _refused("has a header that this server does not write")
+    key_id: str = header["kid"]
+    return key_id
+
+
+def _checked_claims(token: str, public: ec.EllipticCurvePublicKey) -> AccessToken:
+    options: jwt.types.Options = {"strict_aud": True, "verify_exp": False, "verify_iat": False, "verify_nbf": False}
+    try:
+        claims = jwt.decode(token, public, [ALGORITHM], options, audience=AUDIENCE, issuer=ISSUER)
+        return msgspec.convert(claims, AccessToken)
+    except (jwt.InvalidTokenError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise _refused("is not one that this server issued") from error
+
+
+def _refused(why: str) -> NotAuthenticated:
+    return NotAuthenticated(f"The access token {why}", hint=HINT)

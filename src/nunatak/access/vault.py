@@ -1,0 +1,115 @@
+"""Encrypts what the database keeps secret: AES-256-GCM with the first key of the key file.
+
+A sealed value is `magic | key id | nonce | ciphertext and tag`. `about` is authenticated along with it, so that a value
+which was moved to another row does not open: it is the row's primary key, the name in nunatak_secrets and the
+credential_id in nunatak_credentials. Rotating keys (rotation.py) relies on that.
+"""
+
+import hashlib
+import hmac
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from nunatak.access.keys import ID_BYTES, KeyFile, open_key_file
+from nunatak.database.records import SaveSecret, Write
+from nunatak.database.store import Store
+from nunatak.settings import Settings, SettingsError
+
+MAGIC = b"NKS1"
+NONCE_BYTES = 12  # 96 bits, random: far fewer than 2^32 values are ever sealed with one key
+_KEY_ID = slice(len(MAGIC), len(MAGIC) + ID_BYTES)
+_NONCE = slice(_KEY_ID.stop, _KEY_ID.stop + NONCE_BYTES)
+_TAG_BYTES = 16
+
+SECRET_BYTES = 32
+PEPPER = "pepper"
+# Earlier versions stored these as they are. Anything else that is not sealed was put there by somebody else.
+PLAIN_BEFORE = {"page-token"}
+
+
+class UnknownKey(SettingsError):
+    """Sealed with a key that is not in the key file."""
+
+
+class BrokenSeal(SettingsError):
+    """Not what was sealed: damaged, or of another row."""
+
+
+class Vault:
+    """Call `unlock` once before `hmac`; everything else is ready at once."""
+
+    def __init__(self, key_file: KeyFile) -> None:
+        self.key_file = key_file
+        self._pepper: bytes | None = None
+
+    async def unlock(self, store: Store) -> None:
+        """Read what `hmac` needs; SettingsError if the database was sealed with keys that are not here."""
+        self._pepper = await self.secret(store, PEPPER)
+
+    def seal(self, plain: bytes, about: str) -> bytes:
+        key = self.key_file.first()
+        header = MAGIC + bytes.fromhex(key.key_id)
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return header + nonce + AESGCM(key.material).encrypt(nonce, plain, header + about.encode("utf-8"))
+
+    def open(self, sealed: bytes, about: str) -> bytes:
+        key_id = key_id_of(sealed)
+        if key_id is None:
+            raise BrokenSeal(f"{about} in the database is not encrypted, though it should be: restore it from a backup")
+        key = self.key_file.find(key_id)
+        if key is None:
+            raise UnknownKey(
+                f"{about} in the database is encrypted with key {key_id}, which the key file {self.key_file.path} does "
+                f"not hold: copy the line that begins with {key_id} from the key file of the server that wrote it "
+                "(or from its backup); servers on one database share one key file, set by key_file"
+            )
+        associated = sealed[: _KEY_ID.stop] + about.encode("utf-8")
+        try:
+            return AESGCM(key.material).decrypt(sealed[_NONCE], sealed[_NONCE.stop :], associated)
+        except InvalidTag as error:
+            raise BrokenSeal(f"{about} in the database is not what was put there: restore it from a backup") from error
+
+    def hmac(self, data: bytes, about: str) -> bytes:
+        """A digest that nobody can make, or check a guess against, with the database alone; the same for ever."""
+        if self._pepper is None:
+            raise RuntimeError("the vault was not unlocked")
+        return hmac.new(self._pepper, about.encode("utf-8") + b"\0" + data, hashlib.sha256).digest()
+
+    async def secret(self, store: Store, name: str) -> bytes:
+        """Random bytes under a name, made on first use, the same for every server on this database."""
+        value = await _find(store, name)
+        if value is None:
+            await store.apply([SaveSecret(name, self.seal(secrets.token_bytes(SECRET_BYTES), name))])
+            value = await _find(store, name)
+            assert value is not None
+        if name in PLAIN_BEFORE and key_id_of(value) is None:
+            value = await self._sealed_in_place(store, name, value)
+        return self.open(value, name)
+
+    async def _sealed_in_place(self, store: Store, name: str, plain: bytes) -> bytes:
+        """What the database has afterwards: another server may have been faster."""
+        sealed = self.seal(plain, name)
+        await store.apply([Write("replace_secret", {"name": name, "value": sealed, "expected": plain})])
+        await store.forget_overwritten()
+        value = await _find(store, name)
+        assert value is not None
+        return value
+
+
+def open_vault(settings: Settings) -> Vault:
+    """The vault of these settings; nothing is read or written yet."""
+    return Vault(open_key_file(settings))
+
+
+def key_id_of(value: bytes) -> str | None:
+    """Which key a stored value is sealed with; None if it is not sealed."""
+    if not value.startswith(MAGIC) or len(value) < _NONCE.stop + _TAG_BYTES:
+        return None
+    return value[_KEY_ID].hex()
+
+
+async def _find(store: Store, name: str) -> bytes | None:
+    rows = await store.rows("find_secret", {"name": name})
+    return bytes(rows[0][0]) if rows else None

@@ -1,0 +1,101 @@
+"""Whether a request may go on: the one place where rights are checked, before anything is done."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nunatak.access import securables
+from nunatak.access.decisions import PolicyChanged
+from nunatak.access.guard import Known
+from nunatak.access.privileges import Privilege, names_of
+from nunatak.api.http import Request
+from nunatak.api.needs import ENTRY_BITS, Declared, Need, Needs, Target, warehouse_target
+from nunatak.database.records import Key
+from nunatak.errors import CatalogError, Forbidden
+from nunatak.iceberg.identifiers import to_jdbc
+
+
+class Guarded(Declared, Protocol):
+    """A route as far as admission is concerned."""
+
+    @property
+    def needs(self) -> Needs: ...
+    @property
+    def reads_pointer(self) -> bool: ...
+
+
+async def admit(route: Guarded, request: Request) -> None:
+    """Raises what the caller is told if it may not: that there is no such thing, or that it is not allowed."""
+    known = request.known
+    if known is None or route.privilege is Privilege.PUBLIC:
+        return
+    assert request.guard is not None
+    needs = await route.needs(route, request)
+    request.securable = needs[0].target.securable if needs else securables.SERVER
+    unknown = [need for need in needs if known.rights.get(need.target.securable, 0) & need.privilege != need.privilege]
+    if unknown:
+        await require(request, unknown)
+        if request.guard.authorizer.grants_decide:
+            return  # asked just now, and the version with it
+    # A route that reads the pointer is told the version along with it.
+    if not route.reads_pointer and await request.guard.policy_version() != known.version:
+        raise PolicyChanged
+
+
+async def require(request: Request, needs: Sequence[Need]) -> None:
+    """All of them, as the rights are now."""
+    known, guard = request.known, request.guard
+    if known is None or guard is None:
+        return
+    held = await guard.ask(known, [need.target.securable for need in needs])
+    for need, found in zip(needs, held, strict=True):
+        if found & need.privilege == need.privilege:
+            continue
+        if need.filtered and await _is_seen(request, need.target, found):
+            continue
+        raise await _denial(request, known, need, found)
+
+
+async def sees_all(request: Request, container: str, privilege: Privilege) -> bool:
+    """Whether a list of this container needs no filter."""
+    if request.known is None or request.guard is None:
+        return True
+    return bool(await request.guard.rights(request.known, container, privilege) & privilege)
+
+
+async def _denial(request: Request, known: Known, need: Need, found: int) -> CatalogError:
+    target, missing = need.target, need.privilege & ~found
+    request.context.note_denial(request, names_of(missing), target.securable)
+    home = warehouse_target(request)
+    if target.securable != securables.SERVER and not await _is_seen(request, home, await _held(request, known, home)):
+        return target.absent if target.securable == home.securable else home.absent
+    if not target.may_be_missing and (not await _is_seen(request, target, found) or not await _exists(request, target)):
+        return target.absent
+    return Forbidden(
+        f"Principal {known.session.principal} lacks {', '.join(names_of(missing))} on "
+        f"{securables.printed(target.securable)}",
+        hint="Somebody who holds GRANT there can give it; `nunatak access explain` tells who has it.",
+    )
+
+
+async def _held(request: Request, known: Known, target: Target) -> int:
+    assert request.guard is not None
+    (held,) = await request.guard.ask(known, [target.securable])
+    return held
+
+
+async def _is_seen(request: Request, target: Target, found: int) -> bool:
+    """Whether the caller may know that it exists, if it does."""
+    if target.name is not None:
+        return bool(found & ENTRY_BITS)
+    if found & ~Privilege.CONFIG_READ or target.securable == securables.SERVER:
+        return True
+    assert request.guard is not None
+    assert request.known is not None
+    return await request.guard.sees_inside(request.known, target.securable)
+
+
+async def _exists(request: Request, target: Target) -> bool:
+    store, home = request.catalog.store, request.warehouse.name
+    if target.name is not None:
+        return await store.find_kind(Key(home, to_jdbc(target.levels), target.name)) == target.kind
+    return not target.levels or await store.namespace_exists(home, to_jdbc(target.levels))

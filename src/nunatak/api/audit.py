@@ -1,0 +1,104 @@
+"""The audit trail over HTTP: records by time, as many as the caller may see."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.privileges import Privilege, Securable, names_of
+from nunatak.api.http import MAX_PAGE, Request, Response, raw_json
+from nunatak.api.needs import Declared, Need
+from nunatak.api.route import Route
+from nunatak.errors import BadRequest, Forbidden
+from nunatak.events.trail import Filter, Position, line_of, search
+
+PAGE = 100  # records, unless the caller says otherwise
+ORDERS = {"newest": True, "oldest": False}
+
+
+async def list_audit(request: Request) -> Response:
+    """A page of records, newest first unless asked otherwise; a page may be short although more follow."""
+    wanted = filter_of(request)
+    await _require(request, wanted.securable)
+    newest_first = _newest_first(request)
+    resource = msgspec.json.encode(("audit", wanted, newest_first)).decode()
+    page = request.context.tokens.page(resource, request.query)
+    position = msgspec.json.decode(page.after, type=Position) if page.after else None
+    records, position = await search(
+        request.catalog.store,
+        wanted,
+        newest_first=newest_first,
+        position=position,
+        limit=page.limit if page.limit <= MAX_PAGE else PAGE,
+    )
+    token = None
+    if position is not None:
+        token = request.context.tokens.make(resource, msgspec.json.encode(position).decode())
+    body = b",".join(line_of(record) for record in records)
+    return raw_json(b'{"records":[' + body + b'],"next-page-token":' + msgspec.json.encode(token) + b"}")
+
+
+def filter_of(request: Request) -> Filter:
+    query = request.query
+    return Filter(
+        principal=query.get("principal"),
+        action=query.get("action"),
+        securable=securables.parsed(query.get("securable", "server")),
+        outcome=query.get("outcome"),
+        request_id=query.get("request-id"),
+        since_ms=time_of("since", query.get("since")),
+        until_ms=time_of("until", query.get("until")),
+    )
+
+
+def time_of(name: str, text: str | None) -> int | None:
+    """Milliseconds of a moment in ISO 8601; one without a zone is UTC."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(
+            f"Invalid {name}: {text[:50]!r} is no time", hint="Write 2026-01-31 or 2026-01-31T12:00:00Z."
+        ) from error
+
+
+def _newest_first(request: Request) -> bool:
+    order = request.query.get("order", "newest")
+    if order not in ORDERS:
+        raise BadRequest(f"Invalid order: {order[:50]!r} is neither newest nor oldest")
+    return ORDERS[order]
+
+
+async def _require(request: Request, securable: str) -> None:
+    """AUDIT_READ on what the records are about. Whether that exists is not said: it may have, once."""
+    request.securable = securable
+    needed = Privilege.AUDIT_READ
+    if request.session is None or await request.rights(securable) & needed:
+        return
+    request.context.note_denial(request, names_of(needed), securable)
+    raise Forbidden(
+        f"Principal {request.session.principal} lacks AUDIT_READ on {securables.printed(securable)}",
+        hint="Ask for less with ?securable=warehouse:NAME or namespace:WAREHOUSE/A/B, where you hold it.",
+    )
+
+
+async def _of_handler(route: Declared, request: Request) -> list[Need]:
+    """What is needed, and on what, the query says; the handler looks."""
+    return []
+
+
+AUDIT_ROUTES = (
+    Route(
+        "listAudit",
+        "GET",
+        "/management/v1/audit",
+        list_audit,
+        Privilege.AUDIT_READ,
+        Securable.SERVER,
+        "What happened, by whom, and whether it was allowed",
+        endpoint=False,
+        needs=_of_handler,
+    ),
+)

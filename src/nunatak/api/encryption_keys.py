@@ -1,0 +1,68 @@
+"""The keys that encrypt secrets in the database, over HTTP: for catalogs whose database only the server may write."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nunatak.access import securables
+from nunatak.access.audit_rows import audit_row
+from nunatak.access.rotation import KeyUse, list_keys, retire, rotate
+from nunatak.access.vault import Vault
+from nunatak.api.http import Request, Response, json_response
+from nunatak.errors import BadRequest, Conflict
+from nunatak.settings import SettingsError
+
+
+async def list_encryption_keys(request: Request) -> Response:
+    """Their ids, and how much needs each; never a key."""
+    with _said_to_the_caller():
+        uses = await list_keys(request.catalog.store, _vault(request))
+    return json_response({"encryption-keys": [key_use(use) for use in uses]})
+
+
+async def rotate_encryption_keys(request: Request) -> Response:
+    """Encrypt everything anew, while all servers work; asked again after a failure, it goes on where it was."""
+    await _audit(request, "rotate-encryption-keys")
+    with _said_to_the_caller():
+        done = await rotate(request.catalog.store, _vault(request))
+    return json_response({"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew})
+
+
+async def retire_encryption_keys(request: Request) -> Response:
+    """Remove what nothing needs any more from the key file."""
+    await _audit(request, "retire-encryption-keys")
+    with _said_to_the_caller():
+        retired = await retire(request.catalog.store, _vault(request), request.catalog.now_ms())
+    return json_response({"retired": retired})
+
+
+def key_use(use: KeyUse) -> dict[str, object]:
+    return {"key-id": use.key_id, "encrypts": use.encrypts, "values": use.values, "in-key-file": use.held}
+
+
+def _vault(request: Request) -> Vault:
+    vault = request.context.vault
+    if not isinstance(vault, Vault):
+        raise BadRequest("This server keeps no secrets")
+    return vault
+
+
+@contextmanager
+def _said_to_the_caller() -> Iterator[None]:
+    """Only an administrator gets here, who is the one to mend the key file."""
+    try:
+        yield
+    except SettingsError as error:
+        raise Conflict(f"The keys cannot be used: {error}") from error
+
+
+async def _audit(request: Request, action: str) -> None:
+    caller = request.caller
+    row = audit_row(
+        at_ms=request.catalog.now_ms(),
+        principal=caller.principal,
+        action=action,
+        securable=securables.SERVER,
+        request_id=caller.request_id,
+        origin=caller.origin,
+    )
+    await request.catalog.store.apply([row])

@@ -1,0 +1,579 @@
+"""The management API over HTTP: who there is, what they are granted, and the warehouses.
+
+A route that is not for administrators alone is open to everybody who is known; its handler shows and changes what the
+caller's own rights allow.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from nunatak.access import administration, explain, securables
+from nunatak.access.administration import Actor, Credential, Grant, Principal, Role
+from nunatak.access.audit_rows import audit_row
+from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
+from nunatak.access.explain import Explanation, FoundGrant, Holding
+from nunatak.access.privileges import BUNDLES, Privilege, expanded, names_of
+from nunatak.access.sessions import principal_grantee, session_of
+from nunatak.access.vault import Vault
+from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_segment, json_response, raw_json
+from nunatak.api.management_wire import (
+    AddMemberRequest,
+    CreateCredentialRequest,
+    CreatePrincipalRequest,
+    CreateRoleRequest,
+    CreateWarehouseRequest,
+    GrantRequest,
+    RotateKeysRequest,
+    UpdatePrincipalRequest,
+)
+from nunatak.api.openapi_management import management_document
+from nunatak.api.paging import Page
+from nunatak.api.route import TOP_WORDS
+from nunatak.catalog.warehouses import WarehousePlace, check_warehouse_name
+from nunatak.catalog.write import write
+from nunatak.database.records import Answer, Change, Key
+from nunatak.errors import BadRequest, Conflict, Forbidden, NotFound
+from nunatak.iceberg.identifiers import to_jdbc
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+NO_STORE = (b"cache-control", b"no-store")
+LONGEST_LIFE_SECONDS = 10 * 366 * 86_400
+MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
+
+
+async def openapi(request: Request) -> Response:
+    """What this API looks like; nobody's secret."""
+    return json_response(management_document(request.context.router.management_routes))
+
+
+# Who asks
+
+
+async def me(request: Request) -> Response:
+    """What a caller looks like from here."""
+    session = request.session
+    held = await request.rights(securables.SERVER)
+    return json_response(
+        {
+            "principal": request.caller.principal,
+            "roles": [] if session is None else list(session.roles),
+            "authenticated-by": None if session is None else session.method,
+            "privileges-on-server": names_of(held),
+        }
+    )
+
+
+async def _is_administrator(request: Request) -> bool:
+    return bool(await request.rights(securables.SERVER) & Privilege.SERVER_ADMIN)
+
+
+async def _require_administrator_or(request: Request, allowed: bool, what: str) -> None:
+    if not allowed and not await _is_administrator(request):
+        raise _denied(request, Privilege.SERVER_ADMIN, securables.SERVER, Forbidden(f"You may not see {what}"))
+
+
+def _is_caller(request: Request, principal: str) -> bool:
+    return request.session is not None and request.session.principal == principal
+
+
+def _denied(request: Request, privilege: Privilege, securable: str, error: Forbidden) -> Forbidden:
+    request.context.note_denial(request, names_of(privilege), securable)
+    return error
+
+
+@contextmanager
+def _denials_noted(request: Request, privilege: Privilege, securable: str) -> Iterator[None]:
+    try:
+        yield
+    except Forbidden as error:
+        raise _denied(request, privilege, securable, error) from error
+
+
+# Principals
+
+
+async def list_principals(request: Request) -> Response:
+    page = _page(request, "principals")
+    found = await administration.list_principals(request.catalog.store, page.after, page.limit + 1)
+    return _listed(request, "principals", page, found, _principal, lambda each: each.name)
+
+
+async def create_principal(request: Request) -> Response:
+    wanted = request.decode(CreatePrincipalRequest)
+    actor = _actor(request)
+    changes = administration.create_principal(actor, wanted.name, wanted.note)
+    return await _changed(request, changes, _principal(Principal(wanted.name, False, wanted.note, actor.at_ms)))
+
+
+async def load_principal(request: Request) -> Response:
+    """Itself, or anybody for an administrator."""
+    name = _name(request)
+    await _require_administrator_or(request, _is_caller(request, name), f"principal {name}")
+    principal, roles = await administration.load_principal(request.catalog.store, name)
+    return json_response({**_principal(principal), "roles": roles})
+
+
+async def update_principal(request: Request) -> Response:
+    wanted = request.decode(UpdatePrincipalRequest)
+    changes = await administration.update_principal(
+        request.catalog.store, _actor(request), _name(request), disabled=wanted.disabled, note=wanted.note
+    )
+    return await _changed(request, changes)
+
+
+async def drop_principal(request: Request) -> Response:
+    changes = await administration.drop_principal(request.catalog.store, _actor(request), _name(request))
+    return await _changed(request, changes)
+
+
+# Roles
+
+
+async def list_roles(request: Request) -> Response:
+    page = _page(request, "roles")
+    found = await administration.list_roles(request.catalog.store, page.after, page.limit + 1)
+    return _listed(request, "roles", page, found, _role, lambda each: each.name)
+
+
+async def create_role(request: Request) -> Response:
+    wanted = request.decode(CreateRoleRequest)
+    actor = _actor(request)
+    changes = administration.create_role(actor, wanted.name, wanted.note)
+    return await _changed(request, changes, _role(Role(wanted.name, wanted.note, actor.at_ms)))
+
+
+async def load_role(request: Request) -> Response:
+    """One that the caller acts in, or any for an administrator."""
+    name = _name(request)
+    allowed = request.session is not None and name in request.session.roles
+    await _require_administrator_or(request, allowed, f"role {name}")
+    return json_response(_role(await administration.load_role(request.catalog.store, name)))
+
+
+async def drop_role(request: Request) -> Response:
+    changes = await administration.drop_role(request.catalog.store, _actor(request), _name(request))
+    return await _changed(request, changes)
+
+
+async def list_members(request: Request) -> Response:
+    role = _name(request)
+    resource = f"roles/{role}/members"
+    page = _page(request, resource)
+    found = await administration.list_members(request.catalog.store, role, page.after, page.limit + 1)
+    return _listed(request, "members", page, found, lambda each: each, lambda each: each, resource)
+
+
+async def add_member(request: Request) -> Response:
+    wanted = request.decode(AddMemberRequest)
+    return await _changed(request, administration.add_member(_actor(request), _name(request), wanted.principal))
+
+
+async def remove_member(request: Request) -> Response:
+    store, role, principal = request.catalog.store, _name(request), _name(request, 1)
+    return await _changed(request, await administration.remove_member(store, _actor(request), role, principal))
+
+
+# Grants
+
+
+async def list_grants(request: Request) -> Response:
+    """Of a grantee, on a securable, or all of them."""
+    store, text, where = request.catalog.store, request.query.get("grantee"), request.query.get("securable")
+    resource = f"grants/{text}/{where}"
+    page = _page(request, resource)
+    after = tuple(page.after.split("\n")) if page.after else None
+    if text is not None:
+        grantee = administration.parsed_grantee(text)
+        own = request.session is not None and grantee in request.session.grantees
+        await _require_administrator_or(request, own, f"the grants of {text}")
+        found = await administration.grants_of(store, grantee, after[1] if after else None, page.limit + 1)
+        if where is not None:
+            found = [each for each in found if each.securable == securables.parsed(where)]
+    elif where is not None:
+        securable = securables.parsed(where)
+        await _require_granter(request, securable)
+        found = await administration.grants_on(store, securable, after[0] if after else "", page.limit + 1)
+    else:
+        await _require_administrator_or(request, False, "all grants; name a grantee or a securable")
+        found = await administration.list_grants(store, (after[0], after[1]) if after else ("", ""), page.limit + 1)
+    return _listed(request, "grants", page, found, _grant, lambda each: f"{each.grantee}\n{each.securable}", resource)
+
+
+async def grant(request: Request) -> Response:
+    wanted = request.decode(GrantRequest)
+    grantee = administration.parsed_grantee(wanted.grantee)
+    securable = securables.parsed(wanted.securable)
+    privileges = administration.parsed_privileges(wanted.privileges)
+    rights = await _rights_on(request, securable)
+    if not await _exists(request, securable):
+        raise _absent(securable)
+    with _denials_noted(request, privileges, securable):
+        changes = administration.grant(_actor(request), rights, grantee, securable, privileges)
+    return await _changed(request, changes)
+
+
+async def revoke(request: Request) -> Response:
+    grantee = administration.parsed_grantee(_asked(request, "grantee"))
+    securable = securables.parsed(_asked(request, "securable"))
+    privileges = administration.parsed_privileges(_asked(request, "privileges").split(","))
+    rights = await _rights_on(request, securable)
+    with _denials_noted(request, privileges, securable):
+        changes = await administration.revoke(
+            request.catalog.store, _actor(request), rights, grantee, securable, privileges
+        )
+    return await _changed(request, changes)
+
+
+async def _rights_on(request: Request, securable: str) -> int:
+    """What the caller may do there; whoever may do nothing is told that it is not there."""
+    rights = await request.rights(securable)
+    if securable != securables.SERVER and not rights & ~Privilege.CONFIG_READ:
+        raise _absent(securable)
+    return rights
+
+
+async def _require_granter(request: Request, securable: str) -> None:
+    if not expanded(await _rights_on(request, securable)) & MAY_GRANT:
+        where = securables.printed(securable)
+        raise _denied(
+            request, Privilege.GRANT, securable, Forbidden(f"You may not see the grants on {where}: that needs GRANT")
+        )
+
+
+def _absent(securable: str) -> NotFound:
+    return NotFound(f"There is no {securables.printed(securable)}")
+
+
+async def _exists(request: Request, securable: str) -> bool:
+    if securable == securables.SERVER:
+        return True
+    home, levels, name = securables.parts(securable)
+    warehouses, store = request.catalog.warehouses, request.catalog.store
+    if home not in warehouses:
+        await warehouses.refresh()
+    if home not in warehouses:
+        return False
+    if name is not None:
+        return await store.find_kind(Key(home, to_jdbc(levels), name)) is not None
+    return not levels or await store.namespace_exists(home, to_jdbc(levels))
+
+
+# Credentials
+
+
+async def list_credentials(request: Request) -> Response:
+    """One's own, or anybody's for an administrator; never a secret."""
+    principal = _name(request)
+    await _require_administrator_or(request, _is_caller(request, principal), f"the credentials of {principal}")
+    await administration.load_principal(request.catalog.store, principal)
+    found = await administration.list_credentials(request.catalog.store, principal)
+    return json_response({"credentials": [_credential(each) for each in found]})
+
+
+async def create_credential(request: Request) -> Response:
+    """The answer is the only one that ever holds the secret.
+
+    It is not kept for an Idempotency-Key either: a request that is sent again makes another credential.
+    """
+    principal = _name(request)
+    wanted = request.decode(CreateCredentialRequest)
+    if not await _is_administrator(request):
+        await _check_own(request, principal, wanted)
+    actor = _actor(request)
+    expires_ms = _expiry(actor.at_ms, wanted.expires_in_seconds)
+    new = _new_credential(_vault(request), wanted.kind)
+    changes = administration.create_credential(
+        actor, principal, new, roles=wanted.roles, note=wanted.note, expires_ms=expires_ms
+    )
+    await write(request.catalog, replace(request.caller, key=None), changes, Answer(200))
+    roles = None if wanted.roles is None else tuple(wanted.roles)
+    made = Credential(new.credential_id, principal, new.kind, roles, wanted.note, actor.at_ms, expires_ms, None)
+    body = msgspec.json.encode({**_credential(made), "secret": new.shown.reveal()})
+    return Response(200, body, (JSON_TYPE, NO_STORE))
+
+
+async def drop_credential(request: Request) -> Response:
+    principal, credential_id = _name(request), _name(request, 1)
+    await _require_administrator_or(request, _is_caller(request, principal), f"the credentials of {principal}")
+    return await _changed(request, administration.drop_credential(_actor(request), principal, credential_id))
+
+
+async def _check_own(request: Request, principal: str, wanted: CreateCredentialRequest) -> None:
+    """One's own key must not be worth more than what one asks with."""
+    session = request.session
+    if session is None or session.principal != principal or wanted.kind == "client":
+        raise _denied(
+            request,
+            Privilege.SERVER_ADMIN,
+            securables.SERVER,
+            Forbidden(f"You may not make a {wanted.kind} credential of {principal}"),
+        )
+    _, roles = await administration.load_principal(request.catalog.store, principal)
+    whole = principal_grantee(principal) in session.grantees and set(roles) <= set(session.roles)
+    if not whole and (wanted.roles is None or not set(wanted.roles) <= set(session.roles)):
+        raise _denied(
+            request,
+            Privilege.SERVER_ADMIN,
+            securables.SERVER,
+            Forbidden(
+                "A credential that is used for some roles only makes no credential for others",
+                hint=f"Name roles out of {', '.join(session.roles) or 'none'}, or log in without naming roles.",
+            ),
+        )
+
+
+def _new_credential(vault: Vault, kind: str) -> NewCredential:
+    makers = {"client": new_client, "api-key": new_api_key, "access-key": new_access_key}
+    return makers[kind](vault)
+
+
+def _expiry(now_ms: int, seconds: int | None) -> int | None:
+    if seconds is None:
+        return None
+    if not 1 <= seconds <= LONGEST_LIFE_SECONDS:
+        raise BadRequest(f"Invalid expires-in-seconds: {seconds} does not lie between 1 and {LONGEST_LIFE_SECONDS}")
+    return now_ms + seconds * 1000
+
+
+def _vault(request: Request) -> Vault:
+    vault = request.context.vault
+    if not isinstance(vault, Vault):
+        raise BadRequest("This server keeps no secrets", hint="Start it with NUNATAK_AUTH=embedded.")
+    return vault
+
+
+# Why, and who
+
+
+async def explain_access(request: Request) -> Response:
+    """For oneself, or for anybody where the caller may grant."""
+    principal = request.query.get("principal") or request.caller.principal
+    securable = securables.parsed(_asked(request, "securable"))
+    privilege = _single(_asked(request, "privilege"))
+    further = [role for role in request.query.get("roles", "").split(",") if role]
+    if not _is_caller(request, principal) or further:
+        await _require_granter(request, securable)
+    found = await explain.explain(request.catalog.store, principal, privilege, securable, further)
+    decider = "nobody" if request.guard is None else type(request.guard.authorizer).__name__.lower()
+    if request.guard is not None and not request.guard.authorizer.grants_decide and not found.disabled:
+        (held,) = await request.guard.authorizer.rights(session_of(principal, found.roles), [securable])
+        allowed = bool((held | Privilege.CONFIG_READ) & privilege)
+        found = replace(found, allowed=allowed, deciding=None, reason=f"{decider} decides, whatever was granted")
+    return json_response({**_explanation(found), "decided-by": decider})
+
+
+async def access_matrix(request: Request) -> Response:
+    """Where the caller may grant."""
+    securable = securables.parsed(request.query.get("securable", "server"))
+    await _require_granter(request, securable)
+    found = await explain.matrix(request.catalog.store, securable)
+    return json_response({"holdings": [_holding(each) for each in found]})
+
+
+def _single(name: str) -> Privilege:
+    upper = name.upper()
+    if upper not in Privilege.__members__ or not Privilege[upper]:
+        known = ", ".join(single.name or "" for single in Privilege)
+        bundle = " A bundle is several: ask about one of them." if upper in BUNDLES else ""
+        raise BadRequest(f"Not a privilege: {name[:100]!r}", hint=f"Use one of {known}.{bundle}")
+    return Privilege[upper]
+
+
+# Warehouses
+
+
+async def list_warehouses(request: Request) -> Response:
+    """Those that the caller may know of."""
+    warehouses = request.catalog.warehouses
+    await warehouses.refresh()
+    page = _page(request, "warehouses")
+    names = sorted(name for name in warehouses if name > page.after)
+    seen = [name for name in names if await _sees_warehouse(request, name)][: page.limit + 1]
+    found = [warehouses[name] for name in seen]
+    return _listed(request, "warehouses", page, found, lambda each: _warehouse(request, each), lambda each: each.name)
+
+
+async def load_warehouse(request: Request) -> Response:
+    name = _name(request)
+    if not await _exists(request, securables.warehouse(name)) or not await _sees_warehouse(request, name):
+        raise request.catalog.no_such_warehouse(name)
+    return json_response(_warehouse(request, request.catalog.warehouses[name]))
+
+
+async def create_warehouse(request: Request) -> Response:
+    wanted = request.decode(CreateWarehouseRequest)
+    warehouses = request.catalog.warehouses
+    name = check_warehouse_name(wanted.name, TOP_WORDS)
+    await warehouses.refresh()
+    place = warehouses.place_of_new(name, wanted.location)
+    made = WarehousePlace(name, str(place), (place,), configured=False)
+    changes = administration.create_warehouse(_actor(request), name, made.location)
+    answer = await _changed(request, changes, _warehouse(request, made))
+    await warehouses.refresh()
+    return answer
+
+
+async def drop_warehouse(request: Request) -> Response:
+    """One that was made while a server ran, and has nothing in it."""
+    name, warehouses = _name(request), request.catalog.warehouses
+    place = warehouses.get(name)
+    if place is not None and place.configured:
+        raise Conflict(f"Warehouse {name} is one of the settings", hint="Take it out of the settings instead.")
+    answer = await _changed(request, administration.drop_warehouse(_actor(request), name))
+    await warehouses.refresh()
+    return answer
+
+
+async def _sees_warehouse(request: Request, name: str) -> bool:
+    where = securables.warehouse(name)
+    if request.guard is None or request.known is None or await request.rights(where) & ~Privilege.CONFIG_READ:
+        return True
+    return await request.guard.sees_inside(request.known, where)
+
+
+# Keys
+
+
+async def rotate_keys(request: Request) -> Response:
+    """Sign tokens with a new key; `nunatak keys rotate` does so for what is encrypted in the database."""
+    wanted = request.decode(RotateKeysRequest) if request.body else RotateKeysRequest()
+    if request.context.identity is None:
+        raise BadRequest("This server issues no tokens", hint="Start it with NUNATAK_AUTH=embedded.")
+    actor = _actor(request)
+    row = audit_row(
+        at_ms=actor.at_ms,
+        principal=actor.principal,
+        action="rotate-keys",
+        securable=securables.SERVER,
+        detail={"forget-older": wanted.forget_older},
+        request_id=actor.request_id,
+        origin=actor.origin,
+    )
+    await request.catalog.store.apply([row])
+    key_id = await request.context.identity.tokens.rotate(forget_older=wanted.forget_older)
+    return json_response({"key-id": key_id})
+
+
+# What all have in common
+
+
+def _actor(request: Request) -> Actor:
+    caller = request.caller
+    return Actor(caller.principal, request.catalog.now_ms(), caller.request_id, caller.origin)
+
+
+def _name(request: Request, position: int = 0) -> str:
+    return decode_segment(request.path_names[position])
+
+
+def _asked(request: Request, name: str) -> str:
+    value = request.query.get(name)
+    if not value:
+        raise BadRequest(f"The parameter {name} is missing")
+    return value
+
+
+async def _changed(request: Request, changes: Sequence[Change], body: Json | None = None) -> Response:
+    """Apply the changes, and remember the answer if the request has a key."""
+    encoded = None if body is None else msgspec.json.encode(body)
+    await write(request.catalog, request.caller, changes, Answer(204 if encoded is None else 200, body=encoded))
+    return NO_CONTENT if encoded is None else raw_json(encoded)
+
+
+def _page(request: Request, resource: str) -> Page:
+    page: Page = request.context.tokens.page(f"management/{resource}", request.query)
+    return page
+
+
+def _listed(
+    request: Request,
+    member: str,
+    page: Page,
+    found: Sequence[T],
+    shown: Callable[[T], object],
+    position: Callable[[T], str],
+    resource: str | None = None,
+) -> Response:
+    """A page of what was found; one more than the page holds shows that there is another page."""
+    body: Json = {member: [shown(each) for each in found[: page.limit]]}
+    if len(found) > page.limit:
+        last = position(found[page.limit - 1])
+        body["next-page-token"] = request.context.tokens.make(f"management/{resource or member}", last)
+    return json_response(body)
+
+
+def _principal(each: Principal) -> Json:
+    return {"name": each.name, "disabled": each.disabled, "note": each.note, "created-ms": each.created_ms}
+
+
+def _role(each: Role) -> Json:
+    return {"name": each.name, "note": each.note, "created-ms": each.created_ms}
+
+
+def _grant(each: Grant) -> Json:
+    return {
+        "grantee": administration.printed_grantee(each.grantee),
+        "securable": securables.printed(each.securable),
+        "privileges": names_of(each.privileges),
+        "granted-by": each.granted_by,
+        "granted-ms": each.granted_ms,
+    }
+
+
+def _credential(each: Credential) -> Json:
+    return {
+        "credential-id": each.credential_id,
+        "principal": each.principal,
+        "kind": each.kind,
+        "roles": each.roles,
+        "note": each.note,
+        "created-ms": each.created_ms,
+        "expires-ms": each.expires_ms,
+        "last-used-ms": each.last_used_ms,
+    }
+
+
+def _found_grant(each: FoundGrant) -> Json:
+    return {
+        "grantee": administration.printed_grantee(each.grantee),
+        "securable": securables.printed(each.securable),
+        "privileges": names_of(each.privileges),
+    }
+
+
+def _explanation(each: Explanation) -> Json:
+    return {
+        "principal": each.principal,
+        "privilege": each.privilege.name,
+        "securable": securables.printed(each.securable),
+        "allowed": each.allowed,
+        "reason": each.reason,
+        "roles": each.roles,
+        "chain": [securables.printed(step) for step in each.chain],
+        "grants": [_found_grant(found) for found in each.grants],
+        "deciding-grant": None if each.deciding is None else _found_grant(each.deciding),
+    }
+
+
+def _holding(each: Holding) -> Json:
+    return {
+        "securable": securables.printed(each.securable),
+        "holder": administration.printed_grantee(each.holder),
+        "privileges": names_of(each.privileges),
+        "through": [_found_grant(found) for found in each.through],
+    }
+
+
+def _warehouse(request: Request, each: WarehousePlace) -> Json:
+    return {
+        "name": each.name,
+        "location": each.location,
+        "configured": each.configured,
+        "default": each.name == request.catalog.default_warehouse,
+    }

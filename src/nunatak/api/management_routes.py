@@ -1,0 +1,49 @@
+"""Every URL of the management API on one screen: what answers it, and which privilege it needs.
+
+CONFIG_READ is held by everybody who is known: there the handler looks at the caller's rights itself.
+"""
+# ruff: noqa: E501 - one line for one URL
+
+from nunatak.access.privileges import Privilege, Securable
+from nunatak.api import encryption_keys, management
+from nunatak.api.route import Route
+
+P, S = Privilege, Securable
+BASE = "/management/v1"
+PRINCIPALS, ROLES, GRANTS, WAREHOUSES = (f"{BASE}/{word}" for word in ("principals", "roles", "grants", "warehouses"))
+PRINCIPAL, ROLE, WAREHOUSE = PRINCIPALS + "/{principal}", ROLES + "/{role}", WAREHOUSES + "/{warehouse}"
+ENCRYPTION_KEYS = BASE + "/encryption-keys"
+MEMBERS, CREDENTIALS = ROLE + "/members", PRINCIPAL + "/credentials"
+
+MANAGEMENT_ROUTES: tuple[Route, ...] = (
+    Route("managementDocument", "GET", BASE + "/openapi.json", management.openapi, P.PUBLIC, S.SERVER, "This API as an OpenAPI document", False),
+    Route("whoAmI", "GET", BASE + "/me", management.me, P.CONFIG_READ, S.SERVER, "Who asks, and in which roles", False),
+    Route("listPrincipals", "GET", PRINCIPALS, management.list_principals, P.SERVER_ADMIN, S.SERVER, "List principals", False),
+    Route("createPrincipal", "POST", PRINCIPALS, management.create_principal, P.SERVER_ADMIN, S.SERVER, "Create a principal", False),
+    Route("loadPrincipal", "GET", PRINCIPAL, management.load_principal, P.CONFIG_READ, S.SERVER, "Load a principal and its roles", False),
+    Route("updatePrincipal", "PATCH", PRINCIPAL, management.update_principal, P.SERVER_ADMIN, S.SERVER, "Disable, enable or describe a principal", False),
+    Route("dropPrincipal", "DELETE", PRINCIPAL, management.drop_principal, P.SERVER_ADMIN, S.SERVER, "Drop a principal and all that is its own", False),
+    Route("listCredentials", "GET", CREDENTIALS, management.list_credentials, P.CONFIG_READ, S.SERVER, "List a principal's credentials", False),
+    Route("createCredential", "POST", CREDENTIALS, management.create_credential, P.CONFIG_READ, S.SERVER, "Create a credential; its secret is shown once", False),
+    Route("dropCredential", "DELETE", CREDENTIALS + "/{credential}", management.drop_credential, P.CONFIG_READ, S.SERVER, "Drop a credential", False),
+    Route("listRoles", "GET", ROLES, management.list_roles, P.SERVER_ADMIN, S.SERVER, "List roles", False),
+    Route("createRole", "POST", ROLES, management.create_role, P.SERVER_ADMIN, S.SERVER, "Create a role", False),
+    Route("loadRole", "GET", ROLE, management.load_role, P.CONFIG_READ, S.SERVER, "Load a role", False),
+    Route("dropRole", "DELETE", ROLE, management.drop_role, P.SERVER_ADMIN, S.SERVER, "Drop a role and its grants", False),
+    Route("listMembers", "GET", MEMBERS, management.list_members, P.SERVER_ADMIN, S.SERVER, "List the members of a role", False),
+    Route("addMember", "POST", MEMBERS, management.add_member, P.SERVER_ADMIN, S.SERVER, "Add a principal to a role", False),
+    Route("removeMember", "DELETE", MEMBERS + "/{principal}", management.remove_member, P.SERVER_ADMIN, S.SERVER, "Remove a principal from a role", False),
+    Route("listGrants", "GET", GRANTS, management.list_grants, P.CONFIG_READ, S.SERVER, "List grants", False),
+    Route("grantPrivileges", "POST", GRANTS, management.grant, P.CONFIG_READ, S.SERVER, "Grant privileges on a securable", False),
+    Route("revokePrivileges", "DELETE", GRANTS, management.revoke, P.CONFIG_READ, S.SERVER, "Revoke privileges on a securable", False),
+    Route("explainAccess", "GET", BASE + "/access/explain", management.explain_access, P.CONFIG_READ, S.SERVER, "Which grant decides", False),
+    Route("accessMatrix", "GET", BASE + "/access/matrix", management.access_matrix, P.CONFIG_READ, S.SERVER, "Who may do what", False),
+    Route("listWarehouses", "GET", WAREHOUSES, management.list_warehouses, P.CONFIG_READ, S.SERVER, "List warehouses", False),
+    Route("createWarehouse", "POST", WAREHOUSES, management.create_warehouse, P.SERVER_ADMIN, S.SERVER, "Create a warehouse", False),
+    Route("loadWarehouse", "GET", WAREHOUSE, management.load_warehouse, P.CONFIG_READ, S.SERVER, "Load a warehouse", False),
+    Route("dropWarehouse", "DELETE", WAREHOUSE, management.drop_warehouse, P.SERVER_ADMIN, S.SERVER, "Drop an empty warehouse", False),
+    Route("rotateKeys", "POST", BASE + "/keys/rotate", management.rotate_keys, P.SERVER_ADMIN, S.SERVER, "Sign tokens with a new key", False),
+    Route("listEncryptionKeys", "GET", ENCRYPTION_KEYS, encryption_keys.list_encryption_keys, P.SERVER_ADMIN, S.SERVER, "List the keys that encrypt secrets", False),
+    Route("rotateEncryptionKeys", "POST", ENCRYPTION_KEYS + "/rotate", encryption_keys.rotate_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Encrypt all secrets with a new key", False),
+    Route("retireEncryptionKeys", "POST", ENCRYPTION_KEYS + "/retire", encryption_keys.retire_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Remove keys that encrypt nothing any more", False),
+)  # fmt: skip

@@ -1,0 +1,249 @@
+"""What a request needs before it may be carried out: which privileges, on what, as its path and its body say.
+
+The route table names one function of this file for every route. Nothing here decides; admission.py does.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nunatak.access import securables
+from nunatak.access.privileges import Privilege, Securable
+from nunatak.api.http import Request, split_parent
+from nunatak.api.wire import (
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    CreateViewRequest,
+    RegisterTableRequest,
+    RenameRequest,
+    UpdateNamespaceRequest,
+    identifier_of,
+)
+from nunatak.catalog.tables import default_location
+from nunatak.database.records import Kind
+from nunatak.errors import CatalogError, Forbidden, NoSuchNamespace, NoSuchTable, NoSuchView
+from nunatak.iceberg import commit_request, requirements
+from nunatak.iceberg.commit_request import (
+    AddSnapshot,
+    AssignUuid,
+    CommitTableRequest,
+    SetCurrentSnapshot,
+    SetLocation,
+    SetPartitionStatistics,
+    SetProperties,
+    SetSnapshotRef,
+    SetStatistics,
+)
+from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace, print_namespace, to_jdbc
+from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
+
+P = Privilege
+
+# What makes a table or view known to exist; whoever holds none of it on a table is told that there is no such table.
+ENTRY_BITS = P.TABLE_LIST | P.TABLE_READ_META | P.TABLE_READ_DATA | P.TABLE_WRITE | P.TABLE_ALTER | P.TABLE_DROP
+# What a pure writer sends; every other update changes what the table is, not only what is in it.
+DATA_UPDATES = (AddSnapshot, SetSnapshotRef, SetCurrentSnapshot, SetStatistics, SetPartitionStatistics)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One securable, and what is said to somebody who may not know that it exists."""
+
+    securable: str
+    absent: CatalogError
+    levels: Namespace = ()
+    name: str | None = None
+    kind: Kind | None = None
+    may_be_missing: bool = False  # what something new will lie in is made along with it
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    privilege: P
+    target: Target
+    filtered: bool = False  # a list: whoever sees anything inside gets what they see
+
+
+class Declared(Protocol):
+    """What the route table says about a route."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def privilege(self) -> P: ...
+    @property
+    def securable(self) -> Securable: ...
+
+
+Needs = Callable[[Declared, Request], Awaitable[list[Need]]]
+
+# Targets
+
+
+def server_target() -> Target:
+    return Target(securables.SERVER, Forbidden("The server itself is never absent"))
+
+
+def warehouse_target(request: Request) -> Target:
+    name = request.warehouse.name
+    return Target(securables.warehouse(name), request.catalog.no_such_warehouse(name))
+
+
+def namespace_target(request: Request, levels: Namespace) -> Target:
+    if not levels:
+        return warehouse_target(request)
+    absent = NoSuchNamespace(f"Namespace does not exist: {print_namespace(levels)}")
+    return Target(securables.namespace(request.warehouse.name, levels), absent, levels)
+
+
+def entry_target(request: Request, identifier: Identifier, kind: Kind) -> Target:
+    absent: CatalogError = NoSuchTable(f"Table does not exist: {identifier}")
+    if kind == "VIEW":
+        absent = NoSuchView(f"View does not exist: {identifier}")
+    securable = securables.entry(request.warehouse.name, identifier.namespace, identifier.name)
+    return Target(securable, absent, identifier.namespace, identifier.name, kind)
+
+
+# What a route needs
+
+
+async def as_declared(route: Declared, request: Request) -> list[Need]:
+    """The route's privilege on what its path names; the rule, from which a route may differ."""
+    match route.securable:
+        case Securable.SERVER:
+            target = server_target()
+        case Securable.WAREHOUSE:
+            target = warehouse_target(request)
+        case Securable.NAMESPACE:
+            target = namespace_target(request, request.namespace())
+        case Securable.TABLE:
+            target = entry_target(request, request.identifier("table"), "TABLE")
+        case Securable.VIEW:
+            target = entry_target(request, request.identifier("view"), "VIEW")
+    return [Need(route.privilege, target)]
+
+
+async def to_configure(route: Declared, request: Request) -> list[Need]:
+    """Whoever is known may ask what the server can do; of a warehouse that is named they must see something."""
+    name = request.query.get("warehouse")
+    if not name:
+        return []
+    found = request.catalog.warehouse(name).name
+    target = Target(securables.warehouse(found), request.catalog.no_such_warehouse(name))
+    return [Need(P.NS_LIST, target, filtered=True)]
+
+
+async def to_list_namespaces(route: Declared, request: Request) -> list[Need]:
+    parent = request.query.get("parent")
+    levels = check_namespace(split_parent(parent, request.catalog.namespace_separator)) if parent else ()
+    return [Need(route.privilege, namespace_target(request, levels), filtered=True)]
+
+
+async def to_search(route: Declared, request: Request) -> list[Need]:
+    return [Need(route.privilege, warehouse_target(request), filtered=True)]
+
+
+async def to_list_entries(route: Declared, request: Request) -> list[Need]:
+    return [Need(route.privilege, namespace_target(request, request.namespace()), filtered=True)]
+
+
+async def to_create_namespace(route: Declared, request: Request) -> list[Need]:
+    """On whatever it will lie in, of which nothing is said, not even whether it exists."""
+    wanted = request.decode(CreateNamespaceRequest)
+    levels = check_namespace(tuple(wanted.namespace))
+    home = warehouse_target(request)
+    where = Target(securables.namespace(request.warehouse.name, levels[:-1]), home.absent, may_be_missing=True)
+    return _with_location([Need(route.privilege, where)], "location" in (wanted.properties or {}))
+
+
+async def to_update_namespace(route: Declared, request: Request) -> list[Need]:
+    wanted = request.decode(UpdateNamespaceRequest)
+    return _with_location(await as_declared(route, request), "location" in (wanted.updates or {}))
+
+
+async def to_create_table(route: Declared, request: Request) -> list[Need]:
+    wanted = request.decode(CreateTableRequest)
+    chooses = wanted.location is not None or _steers(wanted.properties)
+    return _with_location(await as_declared(route, request), chooses)
+
+
+async def to_create_view(route: Declared, request: Request) -> list[Need]:
+    wanted = request.decode(CreateViewRequest)
+    chooses = wanted.location is not None or _steers(wanted.properties)
+    return _with_location(await as_declared(route, request), chooses)
+
+
+async def to_register(route: Declared, request: Request) -> list[Need]:
+    """A place is chosen by its very nature; replacing a table needs what a commit to it needs."""
+    needs = _with_location([Need(P.TABLE_CREATE, namespace_target(request, request.namespace()))], chooses=True)
+    if route.operation == "registerTable":
+        wanted = request.decode(RegisterTableRequest)
+        if wanted.overwrite:
+            identifier = Identifier(request.namespace(), check_name(wanted.name, "table"))
+            if await _exists(request, identifier):
+                needs.append(Need(P.TABLE_WRITE | P.TABLE_ALTER, entry_target(request, identifier, "TABLE")))
+    return needs
+
+
+async def to_rename(route: Declared, request: Request) -> list[Need]:
+    wanted = request.decode(RenameRequest)
+    kind: Kind = "VIEW" if route.operation == "renameView" else "TABLE"
+    source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
+    return [
+        Need(P.TABLE_ALTER, entry_target(request, source, kind)),
+        Need(P.TABLE_CREATE, namespace_target(request, to.namespace)),
+    ]
+
+
+async def to_commit(route: Declared, request: Request) -> list[Need]:
+    commit = request.decoded = commit_request.decode_commit(request.body)
+    return await _to_change(request, request.identifier("table"), commit)
+
+
+async def to_commit_transaction(route: Declared, request: Request) -> list[Need]:
+    transaction = request.decoded = commit_request.decode_transaction(request.body)
+    needs: list[Need] = []
+    for change in transaction.table_changes:
+        needs += await _to_change(request, identifier_of(change.identifier, "table"), change)
+    return needs
+
+
+async def _to_change(request: Request, identifier: Identifier, commit: CommitTableRequest) -> list[Need]:
+    chooses = any(isinstance(update, SetProperties) and _steers(update.updates) for update in commit.updates)
+    if requirements.is_create(commit.requirements):
+        place = next((update.location for update in commit.updates if isinstance(update, SetLocation)), None)
+        chooses = chooses or (place is not None and place != await _offered(request, identifier, commit))
+        target = namespace_target(request, identifier.namespace)
+        return _with_location([Need(P.TABLE_CREATE, target)], chooses)
+    needed = P.TABLE_WRITE
+    if not all(isinstance(update, DATA_UPDATES) for update in commit.updates):
+        needed |= P.TABLE_ALTER
+    chooses = chooses or any(isinstance(update, SetLocation) for update in commit.updates)
+    return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], chooses)
+
+
+async def _offered(request: Request, identifier: Identifier, commit: CommitTableRequest) -> str | None:
+    """The folder that staging this table has offered: taking it is no choice."""
+    table_uuid = next((update.uuid for update in commit.updates if isinstance(update, AssignUuid)), None)
+    if table_uuid is None:
+        return None
+    properties = await request.catalog.store.find_namespace(request.warehouse.name, to_jdbc(identifier.namespace))
+    return default_location(request.warehouse, properties, identifier, table_uuid)
+
+
+async def _exists(request: Request, identifier: Identifier) -> bool:
+    rows = await request.catalog.store.rows(
+        "find_type",
+        {"catalog": request.warehouse.name, "namespace": to_jdbc(identifier.namespace), "name": identifier.name},
+    )
+    return bool(rows)
+
+
+def _with_location(needs: Sequence[Need], chooses: bool) -> list[Need]:
+    if not chooses:
+        return list(needs)
+    return [Need(need.privilege | P.LOCATION_CHOOSE, need.target) for need in needs]
+
+
+def _steers(properties: Mapping[str, str] | None) -> bool:
+    return properties is not None and any(name in properties for name in STEERING_PROPERTIES)

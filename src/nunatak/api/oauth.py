@@ -1,0 +1,298 @@
+"""The token endpoint: a client's secret, or a token that is about to expire, for a new token; and our public keys.
+
+Clients read a refusal here by the rules of OAuth, where `error` is a word. The envelope of all other errors has an
+object of that name, so its `message`, `type` and `code` stand beside the word instead. Answers for which OAuth has no
+word, such as 429, come in the envelope.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from nunatak.access.credentials import API_KEY_PREFIX, Credential, split_api_key
+from nunatak.access.embedded import EmbeddedIdentity, bearer_text
+from nunatak.access.scopes import Scope, ScopeRefused, narrowed, parsed_scope, printed_scope
+from nunatak.api.http import JSON_TYPE, Request, Response, error_response
+from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed, NotAuthenticated, NotFound, TooManyRequests
+from nunatak.secret import Secret
+
+CLIENT_CREDENTIALS = "client_credentials"
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+TOKEN_TYPES = (ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt")
+
+MAX_FORM_BYTES = 64 * 1024  # a token of ours, and a few words
+MAX_FIELDS = 32
+MAX_CLIENT_ID = 128
+JWKS_SECONDS = 300
+
+# RFC 6749, section 5.1: whatever holds a token must not be kept.
+NOT_KEPT = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
+CHALLENGE = (b"www-authenticate", b'Basic realm="nunatak"')
+
+Word = Literal["invalid_request", "invalid_client", "unsupported_grant_type", "invalid_scope"]
+
+
+class Refused(Exception):
+    """What a token request is answered with if OAuth has a word for it."""
+
+    def __init__(self, word: Word, error: CatalogError) -> None:
+        super().__init__(word)
+        self.word = word
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who a request says it comes from, and the secret to prove it."""
+
+    client_id: str
+    secret: Secret
+
+
+@dataclass(frozen=True)
+class TokenRequest:
+    """The form and the header, read but not believed."""
+
+    form: dict[str, str]
+    client: Client | None
+    bearer: str | None
+    address: str
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Whose failures are counted together."""
+        return (self.client.client_id if self.client else "", self.address)
+
+
+async def post_token(request: Request) -> Response:
+    """POST /v1/oauth/tokens."""
+    identity = _identity(request)
+    try:
+        asked = _parsed(request)
+        if (wait_ms := _wait_ms(identity, asked)) > 0:
+            return _slow_down(wait_ms)
+        try:
+            credential, scope = await _granted(identity, asked)
+        except Refused as refusal:
+            if isinstance(refusal.error, NotAuthenticated):
+                identity.client_failures.add(asked.origin)
+                identity.address_failures.add(asked.address)
+            raise
+        token, seconds = await identity.issue(credential, scope)
+    except Refused as refusal:
+        return _refusal(refusal)
+    answer = {
+        "access_token": token,
+        "token_type": "bearer",
+        "expires_in": seconds,
+        "issued_token_type": ACCESS_TOKEN,
+        "scope": printed_scope(scope),
+    }
+    return Response(200, msgspec.json.encode(answer), (JSON_TYPE, *NOT_KEPT))
+
+
+async def explain_token(request: Request) -> Response:
+    """GET /v1/oauth/tokens, which people try in a browser."""
+    error = MethodNotAllowed("Tokens are asked for with POST", allowed="POST")
+    error.hint = (
+        f"POST a form with grant_type={CLIENT_CREDENTIALS}, client_id, client_secret and scope=catalog; "
+        "the id and secret may be sent with HTTP Basic instead."
+    )
+    raise error
+
+
+async def get_keys(request: Request) -> Response:
+    """GET /.well-known/jwks.json: what verifies our tokens."""
+    keys = await _identity(request).tokens.jwks()
+    kept = (b"cache-control", f"public, max-age={JWKS_SECONDS}".encode("ascii"))
+    return Response(200, msgspec.json.encode(keys), (JSON_TYPE, kept))
+
+
+def _identity(request: Request) -> EmbeddedIdentity:
+    identity: EmbeddedIdentity | None = request.context.identity
+    if identity is None:
+        raise NotFound(
+            "This server issues no tokens",
+            hint="Take `credential` out of the client's configuration, or set `auth` of the server to embedded.",
+        )
+    return identity
+
+
+async def _granted(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+    """The credential that a token may be issued for, and its scope."""
+    grant = asked.form.get("grant_type")
+    if grant == CLIENT_CREDENTIALS:
+        return await _for_client(identity, asked)
+    if grant == TOKEN_EXCHANGE:
+        return await _for_token(identity, asked)
+    if grant is None:
+        raise Refused("invalid_request", BadRequest("grant_type is missing", hint=f"Send {CLIENT_CREDENTIALS}."))
+    raise Refused(
+        "unsupported_grant_type",
+        BadRequest(f"Unsupported grant_type: {grant[:100]!r}", hint=f"Send {CLIENT_CREDENTIALS} or {TOKEN_EXCHANGE}."),
+    )
+
+
+async def _for_client(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+    if asked.client is None:
+        hint = "Send client_id and client_secret, in the form or with HTTP Basic."
+        raise Refused("invalid_client", NotAuthenticated("No client id and secret were sent", hint=hint))
+    credential = await _authenticated(identity, asked.client)
+    return credential, _scope(asked, credential, credential.limit)
+
+
+async def _for_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+    """A token that replaces one of ours, for the same principal and never wider; an actor token changes nothing."""
+    subject = asked.form.get("subject_token", "")
+    if asked.form.get("subject_token_type", ACCESS_TOKEN) not in TOKEN_TYPES or not subject:
+        raise Refused(
+            "invalid_request",
+            BadRequest("The subject token must be an access token of this server", hint=f"Its type is {ACCESS_TOKEN}."),
+        )
+    if asked.form.get("requested_token_type", ACCESS_TOKEN) not in TOKEN_TYPES:
+        raise Refused("invalid_request", BadRequest(f"Only {ACCESS_TOKEN} can be requested"))
+    if asked.client is not None:
+        credential = await _authenticated(identity, asked.client)
+        asking, (principal, held) = credential, await _old_token(identity, subject)
+    else:
+        credential, held = await _live_token(identity, subject)
+        asking, principal = credential, credential.principal
+        if asked.bearer is not None and asked.bearer != subject:
+            asking, _ = await _live_token(identity, asked.bearer, word="invalid_client")
+    if asking.principal != principal:
+        raise Refused("invalid_request", NotAuthenticated("The subject token is another principal's"))
+    return credential, _scope(asked, credential, held)
+
+
+async def _authenticated(identity: EmbeddedIdentity, client: Client) -> Credential:
+    secret = client.secret.reveal()
+    try:
+        if not client.client_id and split_api_key(secret) is not None:
+            return (await identity.check_api_key(secret)).credential
+        return await identity.check_client(client.client_id, secret)
+    except NotAuthenticated as error:
+        raise Refused("invalid_client", error) from error
+
+
+async def _old_token(identity: EmbeddedIdentity, text: str) -> tuple[str, Scope]:
+    """Whose token it is, and its scope, though it may have expired."""
+    # Java's client, back from a long sleep, sends it along with its secret, and that alone would get it a token.
+    try:
+        token = await identity.tokens.verify(text, expired_too=True)
+    except NotAuthenticated as error:
+        raise Refused("invalid_request", error) from error
+    return token.sub, token.allows
+
+
+async def _live_token(
+    identity: EmbeddedIdentity, text: str, *, word: Word = "invalid_request"
+) -> tuple[Credential, Scope]:
+    """What a token is worth now; an API key may be exchanged, too, which Java's client tries after an hour."""
+    try:
+        checked = identity.check_api_key if text.startswith(API_KEY_PREFIX) else identity.check_token
+        bearer = await checked(text)
+    except NotAuthenticated as error:
+        raise Refused(word, error) from error
+    return bearer.credential, bearer.scope
+
+
+def _scope(asked: TokenRequest, credential: Credential, held: Scope) -> Scope:
+    """What is asked for, if it is no wider than `held` and what the credential may be used for."""
+    try:
+        wanted = parsed_scope(asked.form.get("scope", ""))
+        if wanted is not None and not wanted <= frozenset(credential.roles):
+            missing = min(wanted - frozenset(credential.roles))
+            raise ScopeRefused(f"Invalid scope: {credential.principal} does not have the role {missing[:200]}")
+        return narrowed(narrowed(wanted, held), credential.limit)
+    except ScopeRefused as error:
+        raise Refused("invalid_scope", error) from error
+
+
+def _parsed(request: Request) -> TokenRequest:
+    form = _form(request)
+    authorization = request.headers.get(b"authorization")
+    basic, in_form = _basic(authorization), _client_of(form)
+    if basic is not None and in_form is not None and basic != in_form:
+        raise Refused("invalid_request", BadRequest("HTTP Basic and the form name different clients"))
+    address = request.caller.address
+    return TokenRequest(form, basic or in_form, bearer_text(authorization), address[0] if address else "")
+
+
+def _form(request: Request) -> dict[str, str]:
+    kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+    if kind not in ("", "application/x-www-form-urlencoded"):
+        raise _malformed("it is not application/x-www-form-urlencoded")
+    if len(request.body) > MAX_FORM_BYTES:
+        raise _malformed(f"it is larger than {MAX_FORM_BYTES} bytes")
+    try:
+        text = request.body.decode("utf-8")
+        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+    except ValueError as error:  # not chained: its text may hold the body, and the body a secret
+        raise _malformed(f"it is no form ({type(error).__name__})") from None
+    form = dict(fields)
+    if len(form) != len(fields):
+        raise _malformed("it names a parameter twice")
+    return form
+
+
+def _basic(authorization: bytes | None) -> Client | None:
+    scheme, _, encoded = (authorization or b"").strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        name, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _malformed("its Authorization header is not HTTP Basic") from None
+    if not colon:
+        raise _malformed("its Authorization header has no colon between id and secret")
+    return _client(name, secret)
+
+
+def _client_of(form: dict[str, str]) -> Client | None:
+    secret = form.get("client_secret")
+    return None if secret is None else _client(form.get("client_id", ""), secret)
+
+
+def _client(client_id: str, secret: str) -> Client:
+    if len(client_id) > MAX_CLIENT_ID or not client_id.isprintable():
+        raise Refused("invalid_client", NotAuthenticated("Not the id of a client"))
+    return Client(client_id, Secret(secret))
+
+
+def _malformed(why: str) -> Refused:
+    return Refused("invalid_request", BadRequest(f"Malformed token request: {why}"))
+
+
+def _wait_ms(identity: EmbeddedIdentity, asked: TokenRequest) -> int:
+    return max(identity.client_failures.wait_ms(asked.origin), identity.address_failures.wait_ms(asked.address))
+
+
+def _slow_down(wait_ms: int) -> Response:
+    seconds = -(-wait_ms // 1000)
+    answer = error_response(
+        TooManyRequests("Too many failed token requests", hint=f"Check the client's secret; wait {seconds} seconds.")
+    )
+    kept = tuple(header for header in answer.headers if header[0] != b"retry-after")
+    return Response(answer.status, answer.body, (*kept, (b"retry-after", str(seconds).encode("ascii")), *NOT_KEPT))
+
+
+def _refusal(refusal: Refused) -> Response:
+    error = refusal.error
+    # RFC 6749, section 5.2: 401 is for a client that could not prove who it is, 400 for everything else.
+    status = 401 if refusal.word == "invalid_client" else 400
+    kind = NotAuthenticated if status == 401 else BadRequest
+    description = error.message if error.hint is None else f"{error.message}. {error.hint}"
+    body = {
+        "error": refusal.word,
+        "error_description": description,
+        "message": description,
+        "type": kind.iceberg_type,
+        "code": status,
+    }
+    headers = (JSON_TYPE, *NOT_KEPT, *((CHALLENGE,) if status == 401 else ()))
+    return Response(status, msgspec.json.encode(body), headers)

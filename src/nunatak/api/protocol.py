@@ -1,0 +1,269 @@
+"""HTTP/1.1 on one connection: uvicorn's protocol, the fast lane in front, and what is refused before any handler."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nunatak.api.connection import Arrival, certificate_name
+from nunatak.api.fast_lane import FastLane
+from nunatak.api.http import error_response
+from nunatak.api.http2 import Http2Protocol
+from nunatak.errors import BadRequest, CatalogError
+
+JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
+DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
+# A client that still sends would lose our last words to a reset if we closed at once.
+LINGER_SECONDS, LINGER_BYTES = 1.0, 1024 * 1024
+
+
+class CatalogProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with the fast lane in front, and Iceberg's error format for what is no proper request.
+
+    Whatever may take too long is found by one timer for the connection: setting one for each request would cost more
+    than the fast lane's lookup.
+    """
+
+    fast_lane: FastLane | None = None
+    arrival: Arrival
+    certificate: str | None = None  # the name in the client's certificate
+
+    # Of the connection
+    begun = ended = 0  # messages, as far as they were parsed
+    made_at = last_seen = 0.0
+    arriving_since = 0.0  # when the first byte came of what is not here yet; 0: all that began is here
+    refused = False  # whatever else comes is thrown away
+    unread_bytes = 0  # of that
+    unsent_bytes = 0  # when the timer looked
+    watch: asyncio.TimerHandle | None = None
+
+    # Of the message
+    answered = False  # by the fast lane, or refused
+    in_head = False
+    handed_over = False  # `cycle` is of this message, not of one before
+    head_bytes = body_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == "h2":
+            other = Http2Protocol(self.config, self.server_state, self.app_state, self.arrival, self.loop)
+            transport.set_protocol(other)
+            other.connection_made(transport)
+            return
+        super().connection_made(transport)
+        self.certificate = certificate_name(transport)
+        if self.certificate is not None:
+            self.fast_lane = None  # it knows callers by what they send, not by whom they are connected as
+        self.made_at = self.loop.time()
+        self.watch = self.loop.call_later(self.arrival.seconds, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_seen = self.loop.time()
+        lane, begun = self.fast_lane, self.begun
+        if lane is None or self.arriving_since:
+            self._parse(data)
+            return
+        known = lane.requests.get(data)
+        if known is not None and self._is_free():
+            answer = lane.answer(*known, self.client)
+            if answer is not None:
+                self._unset_keepalive_if_required()
+                self._write(*answer)
+                return
+        self._parse(data)
+        if self.answered and self.ended == self.begun == begun + 1 and known is None and not self.refused:
+            lane.remember(data, self.url, self.headers)  # one request, whole, and nothing else
+
+    def _parse(self, data: bytes) -> None:
+        if self.refused:
+            self.unread_bytes += len(data)
+            if self.unread_bytes > LINGER_BYTES:
+                self.transport.close()
+            return
+        begun, ended = self.begun, self.ended
+        if not self.arriving_since:
+            self.arriving_since = self.last_seen
+        super().data_received(data)
+        if self.begun == self.ended:
+            if self.ended != ended:
+                self.arriving_since = 0.0
+        elif self.begun != begun:
+            self.arriving_since = self.last_seen  # it began in the middle of this data
+        elif self.in_head:
+            self.head_bytes += len(data)
+            if self.head_bytes > self.arrival.head_bytes:
+                self._refuse(self.arrival.head_too_large())
+
+    def _is_free(self) -> bool:
+        """Whether an answer may be written now: none is on its way, and the client reads."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+
+    def on_message_begin(self) -> None:
+        self.begun += 1
+        # The scope is made only for requests that leave the fast lane.
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self.answered = self.handed_over = False
+        self.in_head = True
+        self.head_bytes = self.body_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        if self.refused:  # it came together with what was refused
+            self.answered = True
+            return
+        lane = self.fast_lane
+        if (
+            lane is not None
+            and self.parser.get_method() == b"GET"
+            and self._is_free()
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+        ):
+            answer = lane.answer(self.url, self.headers, self.client)
+            if answer is not None:
+                self._write(*answer)
+                return
+        refusal = self._refusal()
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        url, headers, expecting = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expecting
+        self.headers.extend(headers)
+        if self.certificate is not None:
+            self.scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
+        super().on_headers_complete()
+        self.handed_over = True
+
+    def _refusal(self) -> CatalogError | None:
+        """Why this message is not even handed to the application."""
+        head_bytes, body_bytes = len(self.url), 0
+        for name, value in self.headers:
+            head_bytes += len(name) + len(value)
+            if name == b"content-length":
+                body_bytes = int(value)
+        if head_bytes > self.arrival.head_bytes:
+            return self.arrival.head_too_large()
+        if body_bytes > self.arrival.body_bytes:
+            return self.arrival.body_too_large()
+        return None
+
+    def on_body(self, body: bytes) -> None:
+        self.body_bytes += len(body)
+        if self._has_answer():
+            if self.body_bytes > DRAINED_BYTES and not self.refused:
+                self._refuse(self.arrival.body_too_large())
+        elif self.body_bytes > self.arrival.body_bytes:
+            self._refuse(self.arrival.body_too_large())
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.ended += 1
+        if not self.answered:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.last_seen = self.loop.time()
+        if self.refused:  # something that came after the request of this answer
+            self._close_soon()
+        else:
+            super().on_response_complete()
+
+    def _write(self, head: bytes, body: bytes) -> None:
+        self.answered = True
+        self.server_state.total_requests += 1
+        if len(body) <= JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+
+    # What is refused, and how the connection ends then
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(BadRequest(msg))
+
+    def _has_answer(self) -> bool:
+        return self.answered or (self.handed_over and self.cycle.response_complete)
+
+    def _refuse(self, error: CatalogError) -> None:
+        """Take nothing more from this client; the error is said unless this message or one before is being answered."""
+        if self.refused:
+            return
+        silent = self._has_answer()
+        self.refused = self.answered = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            if not self.handed_over or self.begun == self.ended:
+                return  # it is of a message before: the connection is closed after its answer
+            if self.cycle.response_started or self.pipeline:
+                silent = True
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.pipeline:
+                return
+        if not silent:
+            self.transport.write(_said(error))
+        self._close_soon()
+
+    def _close_soon(self) -> None:
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    # What takes too long
+
+    def resume_writing(self) -> None:
+        self.unsent_bytes = 0
+        super().resume_writing()
+
+    def _look(self) -> None:
+        now, seconds = self.loop.time(), self.arrival.seconds
+        next_look = now + seconds
+        if self.flow.write_paused or self.transport.is_closing():
+            unsent = self.transport.get_write_buffer_size()
+            if unsent == self.unsent_bytes:  # since we last looked the client has taken nothing
+                self.transport.abort()
+                return
+            self.unsent_bytes = unsent
+        elif self.arriving_since:
+            if self.flow.read_paused:
+                self.arriving_since = now  # it waits for us, not we for it
+            elif now >= self.arriving_since + seconds:
+                self._refuse(self.arrival.too_slow())
+            else:
+                next_look = self.arriving_since + seconds
+        elif not self.last_seen:
+            if now >= self.made_at + seconds:
+                self.transport.close()
+        elif self._is_free():
+            if now >= self.last_seen + self.timeout_keep_alive:
+                self.transport.close()
+            else:
+                next_look = min(next_look, self.last_seen + self.timeout_keep_alive)
+        self.watch = self.loop.call_at(next_look, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        super().connection_lost(exc)
+
+
+def _said(error: CatalogError) -> bytes:
+    """The whole answer, after which the connection is closed."""
+    answer = error_response(error)
+    lines = [b"HTTP/1.1 %d %b" % (error.status, HTTPStatus(error.status).phrase.encode("ascii"))]
+    lines += [b"%b: %b" % header for header in answer.headers]
+    lines += [b"content-length: %d" % len(answer.body), b"connection: close", b"", b""]
+    return b"\r\n".join(lines) + answer.body
+
+
+def protocol_with(lane: FastLane | None, arrival: Arrival) -> type[CatalogProtocol]:
+    """The protocol class for one server."""
+    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival}
+    return type("ServedProtocol", (CatalogProtocol,), members)

@@ -1,0 +1,140 @@
+"""Lists for somebody who may not see everything: the database picks what was granted, or we ask name by name."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.grants import json_of
+from nunatak.access.guard import Known
+from nunatak.access.privileges import Privilege
+from nunatak.api.http import Request
+from nunatak.api.needs import ENTRY_BITS
+from nunatak.database.records import Kind
+from nunatak.iceberg.identifiers import Namespace, from_jdbc, to_jdbc
+
+CHUNK = 1000  # names that are decided about together
+
+# A grant of one of these shows every table inside; any grant on a table shows that one.
+LISTING = Privilege.TABLE_LIST | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
+
+
+async def list_entries(
+    request: Request, namespace: Namespace, kind: Kind, after: str, limit: int
+) -> tuple[str, str | None]:
+    """As `catalog.tables.list_entries`."""
+    names: list[str] = []
+    async for name in _entries(request, namespace, kind, after):
+        if len(names) == limit:
+            return _as_json(namespace, names), names[-1]
+        names.append(name)
+    return _as_json(namespace, names), None
+
+
+def _as_json(namespace: Namespace, names: list[str]) -> str:
+    items = [{"namespace": namespace, "name": name} for name in names]
+    return msgspec.json.encode(items).decode()[1:-1]
+
+
+async def _entries(request: Request, namespace: Namespace, kind: Kind, after: str) -> AsyncIterator[str]:
+    known = _known(request)
+    container = securables.namespace(request.warehouse.name, namespace)
+    values = {"catalog": request.warehouse.name, "namespace": to_jdbc(namespace), "type": kind, "limit": CHUNK}
+    by_grants = _grants_decide(request)
+    if by_grants:
+        prefix = container + securables.ENTRY
+        values |= {"grantees": json_of(known.session.grantees), "prefix": prefix, "behind": prefix + securables.BEHIND}
+    while True:
+        rows = await request.catalog.store.rows(
+            "granted_names" if by_grants else "names_after", {**values, "after": after}
+        )
+        names = [row[0] for row in rows]
+        wanted = [f"{container}{securables.ENTRY}{name}" for name in names]
+        held = [int(ENTRY_BITS)] * len(names) if by_grants else await _held(request, known, wanted)
+        for name, rights in zip(names, held, strict=True):
+            if rights & ENTRY_BITS:
+                yield name
+        if len(names) < CHUNK:
+            return
+        after = names[-1]
+
+
+async def list_namespaces(
+    request: Request, parent: Namespace, after: str, limit: int
+) -> tuple[list[Namespace], str | None]:
+    """As `catalog.namespaces.list_namespaces`: direct children of which anything may be seen."""
+    children: list[Namespace] = []
+    async for child in _children(request, parent, after):
+        if len(children) == limit:
+            return children, to_jdbc(children[-1])
+        children.append(child)
+    return children, None
+
+
+async def _children(request: Request, parent: Namespace, after: str) -> AsyncIterator[Namespace]:
+    if _grants_decide(request):
+        async for child in _granted_children(request, parent, after):
+            if await request.catalog.store.namespace_exists(request.warehouse.name, to_jdbc(child)):
+                yield child
+        return
+    known = _known(request)
+    position: str | None = after
+    while position is not None:
+        names, position = await request.catalog.store.list_namespaces(
+            request.warehouse.name, to_jdbc(parent) if parent else "", position, CHUNK
+        )
+        found = [from_jdbc(name) for name in names]
+        wanted = [securables.namespace(request.warehouse.name, levels) for levels in found]
+        for levels, securable, held in zip(found, wanted, await _held(request, known, wanted), strict=True):
+            assert request.guard is not None
+            if held & ~Privilege.CONFIG_READ or await request.guard.sees_inside(known, securable):
+                yield levels
+
+
+async def _granted_children(request: Request, parent: Namespace, after: str) -> AsyncIterator[Namespace]:
+    """From what was granted on a child or anything inside one, skipping from child to child."""
+    container = securables.namespace(request.warehouse.name, parent)
+    home = securables.warehouse(request.warehouse.name)
+    values = {"grantees": json_of(_known(request).session.grantees), "behind": container + securables.BEHIND}
+    position = f"{home}{after}.{securables.BEHIND}" if after else container
+    while True:
+        rows = await request.catalog.store.rows("next_granted", {**values, "after": position})
+        if not rows or rows[0][0] is None:
+            return
+        found: str = rows[0][0]
+        rest = found[len(container) :]
+        if rest.startswith(securables.ENTRY):  # a table of the parent itself; they come before its children
+            position = f"{container}{securables.ENTRY}{securables.BEHIND}"
+            continue
+        child = f"{container}{rest.partition('.')[0]}."
+        yield securables.parts(child)[1]
+        position = child + securables.BEHIND
+
+
+async def search(request: Request, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]:
+    """As `Store.search_heads`."""
+    known = _known(request)
+    values: dict[str, object] = {"catalog": request.warehouse.name, "query": query, "type": kind, "limit": limit}
+    if _grants_decide(request):
+        values |= {"grantees": json_of(known.session.grantees), "listing": int(LISTING)}
+        rows = await request.catalog.store.rows("search_granted", values)
+        return [(row[0], row[1], row[2]) for row in rows]
+    found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, limit)
+    wanted = [securables.entry(request.warehouse.name, from_jdbc(namespace), name) for _, namespace, name in found]
+    held = await _held(request, known, wanted)
+    return [each for each, rights in zip(found, held, strict=True) if rights & ENTRY_BITS]
+
+
+def _known(request: Request) -> Known:
+    assert request.known is not None, "a list needs no filter where nobody is asked who they are"
+    return request.known
+
+
+def _grants_decide(request: Request) -> bool:
+    assert request.guard is not None
+    return request.guard.authorizer.grants_decide
+
+
+async def _held(request: Request, known: Known, wanted: list[str]) -> list[int]:
+    assert request.guard is not None
+    return await request.guard.ask(known, wanted) if wanted else []

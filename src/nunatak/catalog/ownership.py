@@ -1,0 +1,50 @@
+"""What becomes of grants when something is created, dropped or renamed; in the same transaction as that."""
+
+from nunatak.access import securables
+from nunatak.access.privileges import OWNER
+from nunatak.access.sessions import principal_grantee
+from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.database.records import Change, Key, Write
+
+
+def securable_of(key: Key) -> str:
+    """The securable of a table or view, from how the database names it."""
+    return f"{key.catalog}{securables.WAREHOUSE_END}{key.namespace}.{securables.ENTRY}{key.name}"
+
+
+def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
+    """The creator owns it. The policy's version stays: nobody lost a right, and a missing one is never remembered."""
+    if not caller.owns:
+        return []
+    values = {
+        "grantee": principal_grantee(caller.principal),
+        "securable": securable,
+        "privileges": int(OWNER),
+        "granted_by": caller.principal,
+        "granted_ms": catalog.now_ms(),
+    }
+    return [Write("grant_privileges", values)]
+
+
+def disowned(key: Key) -> list[Change]:
+    """Whoever creates something of that name later starts anew."""
+    where = {"securable": securable_of(key)}
+    return [Write("bump_if_granted", where), Write("forget_grants_on", where)]
+
+
+def moved(key: Key, to: Key) -> list[Change]:
+    """The grants go along with what they were given on; what a dropped table left under the new name does not count."""
+    where = {"securable": securable_of(key)}
+    stale = {"securable": securable_of(to)}
+    return [
+        Write("bump_if_granted", where),
+        Write("forget_grants_on", stale),
+        Write("move_grants", {**where, "to_securable": stale["securable"]}),
+    ]
+
+
+def vacated(catalog_name: str, namespace: str) -> list[Change]:
+    """A namespace and, since it was empty, whatever was once granted inside it."""
+    securable = f"{catalog_name}{securables.WAREHOUSE_END}{namespace}."
+    where = {"securable": securable, "behind": securable + securables.BEHIND}
+    return [Write("bump_if_granted_inside", where), Write("forget_grants_inside", where)]

@@ -1,0 +1,123 @@
+"""The warehouses of a server: those of its settings, and those made while it runs, which all servers learn of."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from nunatak.database.records import Change, Write
+from nunatak.database.store import Store
+from nunatak.errors import AlreadyExists, BadRequest, CatalogError, Conflict, NoSuchWarehouse
+from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 30  # how long a server may offer a warehouse that another one has dropped: it is empty
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LONGEST_LOCATION = 1000
+
+
+@dataclass(frozen=True)
+class WarehousePlace:
+    """A warehouse as the catalog uses it; `allowed` holds its own location first.
+
+    One that is not `configured` was made while a server ran, and may be dropped again.
+    """
+
+    name: str
+    location: str
+    allowed: tuple[Location, ...]
+    configured: bool = True
+
+
+class Warehouses(dict[str, WarehousePlace]):
+    """By name. What the settings name stays; the others come and go with the rows of the database."""
+
+    def __init__(
+        self,
+        configured: Mapping[str, WarehousePlace],
+        store: Store,
+        objects: ObjectStore,
+        roots: tuple[Location, ...],
+    ) -> None:
+        super().__init__(configured)
+        self._store = store
+        self._objects = objects
+        self._roots = roots  # others are made below these
+        self._refused: set[str] = set()
+
+    async def refresh(self) -> bool:
+        """See what the database says now; returns whether that was new."""
+        rows = await self._store.rows("list_warehouses", {})
+        kept = {row[0]: row[1] for row in rows}
+        before = {name: place.location for name, place in self.items()}
+        for name, place in list(self.items()):
+            if not place.configured and kept.get(name) != place.location:
+                del self[name]
+        for name, location in kept.items():
+            if name not in self:
+                self._learn(name, location)
+        return before != {name: place.location for name, place in self.items()}
+
+    def _learn(self, name: str, location: str) -> None:
+        try:
+            place = self._inside(location)
+            self._objects.allow(place)
+        except CatalogError as error:  # made under other settings than ours; said once
+            if name not in self._refused:
+                log.warning("warehouse %s cannot be served: %s", name, error.message)
+                self._refused.add(name)
+            return
+        self[name] = WarehousePlace(name, location, (place,), configured=False)
+
+    def place_of_new(self, name: str, location: str | None) -> Location:
+        """Where a new warehouse is to lie; it must keep apart from all others."""
+        if name in self:
+            raise AlreadyExists(f"Warehouse already exists: {name}")
+        place = self._inside(location or f"{self._roots[0]}/{name}")
+        if len(str(place)) > LONGEST_LOCATION:
+            raise BadRequest(f"The location of a warehouse is at most {LONGEST_LOCATION} characters long")
+        for other in self.values():
+            if any(each.contains(place) or place.contains(each) for each in other.allowed):
+                raise Conflict(f"The location {place} overlaps the warehouse {other.name}")
+        return place
+
+    def _inside(self, location: str) -> Location:
+        place = parse_location(location)
+        if not any(root.contains(place) and root != place for root in self._roots):
+            roots = ", ".join(str(root) for root in self._roots)
+            raise BadRequest(
+                f"Invalid location of a warehouse: {location} does not lie inside {roots}",
+                hint="Leave it out to let the catalog choose, or allow its folder with NUNATAK_WAREHOUSE_ROOTS.",
+            )
+        return place
+
+
+def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
+    """`reserved` words could not be told from a name in a path."""
+    if not NAME.fullmatch(name) or name in reserved:
+        raise BadRequest(
+            f"{name[:100]!r} cannot name a warehouse",
+            hint="Use 1 to 64 letters, digits, _ and -, and no word that begins a path.",
+        )
+    return name
+
+
+def kept_open(warehouse: WarehousePlace) -> list[Change]:
+    """For whoever makes a namespace, without which nothing is in a warehouse: nobody may drop it meanwhile."""
+    if warehouse.configured:
+        return []
+    gone = NoSuchWarehouse(f"Warehouse does not exist: {warehouse.name}")
+    return [Write("touch_warehouse", {"warehouse": warehouse.name}, gone)]
+
+
+async def keep_fresh(warehouses: Warehouses) -> None:
+    """Learn now and then what other servers did, until cancelled."""
+    while True:
+        await asyncio.sleep(REFRESH_SECONDS)
+        try:
+            await warehouses.refresh()
+        except CatalogError as error:
+            log.warning("the warehouses cannot be read: %s", error.message)

@@ -1,0 +1,157 @@
+"""`nunatak audit …`: who did what, from the database itself; works beside a running server."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from nunatak import server
+from nunatak.access.audit_rows import ALLOWED, DENIED
+from nunatak.access.securables import parsed, printed
+from nunatak.api.audit import time_of
+from nunatak.cli.fsck import FOUND, require_database
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.options import setting_options
+from nunatak.cli.output import print_json, print_rows
+from nunatak.database.store import Store
+from nunatak.errors import NotFound
+from nunatak.events.seals import Verified, export, load_seal, newest_seal, verify, verify_export
+from nunatak.events.trail import Filter, Position, Record, line_of, search, time_text
+from nunatak.settings import Settings
+
+T = TypeVar("T")
+
+
+@click.group(cls=SuggestingGroup)
+def audit() -> None:
+    """Look at the audit trail, export it and verify it."""
+
+
+@audit.command(name="list")
+@click.option("--principal", help="Only what this principal did.")
+@click.option("--action", help="Only this, such as create-table or loadTable.")
+@click.option("--securable", default="server", help="Only this and what lies inside, such as namespace:default/sales.")
+@click.option("--outcome", type=click.Choice([ALLOWED, DENIED]), help="Only what was allowed, or denied.")
+@click.option("--request-id", help="Only the request with this X-Request-ID.")
+@click.option("--since", help="Only from this time on, such as 2026-01-31 or 2026-01-31T12:00:00Z.")
+@click.option("--until", help="Only before this time.")
+@click.option("--oldest-first", is_flag=True, help="In the order it happened.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@setting_options("data", "database_url")
+def list_records(
+    settings: Settings,
+    principal: str | None,
+    action: str | None,
+    securable: str,
+    outcome: str | None,
+    request_id: str | None,
+    since: str | None,
+    until: str | None,
+    oldest_first: bool,
+    limit: int,
+    output: str,
+) -> None:
+    """Print what happened, newest first."""
+    since_ms, until_ms = time_of("since", since), time_of("until", until)
+    wanted = Filter(principal, action, parsed(securable), outcome, request_id, since_ms, until_ms)
+
+    async def found(store: Store) -> list[Record]:
+        records: list[Record] = []
+        position: Position | None = None
+        while len(records) < limit:
+            page, position = await search(
+                store, wanted, newest_first=not oldest_first, position=position, limit=limit - len(records)
+            )
+            records += page
+            if position is None:
+                break
+        return records
+
+    records = _with_store(settings, found)
+    if output == "json":
+        print_json([msgspec.json.decode(line_of(record)) for record in records])
+    else:
+        print_rows(["time", "principal", "action", "on", "outcome", "times", "request"], map(_row, records))
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    what = printed(record.securable)
+    at = time_text(record.at_ms)
+    return at, record.principal, record.action, what, record.outcome, record.repeats, record.request_id or ""
+
+
+@audit.command(name="export")
+@click.argument("file", type=click.File("wb"), default="-")
+@click.option("--after-seal", type=click.IntRange(min=0), default=0, help="Only what follows this seal.")
+@setting_options("data", "database_url")
+def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
+    """Write every record as a line of JSON, and behind those it covers, each seal.
+
+    Kept elsewhere, it shows later whether anything was changed since: nunatak audit verify FILE.
+    """
+
+    async def write(store: Store) -> None:
+        async for line in export(store, after_seal):
+            file.write(line + b"\n")
+
+    _with_store(settings, write)
+
+
+@audit.command(name="verify")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@click.option("--file-only", is_flag=True, help="Do not look at the database.")
+@setting_options("data", "database_url")
+def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None:
+    """Check every seal against what it covers, and the last seal of an exported FILE against the database.
+
+    Exit codes: 0 nothing was changed, 1 something was.
+    """
+    if file_only and file is None:
+        raise click.UsageError("--file-only needs a FILE.")
+    wrong: list[str] = []
+    exported: Verified | None = None
+    if file is not None:
+        with file.open("rb") as lines:
+            exported = verify_export(line.rstrip(b"\n") for line in lines)
+        wrong += [f"{file}: seal {broken.seal}: {broken.text}" for broken in exported.broken]
+        click.echo(
+            f"{file}: up to seal {exported.last.seal if exported.last else 0}, {exported.unsealed} lines behind it"
+        )
+    if not file_only:
+        wrong += _with_store(settings, lambda store: _check(store, exported))
+    for sentence in wrong:
+        click.echo(sentence)
+    if wrong:
+        raise click.exceptions.Exit(FOUND)
+    click.echo("Nothing was changed.")
+
+
+async def _check(store: Store, exported: Verified | None) -> list[str]:
+    wrong = [f"seal {broken.seal}: {broken.text}" async for broken in verify(store)]
+    click.echo(f"database: up to seal {(await newest_seal(store)).number}")
+    if exported is not None and exported.last is not None:
+        number = exported.last.seal
+        try:
+            seal = await load_seal(store, number)
+        except NotFound:
+            return [*wrong, f"seal {number} of the file is gone from the database"]
+        if seal.hash.hex() != exported.last.hash:
+            wrong.append(f"seal {number} of the database is another than that of the file")
+    return wrong
+
+
+def _with_store(settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    require_database(settings)
+
+    async def run() -> T:
+        app = await server.build_app(settings, exclusive=False)
+        try:
+            return await work(app.catalog.store)
+        finally:
+            await server.close_app(app)
+
+    return asyncio.run(run())

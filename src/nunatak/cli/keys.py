@@ -1,0 +1,127 @@
+"""`nunatak keys …`: the keys that encrypt secrets in the catalog's database; see `nunatak keys rotate --help`."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from nunatak import server
+from nunatak.access import rotation
+from nunatak.access.keys import new_key
+from nunatak.access.vault import Vault, open_vault
+from nunatak.api.encryption_keys import key_use
+from nunatak.cli.fsck import require_database
+from nunatak.cli.main import Refused, SuggestingGroup
+from nunatak.cli.options import setting_options
+from nunatak.cli.output import print_json, print_rows
+from nunatak.client import Client, error_of
+from nunatak.database.store import Store
+from nunatak.settings import Settings, SettingsError
+
+T = TypeVar("T")
+Json = dict[str, Any]
+BASE = "/management/v1/encryption-keys"
+BACKUPS = "A backup of the database that is older needs the removed keys: keep them where you keep it."
+
+through_server = click.option(
+    "--uri", envvar="NUNATAK_URI", help="Let the catalog there do it, as one on SQLite must. [NUNATAK_URI]"
+)
+
+
+@click.group(cls=SuggestingGroup)
+def keys() -> None:
+    """Look after the keys that encrypt secrets."""
+
+
+@keys.command(name="list")
+@through_server
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@setting_options("data", "database_url", "key_file")
+def list_keys(settings: Settings, uri: str | None, output: str) -> None:
+    """Print the keys' ids and how many secrets need each; never a key."""
+
+    async def here(store: Store, vault: Vault) -> Json:
+        return {"encryption-keys": [key_use(use) for use in await rotation.list_keys(store, vault)]}
+
+    found = (_ask(uri, "GET", BASE) if uri else _run(settings, here, exclusive=False))["encryption-keys"]
+    if output == "json":
+        print_json(found)
+    else:
+        print_rows(["key", "secrets", ""], [(key["key-id"], key["values"], _remark(key)) for key in found])
+
+
+def _remark(key: Json) -> str:
+    if not key["in-key-file"]:
+        return "missing in the key file"
+    return "encrypts" if key["encrypts"] else ("" if key["values"] else "can be retired")
+
+
+@keys.command()
+@through_server
+@setting_options("data", "database_url", "key_file")
+def rotate(settings: Settings, uri: str | None) -> None:
+    """Put a new key first in the key file and encrypt every secret with it.
+
+    Servers keep working and notice the new key by themselves. Clients keep their secrets, API keys and access keys. If
+    it was interrupted, call it again: it goes on where it was. Then `nunatak keys retire` removes the old key.
+    """
+
+    async def here(store: Store, vault: Vault) -> Json:
+        done = await rotation.rotate(store, vault)
+        return {"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew}
+
+    done = _ask(uri, "POST", f"{BASE}/rotate") if uri else _run(settings, here, exclusive=True)
+    click.echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
+    if not done["new"]:
+        click.echo("This finished an earlier rotation; call it again for a new key.")
+
+
+@keys.command()
+@through_server
+@setting_options("data", "database_url", "key_file")
+def retire(settings: Settings, uri: str | None) -> None:
+    """Remove the keys that nothing in this database needs any more from the key file."""
+
+    async def here(store: Store, vault: Vault) -> Json:
+        return {"retired": await rotation.retire(store, vault, time.time_ns() // 1_000_000)}
+
+    retired = (_ask(uri, "POST", f"{BASE}/retire") if uri else _run(settings, here, exclusive=True))["retired"]
+    for key_id in retired:
+        click.echo(f"removed {key_id}")
+    click.echo(BACKUPS if retired else "nothing to do: every key is needed")
+
+
+@keys.command()
+def generate() -> None:
+    """Print a line for a key file that you keep elsewhere, such as a secret of Kubernetes; nothing is changed.
+
+    The first line of a key file encrypts. Where servers have copies of it, add the new line at the end of every copy
+    first, then move it to the top, then call `nunatak keys rotate`.
+    """
+    click.echo(new_key().line())
+
+
+def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, exclusive: bool) -> T:
+    """On the database itself."""
+    require_database(settings)
+
+    async def once() -> T:
+        async with server.opened_database(settings, exclusive=exclusive) as store:
+            return await work(store, open_vault(settings))
+
+    try:
+        return asyncio.run(once())
+    except SettingsError as error:
+        if exclusive and server.on_sqlite(settings) and "already works on" in str(error):
+            raise Refused("a server works on this database", hint="Give its address with --uri.") from error
+        raise
+
+
+def _ask(uri: str, method: str, path: str) -> Json:
+    with Client(uri) as client:
+        answer = client.send(method, path)
+    if answer.status >= 300:
+        raise error_of(answer, uri)
+    return answer.json()

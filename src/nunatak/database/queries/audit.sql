@@ -1,0 +1,34 @@
+-- commits_after
+-- The commit log as the audit trail reads it, oldest first.
+SELECT sequence, committed_ms, principal, operation, catalog_name, table_namespace, table_name, request_id, origin,
+  commit_id, table_uuid, metadata_location, previous_metadata_location, snapshot_id, request_hash
+FROM nunatak_commits WHERE sequence > :after AND sequence <= :last ORDER BY sequence LIMIT :limit;
+
+-- commits_before
+SELECT sequence, committed_ms, principal, operation, catalog_name, table_namespace, table_name, request_id, origin,
+  commit_id, table_uuid, metadata_location, previous_metadata_location, snapshot_id, request_hash
+FROM nunatak_commits WHERE sequence < :before ORDER BY sequence DESC LIMIT :limit;
+
+-- audit_after
+SELECT sequence, at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin
+FROM nunatak_audit WHERE sequence > :after AND sequence <= :last ORDER BY sequence LIMIT :limit;
+
+-- audit_before
+SELECT sequence, at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin
+FROM nunatak_audit WHERE sequence < :before ORDER BY sequence DESC LIMIT :limit;
+
+-- audit_found
+-- Whether the row of a change is there, and with it the change.
+SELECT 1 FROM nunatak_audit
+WHERE at_ms = :at_ms AND principal = :principal AND action = :action AND securable = :securable
+  AND coalesce(request_id, '') = coalesce(:request_id, '') LIMIT 1;
+
+-- newest_records
+SELECT coalesce((SELECT max(sequence) FROM nunatak_commits), 0), coalesce((SELECT max(sequence) FROM nunatak_audit), 0);
+
+-- newest_seal
+SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals ORDER BY number DESC LIMIT 1;
+
+-- seals_after
+SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals
+WHERE number > :after ORDER BY number LIMIT :limit;

@@ -1,0 +1,10 @@
+-- add_audits
+-- Many rows at once, each a JSON list of its columns.
+INSERT INTO nunatak_audit (at_ms, principal, action, securable, outcome, repeats, request_id, origin)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
+FROM json_each(:rows) ORDER BY key;
+
+-- add_seal
+-- Compare and swap: of several servers that seal the same records, the first does.
+INSERT INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms)
+VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms) ON CONFLICT (number) DO NOTHING;

@@ -1,0 +1,101 @@
+"""Denials and reads on their way into the audit trail: noted at once, written a little later, in nobody's way.
+
+Changes are not here: each writes its own row in its own transaction (catalog/write.py, access/audit_rows.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from nunatak.access.audit_rows import LONGEST_REQUEST_ID
+from nunatak.database.records import Write
+from nunatak.database.store import Store
+from nunatak.errors import CatalogError
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 1.0
+MOST_ROWS = 10_000  # that wait to be written, some 5 MB; what comes beyond is counted and forgotten
+AT_ONCE = 500  # rows of one transaction: SQLite adds them in the event loop, where others wait meanwhile
+
+_What = tuple[str, str, str, str, str | None]  # principal, action, securable, outcome and origin
+
+
+class _Times:
+    """How often, since when, and by which request first."""
+
+    __slots__ = ("at_ms", "repeats", "request_id")
+
+    def __init__(self, at_ms: int, request_id: str | None) -> None:
+        self.at_ms = at_ms
+        self.request_id = request_id
+        self.repeats = 1
+
+
+class AuditBuffer:
+    """What was noted since the last flush; what happens again meanwhile makes one row, of the first time."""
+
+    def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS) -> None:
+        self.dropped = 0
+        self._now_ms = now_ms
+        self._most_rows = most_rows
+        self._noted: dict[_What, _Times] = {}
+
+    def note(
+        self, principal: str, action: str, securable: str, outcome: str, origin: str | None, request_id: str | None
+    ) -> None:
+        what = (principal, action, securable, outcome, origin)
+        times = self._noted.get(what)
+        if times is not None:
+            times.repeats += 1
+        elif len(self._noted) < self._most_rows:
+            self._noted[what] = _Times(self._now_ms(), request_id)
+        else:
+            self.dropped += 1
+
+    async def flush(self, store: Store) -> None:
+        """Write what was noted until now; what cannot be written stays, as far as there is room."""
+        noted, self._noted = list(self._noted.items()), {}
+        for start in range(0, len(noted), AT_ONCE):
+            chunk = noted[start : start + AT_ONCE]
+            try:
+                await store.apply([Write("add_audits", {"rows": _rows(chunk)})])
+            except CatalogError:
+                # If nobody can tell whether it was written, it is written again: rather twice than never.
+                log.warning("%d rows of the audit trail cannot be written now", len(noted) - start, exc_info=True)
+                self._put_back(noted[start:])
+                return
+            except asyncio.CancelledError:
+                self._put_back(noted[start + AT_ONCE :])  # the store carries out what it was handed
+                raise
+
+    def _put_back(self, noted: list[tuple[_What, _Times]]) -> None:
+        for what, times in noted:
+            again = self._noted.get(what)
+            if again is not None:
+                times.repeats += again.repeats
+            elif len(self._noted) >= self._most_rows:
+                self.dropped += times.repeats
+                continue
+            self._noted[what] = times
+
+
+def _rows(noted: list[tuple[_What, _Times]]) -> str:
+    """As `add_audits` takes them; no database keeps a NUL, which a path may hold."""
+    rows = [
+        (times.at_ms, *(what[:4]), times.repeats, (times.request_id or "")[:LONGEST_REQUEST_ID] or None, what[4])
+        for what, times in noted
+    ]
+    return msgspec.json.encode(rows).decode().replace("\\u0000", "\\ufffd")
+
+
+async def run_audit(buffer: AuditBuffer, store: Store) -> None:
+    """Flush every second until cancelled, and then once more."""
+    try:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await buffer.flush(store)
+    finally:
+        await buffer.flush(store)

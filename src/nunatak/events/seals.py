@@ -1,0 +1,283 @@
+"""Seals over the audit trail: each covers the records since the one before, and that one's hash, in one chain.
+
+A seal's hash is that of a header, `previous-hash number day sealed-ms`, and of its records' lines: first those of the
+commit log, then the others, each as exported and with a line feed behind it. So an export can be verified without the
+database. What nobody has copied elsewhere can still be cut off at the end, seals and all; an export prevents that.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nunatak.database.records import Write
+from nunatak.database.store import Store
+from nunatak.errors import BadRequest, CatalogError, NotFound
+from nunatak.events.trail import AUDIT, BOTTOM, COMMITS, LAST, PAGE, Record, Source, line_of, time_text
+
+log = logging.getLogger(__name__)
+
+SEAL_SECONDS = 60.0  # longer than any transaction lasts: what is in flight when a mark is set is there at the next
+MOST_RECORDS = 10_000  # of one seal: whoever finds one broken wants to know where
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """As stored; `commits_to` and `audit_to` number the last row of each table that it covers."""
+
+    number: int
+    day: str
+    commits_to: int
+    audit_to: int
+    records: int
+    hash: bytes
+    sealed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A seal that does not fit what it covers, and what seems to be wrong."""
+
+    seal: int
+    text: str
+
+
+FIRST = Seal(0, "", BOTTOM, BOTTOM, 0, bytes(32), 0)  # what the first seal follows
+
+
+class SealLine(msgspec.Struct, frozen=True):
+    """A seal as it is exported, behind the lines it covers."""
+
+    seal: int
+    day: str
+    records: int
+    commits_to: int
+    audit_to: int
+    sealed_ms: int
+    previous: str
+    hash: str
+
+
+def seal_line(seal: Seal, previous: bytes) -> bytes:
+    return msgspec.json.encode(
+        SealLine(
+            seal.number,
+            seal.day,
+            seal.records,
+            seal.commits_to,
+            seal.audit_to,
+            seal.sealed_ms,
+            previous.hex(),
+            seal.hash.hex(),
+        )
+    )
+
+
+class _Hash:
+    """The hash of a seal in the making."""
+
+    def __init__(self, previous: bytes, number: int, day: str, sealed_ms: int) -> None:
+        self._hash = hashlib.sha256(f"{previous.hex()} {number} {day} {sealed_ms}\n".encode())
+        self.records = 0
+
+    def add(self, line: bytes) -> None:
+        self._hash.update(line + b"\n")
+        self.records += 1
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+async def seals_after(store: Store, number: int) -> AsyncIterator[Seal]:
+    while rows := await store.rows("seals_after", {"after": number, "limit": PAGE}):
+        for row in rows:
+            seal = _seal(row)
+            yield seal
+            number = seal.number
+
+
+async def load_seal(store: Store, number: int) -> Seal:
+    rows = await store.rows("seals_after", {"after": number - 1, "limit": 1})
+    if not rows or rows[0][0] != number:
+        raise NotFound(f"There is no seal {number}")
+    return _seal(rows[0])
+
+
+async def newest_seal(store: Store) -> Seal:
+    rows = await store.rows("newest_seal", {})
+    return _seal(rows[0]) if rows else FIRST
+
+
+def _seal(row: Any) -> Seal:
+    number, day, commits_to, audit_to, records, digest, sealed_ms = row
+    return Seal(number, day, commits_to, audit_to, records, bytes(digest), sealed_ms)
+
+
+async def records_between(store: Store, source: Source, after: int, last: int) -> AsyncIterator[Record]:
+    """Behind `after`, up to and with `last`."""
+    while found := await source.after(store, after, last=last):
+        for record in found:
+            yield record
+        after = found[-1].sequence
+        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
+
+
+# Making seals
+
+
+async def run_seals(store: Store, now_ms: Callable[[], int], pause_seconds: float = SEAL_SECONDS) -> None:
+    """Again and again seal what was there a while ago, until cancelled.
+
+    Rows get their numbers before they are committed. One that is still on its way may come to stand below those that
+    can be read already, so only what was there at the last look is sealed. No clock decides this.
+    """
+    mark: tuple[int, int] | None = None
+    while True:
+        try:
+            if mark is not None and now_ms() - (await newest_seal(store)).sealed_ms > pause_seconds * 500:
+                await seal_up_to(store, now_ms, *mark)
+            mark = await newest_records(store)
+        except CatalogError:
+            log.exception("the audit trail cannot be sealed now")
+        await asyncio.sleep(pause_seconds)
+
+
+async def newest_records(store: Store) -> tuple[int, int]:
+    """The numbers of the last commit and of the last audit row."""
+    ((commits, audit),) = await store.rows("newest_records", {})
+    return commits, audit
+
+
+async def seal_up_to(store: Store, now_ms: Callable[[], int], commits: int, audit: int) -> int:
+    """Seal every record up to these numbers; returns how many seals it took. Another server may do it meanwhile."""
+    made = 0
+    while (seal := await _next_seal(store, now_ms(), commits, audit)) is not None:
+        values = {name: getattr(seal, name) for name in Seal.__slots__}
+        (added,) = await store.apply([Write("add_seal", values)])
+        if not added:
+            break
+        made += 1
+    return made
+
+
+async def _next_seal(store: Store, sealed_ms: int, commits: int, audit: int) -> Seal | None:
+    """The seal that follows the newest one. It covers records of one day, or of days before."""
+    last = await newest_seal(store)
+    first_commit = await COMMITS.after(store, last.commits_to, 1, commits)
+    first_row = await AUDIT.after(store, last.audit_to, 1, audit)
+    if not first_commit and not first_row:
+        return None
+    day = min(_day(record) for record in (*first_commit, *first_row))
+    made = _Hash(last.hash, last.number + 1, day, sealed_ms)
+    commits_to = await _cover(store, made, COMMITS, last.commits_to, commits, day)
+    audit_to = await _cover(store, made, AUDIT, last.audit_to, audit, day)
+    return Seal(last.number + 1, day, commits_to, audit_to, made.records, made.digest(), sealed_ms)
+
+
+async def _cover(store: Store, made: _Hash, source: Source, after: int, last: int, day: str) -> int:
+    """Add a table's records until one is of a later day; returns the number of the last that was added."""
+    async for record in records_between(store, source, after, last):
+        if _day(record) > day or made.records >= MOST_RECORDS:
+            break
+        made.add(line_of(record))
+        after = record.sequence
+    return max(0, after)
+
+
+def _day(record: Record) -> str:
+    return time_text(record.at_ms)[:10]
+
+
+# Verifying
+
+
+async def verify(store: Store) -> AsyncIterator[Broken]:
+    """Every seal that does not fit, in order; nothing if the trail is as it was sealed."""
+    previous = FIRST
+    async for seal in seals_after(store, 0):
+        why = await _why_broken(store, previous, seal)
+        if why is not None:
+            yield Broken(seal.number, why)
+        previous = seal
+
+
+async def _why_broken(store: Store, previous: Seal, seal: Seal) -> str | None:
+    commits = f"commits {max(0, previous.commits_to) + 1} to {seal.commits_to}"
+    covered = f"{commits}, audit rows {max(0, previous.audit_to) + 1} to {seal.audit_to}"
+    if seal.number != previous.number + 1:
+        return f"the seals between {previous.number} and {seal.number} are gone ({covered})"
+    made = _Hash(previous.hash, seal.number, seal.day, seal.sealed_ms)
+    async for line in _lines(store, previous, seal.commits_to, seal.audit_to):
+        made.add(line)
+    if made.records != seal.records:
+        difference = made.records - seal.records
+        what = f"{difference} more than" if difference > 0 else f"{-difference} fewer than"
+        return f"it covers {made.records} records, {what} were sealed ({covered})"
+    if made.digest() != seal.hash:
+        return f"a record it covers, or the seal itself, was changed ({covered})"
+    return None
+
+
+# Exporting
+
+
+async def export(store: Store, after_seal: int = 0) -> AsyncIterator[bytes]:
+    """Every record behind a seal, as lines: those of each seal, then the seal itself, and last what is not sealed."""
+    previous = FIRST if after_seal == 0 else await load_seal(store, after_seal)
+    async for seal in seals_after(store, previous.number):
+        async for line in _lines(store, previous, seal.commits_to, seal.audit_to):
+            yield line
+        yield seal_line(seal, previous.hash)
+        previous = seal
+    async for line in _lines(store, previous, LAST, LAST):
+        yield line
+
+
+async def _lines(store: Store, previous: Seal, commits_to: int, audit_to: int) -> AsyncIterator[bytes]:
+    async for record in records_between(store, COMMITS, previous.commits_to, commits_to):
+        yield line_of(record)
+    async for record in records_between(store, AUDIT, previous.audit_to, audit_to):
+        yield line_of(record)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What an export is worth: its seals that do not fit, its last seal, and how many lines follow that."""
+
+    broken: tuple[Broken, ...]
+    last: SealLine | None
+    unsealed: int
+
+
+def verify_export(lines: Iterable[bytes]) -> Verified:
+    """Without the database, by the lines alone; the first seal's `previous` is taken on trust."""
+    broken: list[Broken] = []
+    last: SealLine | None = None
+    waiting: list[bytes] = []
+    for line in lines:
+        if not line.startswith(b'{"seal":'):
+            waiting.append(line)
+            continue
+        seal = _read_seal(line)
+        made = _Hash(bytes.fromhex(seal.previous), seal.seal, seal.day, seal.sealed_ms)
+        for each in waiting:
+            made.add(each)
+        if last is not None and (seal.seal != last.seal + 1 or seal.previous != last.hash):
+            broken.append(Broken(seal.seal, f"it does not follow seal {last.seal}, which stands before it"))
+        elif made.records != seal.records or made.digest().hex() != seal.hash:
+            broken.append(Broken(seal.seal, f"it covers {seal.records} lines, and not the {made.records} before it"))
+        last, waiting = seal, []
+    return Verified(tuple(broken), last, len(waiting))
+
+
+def _read_seal(line: bytes) -> SealLine:
+    try:
+        seal = msgspec.json.decode(line, type=SealLine)
+        bytes.fromhex(seal.previous)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadRequest(f"Not a seal: {line[:100]!r}") from error
+    return seal

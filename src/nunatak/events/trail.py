@@ -1,0 +1,292 @@
+"""The audit trail as one list: the commit log and the other audit rows as records, and how they are searched.
+
+A record's line, as it is exported, is also what a seal covers (seals.py): its bytes must never change for a record that
+exists already. A field without a value is left out, so new fields may come.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.audit_rows import ALLOWED
+from nunatak.database.store import Store
+
+Table = Literal["commits", "audit"]
+
+PAGE = 500  # rows read at once: SQLite is read in the event loop, where others wait meanwhile
+LOOKED_AT = 10_000  # rows of each table that one page of a search reads at most, whatever it finds
+CLOCKS_DIFFER_MS = 600_000  # rows are numbered in order, but each server tells the time by its own clock
+BOTTOM, LAST = -(1 << 63), (1 << 63) - 1  # below and above every row, also one that was numbered by hand
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request came from, as `audit_rows.origin_text` wrote it."""
+
+    address: str | None = None
+    roles: tuple[str, ...] | None = None
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that happened, `repeats` times; `securable` as in securables.py, `detail` as it is shown."""
+
+    table: Table
+    sequence: int
+    at_ms: int
+    principal: str
+    action: str
+    securable: str
+    outcome: str
+    detail: object
+    repeats: int
+    request_id: str | None
+    origin: str | None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record as it is exported, and sealed."""
+
+    time: str
+    record: Table
+    sequence: int
+    principal: str
+    action: str
+    securable: str
+    outcome: str
+    repeats: int
+    request_id: str | None = None
+    roles: tuple[str, ...] | None = None
+    address: str | None = None
+    agent: str | None = None
+    detail: Any = None
+
+
+def line_of(record: Record) -> bytes:
+    """One line of JSON, without its end."""
+    origin = _origin(record.origin)
+    return msgspec.json.encode(
+        Line(
+            time=time_text(record.at_ms),
+            record=record.table,
+            sequence=record.sequence,
+            principal=record.principal,
+            action=record.action,
+            securable=securables.printed(record.securable),
+            outcome=record.outcome,
+            repeats=record.repeats,
+            request_id=record.request_id,
+            roles=origin.roles,
+            address=origin.address,
+            agent=origin.client,
+            detail=record.detail,
+        )
+    )
+
+
+def time_text(at_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):  # written by hand: it is shown, and no seal fits it
+        return f"{at_ms} ms"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def _origin(text: str | None) -> Origin:
+    if text is None:
+        return Origin()
+    try:
+        return msgspec.json.decode(text, type=Origin)
+    except (msgspec.MsgspecError, TypeError):
+        return Origin(client=str(text))
+
+
+# From rows to records
+
+
+def commit_record(row: Sequence[Any]) -> Record:
+    """A line of the commit log; whoever may commit was allowed to."""
+    sequence, at_ms, principal, action, catalog, namespace, name, request_id, origin, *rest = row
+    commit_id, table_uuid, location, previous, snapshot_id, request_hash = rest
+    detail = {
+        "commit_id": commit_id,
+        "table_uuid": table_uuid,
+        "metadata_location": location,
+        "previous_metadata_location": previous,
+        "snapshot_id": None if snapshot_id is None else str(snapshot_id),  # a double cannot hold it
+        "request_hash": None if request_hash is None else bytes(request_hash).hex(),
+    }
+    said = {field: value for field, value in detail.items() if value is not None}
+    securable = f"{securables.warehouse(catalog)}{namespace}.{securables.ENTRY}{name}"
+    return Record("commits", sequence, at_ms, principal, action, securable, ALLOWED, said, 1, request_id, origin)
+
+
+def audit_record(row: Sequence[Any]) -> Record:
+    sequence, at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin = row
+    shown = _detail(detail)
+    return Record("audit", sequence, at_ms, principal, action, securable, outcome, shown, repeats, request_id, origin)
+
+
+def _detail(text: str | None) -> object:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, TypeError):
+        return text
+
+
+@dataclass(frozen=True)
+class Source:
+    """One of the two tables."""
+
+    table: Table
+    record: Callable[[Sequence[Any]], Record]
+
+    async def after(self, store: Store, after: int, limit: int = PAGE, last: int = LAST) -> list[Record]:
+        """Behind the row numbered `after`, oldest first."""
+        rows = await store.rows(f"{self.table}_after", {"after": after, "last": last, "limit": limit})
+        return [self.record(row) for row in rows]
+
+    async def before(self, store: Store, before: int, limit: int = PAGE) -> list[Record]:
+        """Newest first."""
+        rows = await store.rows(f"{self.table}_before", {"before": before, "limit": limit})
+        return [self.record(row) for row in rows]
+
+
+COMMITS, AUDIT = Source("commits", commit_record), Source("audit", audit_record)
+
+
+# Searching
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a record must be like; None does not matter. Whatever lies inside `securable` counts, too."""
+
+    principal: str | None = None
+    action: str | None = None
+    securable: str = securables.SERVER
+    outcome: str | None = None
+    request_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def matches(self, record: Record) -> bool:
+        return (
+            self.principal in (None, record.principal)
+            and self.action in (None, record.action)
+            and self.outcome in (None, record.outcome)
+            and self.request_id in (None, record.request_id)
+            and (self.since_ms is None or record.at_ms >= self.since_ms)
+            and (self.until_ms is None or record.at_ms < self.until_ms)
+            and self._covers(record.securable)
+        )
+
+    def _covers(self, securable: str) -> bool:
+        if securables.is_container(self.securable):
+            return securable.startswith(self.securable)
+        return securable == self.securable
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a search goes on: the number of the last row of each table that is done with."""
+
+    commits: int
+    audit: int
+
+
+class _Stream:
+    """The records of one table that match, one after the other, as long as its share of rows is not used up."""
+
+    def __init__(self, store: Store, source: Source, wanted: Filter, position: int, *, newest_first: bool) -> None:
+        self._store, self._source, self._wanted, self._newest_first = store, source, wanted, newest_first
+        self._found: deque[Record] = deque()
+        self._read_to = position
+        self._looked_at = 0
+        self.position = position
+        self.ended = False
+
+    async def head(self) -> Record | None:
+        """The next one; None if there is no more, or the share is used up."""
+        while not self._found and not self.ended and self._looked_at < LOOKED_AT:
+            await self._read()
+        return self._found[0] if self._found else None
+
+    def take(self) -> Record:
+        record = self._found.popleft()
+        self.position = record.sequence if self._found else self._read_to
+        return record
+
+    async def _read(self) -> None:
+        if self._newest_first:
+            records = await self._source.before(self._store, self._read_to)
+        else:
+            records = await self._source.after(self._store, self._read_to)
+        self._looked_at += len(records)
+        self._found.extend(record for record in records if self._wanted.matches(record))
+        if records:
+            self._read_to = records[-1].sequence
+        if not self._found:
+            self.position = self._read_to
+        self.ended = len(records) < PAGE or self._is_past(records[-1])
+        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
+
+    def _is_past(self, record: Record) -> bool:
+        """Whether whatever follows is too old, or too new, by any clock."""
+        if self._newest_first:
+            return self._wanted.since_ms is not None and record.at_ms < self._wanted.since_ms - CLOCKS_DIFFER_MS
+        return self._wanted.until_ms is not None and record.at_ms > self._wanted.until_ms + CLOCKS_DIFFER_MS
+
+
+async def search(
+    store: Store, wanted: Filter, *, newest_first: bool = True, position: Position | None = None, limit: int = PAGE
+) -> tuple[list[Record], Position | None]:
+    """Records by time, and where to go on, None at the end. A page may hold fewer than `limit`, even none, when much
+    had to be read for it."""
+    start = position or await _start(store, wanted, newest_first=newest_first)
+    commits = _Stream(store, COMMITS, wanted, start.commits, newest_first=newest_first)
+    audit = _Stream(store, AUDIT, wanted, start.audit, newest_first=newest_first)
+    found: list[Record] = []
+    while len(found) < limit:
+        heads = [(await stream.head(), stream) for stream in (commits, audit)]
+        if any(head is None and not stream.ended for head, stream in heads):
+            break  # what comes next in that table is not known yet, and may come before the other's
+        waiting = [(head.at_ms, stream) for head, stream in heads if head is not None]
+        if not waiting:
+            return found, None
+        choose = max if newest_first else min
+        found.append(choose(waiting, key=lambda each: each[0])[1].take())
+    return found, Position(commits.position, audit.position)
+
+
+async def _start(store: Store, wanted: Filter, *, newest_first: bool) -> Position:
+    if newest_first:
+        if wanted.until_ms is None:
+            return Position(LAST, LAST)
+        at_ms = wanted.until_ms + CLOCKS_DIFFER_MS
+        return Position(await _seek(store, COMMITS, at_ms), await _seek(store, AUDIT, at_ms))
+    if wanted.since_ms is None:
+        return Position(BOTTOM, BOTTOM)
+    at_ms = wanted.since_ms - CLOCKS_DIFFER_MS
+    return Position(await _seek(store, COMMITS, at_ms) - 1, await _seek(store, AUDIT, at_ms) - 1)
+
+
+async def _seek(store: Store, source: Source, at_ms: int) -> int:
+    """A number such that, up to how much clocks differ, rows from there on are of `at_ms` or later, and others not."""
+    newest = await source.before(store, LAST, 1)
+    low, high = 0, newest[0].sequence + 1 if newest else 1
+    while low < high:
+        middle = (low + high) // 2
+        found = await source.after(store, middle - 1, 1)
+        if found and found[0].at_ms < at_ms:
+            low = found[0].sequence + 1
+        else:
+            high = middle
+    return low

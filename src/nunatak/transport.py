@@ -1,0 +1,97 @@
+"""TLS as the settings ask for it: the server's certificate, whose clients' certificates are verified, what is spoken.
+
+Nothing here knows a socket.
+"""
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from nunatak.settings import Settings, SettingsError
+
+# TLS 1.3 brings its own; these are for 1.2: with forward secrecy and authenticated encryption, as HTTP/2 demands.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+SPOKEN = ["h2", "http/1.1"]
+
+
+def tls_context(settings: Settings, now: datetime | None = None) -> ssl.SSLContext | None:
+    """None if the settings name no certificate: then the server speaks plain HTTP."""
+    if not settings.tls_certificate:
+        for name in ("tls_key", "tls_client_ca"):
+            if getattr(settings, name):
+                raise SettingsError(f"{name} is set, but tls_certificate is not: set it too, or neither")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(SPOKEN)
+    _refuse_untimely(settings.tls_certificate, now or datetime.now(UTC))
+    load_certificate(context, settings)
+    if settings.tls_client_ca:
+        _verify_clients(context, settings.tls_client_ca)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
+    """Use the certificate and key as they are on disk now, for connections to come."""
+    key = settings.tls_key or settings.tls_certificate
+    _read("tls_certificate", settings.tls_certificate)
+    _read("tls_key", key)
+    try:
+        context.load_cert_chain(settings.tls_certificate, key, password=_no_password)
+    except _Encrypted as error:
+        raise SettingsError(
+            f"tls_key: {key} is encrypted; give a key without a passphrase, readable by us alone"
+        ) from error
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise SettingsError(
+                f"tls_key: {key} is not the key of the certificate in {settings.tls_certificate}; the file must begin "
+                "with the server's own certificate, followed by those of its issuers"
+            ) from error
+        raise SettingsError(
+            f"tls_certificate and tls_key: {settings.tls_certificate} and {key} cannot be used: "
+            f"{error.reason or error}; both must be PEM files, the key of a sufficient length"
+        ) from error
+
+
+def _verify_clients(context: ssl.SSLContext, path: str) -> None:
+    """A client need not show a certificate; one that it shows must be of this authority."""
+    _read("tls_client_ca", path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise SettingsError(f"tls_client_ca: {path} holds no certificate of an authority in PEM format") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _refuse_untimely(path: str, now: datetime) -> None:
+    try:
+        certificate = x509.load_pem_x509_certificate(_read("tls_certificate", path))
+    except ValueError as error:
+        raise SettingsError(f"tls_certificate: {path} holds no certificate in PEM format") from error
+    if now > certificate.not_valid_after_utc:
+        raise SettingsError(f"tls_certificate: {path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; renew it")
+    if now < certificate.not_valid_before_utc:
+        begins = certificate.not_valid_before_utc
+        raise SettingsError(f"tls_certificate: {path} is valid from {begins:%Y-%m-%d %H:%M} UTC on; check the clock")
+
+
+def _read(name: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SettingsError(
+            f"{name}: {path} cannot be read: {error.strerror}; check the path and who may read it"
+        ) from error
+
+
+class _Encrypted(Exception):
+    """Asked for a passphrase, we would rather fail than wait at a terminal."""
+
+
+def _no_password() -> str:
+    raise _Encrypted

@@ -1,0 +1,428 @@
+"""Principals, roles, grants, credentials and warehouses: what a change does, and what is refused, on every database."""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from nunatak.access import administration as admin
+from nunatak.access import securables
+from nunatak.access.administration import Actor
+from nunatak.access.credentials import NewCredential
+from nunatak.access.grants import Grants
+from nunatak.access.privileges import ADMIN, GRANTABLE, READ, WRITE, Privilege, expanded
+from nunatak.access.sessions import session_of
+from nunatak.database.records import Change, CreateNamespace, Write
+from nunatak.database.store import Store
+from nunatak.errors import AlreadyExists, BadRequest, CatalogError, Conflict, Forbidden, NotFound
+from nunatak.secret import Secret
+from tests.backends.conftest import Run
+
+ROOT = Actor("root", 1000, "request-1", '{"address": "127.0.0.1"}')
+P = Privilege
+ALL = int(GRANTABLE)
+SALES = securables.namespace("default", ("sales",))
+
+
+class Office:
+    """Applies what administration.py makes, and answers questions in plain values."""
+
+    def __init__(self, store: Store, run: Run[Any]) -> None:
+        self.store = store
+        self._run = run
+
+    def does(self, changes: Sequence[Change] | Coroutine[Any, Any, list[Change]]) -> None:
+        self._run(self._apply(changes))
+
+    async def _apply(self, changes: Sequence[Change] | Coroutine[Any, Any, list[Change]]) -> None:
+        await self.store.apply(await changes if isinstance(changes, Coroutine) else changes)
+
+    def together(self, *works: Sequence[Change]) -> list[object]:
+        async def all_of_them() -> list[object]:
+            return await asyncio.gather(*(self._apply(work) for work in works), return_exceptions=True)
+
+        found: list[object] = self._run(all_of_them())
+        return found
+
+    def asks(self, question: Coroutine[Any, Any, Any]) -> Any:
+        return self._run(question)
+
+    def rights(self, principal: str, securable: str) -> int:
+        _, roles = self.asks(admin.load_principal(self.store, principal))
+        (held,) = self.asks(Grants(self.store).rights(session_of(principal, roles), [securable]))
+        return int(held)
+
+    def audit(self) -> list[tuple[str, str, Any]]:
+        rows = self.asks(self.store.rows("audit_after", {"after": 0, "last": 1000, "limit": 100}))
+        return [(row[3], row[4], None if row[6] is None else json.loads(row[6])) for row in rows]
+
+    def version(self) -> int:
+        rows = self.asks(self.store.rows("policy_version", {}))
+        return int(rows[0][0])
+
+    def principals(self, *names: str) -> None:
+        for name in names:
+            self.does(admin.create_principal(ROOT, name))
+
+    def grants(self, grantee: str, securable: str, privileges: Privilege, rights: int = ALL) -> None:
+        self.does(admin.grant(ROOT, rights, admin.parsed_grantee(grantee), securable, privileges))
+
+    def revokes(self, grantee: str, securable: str, privileges: Privilege, rights: int = ALL) -> None:
+        self.does(admin.revoke(self.store, ROOT, rights, admin.parsed_grantee(grantee), securable, privileges))
+
+
+@pytest.fixture
+def office(store: Store, run: Run[Any]) -> Office:
+    return Office(store, run)
+
+
+# Principals and roles
+
+
+def test_a_principal_is_kept_listed_and_dropped(office: Office) -> None:
+    office.principals("bob", "alice")
+
+    assert [each.name for each in office.asks(admin.list_principals(office.store, "", 10))] == ["alice", "bob"]
+    assert [each.name for each in office.asks(admin.list_principals(office.store, "alice", 10))] == ["bob"]
+    with pytest.raises(AlreadyExists):
+        office.principals("bob")
+
+    office.does(admin.drop_principal(office.store, ROOT, "bob"))
+
+    with pytest.raises(NotFound):
+        office.asks(admin.load_principal(office.store, "bob"))
+    with pytest.raises(NotFound):
+        office.does(admin.drop_principal(office.store, ROOT, "bob"))
+
+
+def test_what_is_not_named_in_an_update_stays(office: Office) -> None:
+    office.does(admin.create_principal(ROOT, "alice", "from sales"))
+
+    office.does(admin.update_principal(office.store, ROOT, "alice", disabled=True))
+    disabled, _ = office.asks(admin.load_principal(office.store, "alice"))
+    office.does(admin.update_principal(office.store, ROOT, "alice", disabled=False, note=""))
+    enabled, _ = office.asks(admin.load_principal(office.store, "alice"))
+
+    assert (disabled.disabled, disabled.note) == (True, "from sales")
+    assert (enabled.disabled, enabled.note) == (False, "")
+    with pytest.raises(NotFound):
+        office.does(admin.update_principal(office.store, ROOT, "nobody", note="x"))
+
+
+def test_a_dropped_principal_leaves_nothing_behind(office: Office) -> None:
+    office.principals("alice")
+    office.does(admin.create_role(ROOT, "analyst"))
+    office.does(admin.add_member(ROOT, "analyst", "alice"))
+    office.grants("principal:alice", SALES, READ)
+    office.does(admin.create_credential(ROOT, "alice", NewCredential("id1", "api-key", Secret("x"), b"hash")))
+
+    office.does(admin.drop_principal(office.store, ROOT, "alice"))
+    office.principals("alice")
+
+    assert office.rights("alice", SALES) == 0
+    assert office.asks(admin.list_members(office.store, "analyst", "", 10)) == []
+    assert office.asks(admin.list_credentials(office.store, "alice")) == []
+
+
+def test_a_role_gives_its_members_what_it_was_granted_until_it_is_dropped(office: Office) -> None:
+    office.principals("alice")
+    office.does(admin.create_role(ROOT, "analyst"))
+    office.grants("role:analyst", SALES, READ)
+    assert office.rights("alice", SALES) == 0
+
+    office.does(admin.add_member(ROOT, "analyst", "alice"))
+    as_member = office.rights("alice", securables.entry("default", ("sales",), "orders"))
+    with pytest.raises(AlreadyExists):
+        office.does(admin.add_member(ROOT, "analyst", "alice"))
+    office.does(admin.remove_member(office.store, ROOT, "analyst", "alice"))
+
+    assert as_member == READ
+    assert office.rights("alice", SALES) == 0
+    with pytest.raises(NotFound):
+        office.does(admin.remove_member(office.store, ROOT, "analyst", "alice"))
+
+    office.does(admin.add_member(ROOT, "analyst", "alice"))
+    office.does(admin.drop_role(office.store, ROOT, "analyst"))
+    office.does(admin.create_role(ROOT, "analyst"))
+
+    assert office.rights("alice", SALES) == 0
+    assert office.asks(admin.list_members(office.store, "analyst", "", 10)) == []
+
+
+def test_only_who_is_kept_becomes_a_member_or_a_grantee(office: Office) -> None:
+    office.principals("alice")
+    office.does(admin.create_role(ROOT, "analyst"))
+
+    for changes in (
+        admin.add_member(ROOT, "analyst", "nobody"),
+        admin.add_member(ROOT, "nothing", "alice"),
+        admin.grant(ROOT, ALL, "p:nobody", SALES, READ),
+        admin.grant(ROOT, ALL, "r:nothing", SALES, READ),
+        admin.create_credential(ROOT, "nobody", NewCredential("id", "api-key", Secret("x"), b"h")),
+    ):
+        with pytest.raises(NotFound):
+            office.does(changes)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "alice@example.org", "spiffe://x/y", "Ann Smith", "x" * 128, "auth0|123", "é", "a:b"]
+)
+def test_a_name_that_can_be_printed_is_taken(name: str) -> None:
+    assert admin.check_principal_name(name) == name
+    assert admin.parsed_grantee(f"role:{name}") == f"r:{name}"
+    assert admin.printed_grantee(f"r:{name}") == f"role:{name}"
+
+
+@pytest.mark.parametrize("name", ["", " a", "a ", "a,b", "a\x1fb", "a\nb", "x" * 129, "a\u200bb", "\x00"])
+def test_a_name_that_would_confuse_is_refused(name: str) -> None:
+    with pytest.raises(BadRequest):
+        admin.check_principal_name(name)
+    with pytest.raises(BadRequest):
+        admin.create_role(ROOT, name)
+
+
+def test_nobody_is_called_anonymous() -> None:
+    with pytest.raises(BadRequest):
+        admin.create_principal(ROOT, "anonymous")
+
+
+# Grants
+
+
+def test_a_grant_covers_what_lies_inside_and_nothing_beside(office: Office) -> None:
+    office.principals("alice")
+    office.grants("principal:alice", SALES, WRITE)
+
+    assert office.rights("alice", securables.entry("default", ("sales", "eu"), "t")) == WRITE
+    assert office.rights("alice", securables.namespace("default", ("sales2",))) == 0
+    assert office.rights("alice", securables.warehouse("default")) == 0
+
+
+def test_grants_add_up_and_are_taken_away_one_by_one(office: Office) -> None:
+    office.principals("alice")
+    office.grants("principal:alice", SALES, P.TABLE_LIST)
+    office.grants("principal:alice", SALES, P.TABLE_WRITE | P.TABLE_DROP)
+
+    office.revokes("principal:alice", SALES, P.TABLE_WRITE)
+    left = office.rights("alice", SALES)
+    with pytest.raises(NotFound):
+        office.revokes("principal:alice", SALES, P.TABLE_WRITE)
+    office.revokes("principal:alice", SALES, READ | P.TABLE_DROP)
+
+    assert left == P.TABLE_LIST | P.TABLE_DROP
+    assert office.asks(admin.grants_of(office.store, "p:alice", None, 10)) == []
+
+
+@pytest.mark.parametrize(
+    ("rights", "privileges", "allowed"),
+    [
+        (ADMIN, READ, True),
+        (ADMIN, ADMIN, True),
+        (ADMIN, ADMIN | P.LOCATION_CHOOSE, False),
+        (WRITE, READ, False),
+        (READ | P.GRANT, READ, True),
+        (READ | P.GRANT, WRITE, False),
+        (P.GRANT, P.GRANT, True),
+        (expanded(P.WAREHOUSE_ADMIN), ADMIN | P.LOCATION_CHOOSE, True),
+        (expanded(P.SERVER_ADMIN), ADMIN, True),
+        (0, READ, False),
+    ],
+)
+def test_nobody_grants_or_revokes_more_than_they_hold(
+    plain_store: Store, run: Run[Any], rights: int, privileges: Privilege, allowed: bool
+) -> None:
+    office = Office(plain_store, run)
+    office.principals("alice")
+    office.grants("principal:alice", SALES, ADMIN | P.LOCATION_CHOOSE)
+
+    for changes in (
+        lambda: office.grants("principal:alice", SALES, privileges, rights),
+        lambda: office.revokes("principal:alice", SALES, privileges, rights),
+    ):
+        if allowed:
+            changes()
+        else:
+            with pytest.raises(Forbidden):
+                changes()
+
+
+def test_an_administrator_is_named_where_the_word_means_what_it_says() -> None:
+    for privilege, place in ((P.SERVER_ADMIN, "warehouse:default"), (P.WAREHOUSE_ADMIN, "namespace:default/sales")):
+        with pytest.raises(BadRequest):
+            admin.grant(ROOT, ALL, "p:alice", securables.parsed(place), privilege)
+
+
+@pytest.mark.parametrize("names", [[], ["NOTHING"], ["CONFIG_READ"], ["PUBLIC"], ["READ", ""]])
+def test_a_privilege_that_cannot_be_granted_is_refused(names: list[str]) -> None:
+    with pytest.raises(BadRequest):
+        admin.parsed_privileges(names)
+
+
+def test_privileges_are_named_singly_or_in_bundles_in_any_case() -> None:
+    assert admin.parsed_privileges(["read", "TABLE_DROP"]) == READ | P.TABLE_DROP
+
+
+def test_grants_are_listed_page_by_page(office: Office) -> None:
+    office.principals("alice", "bob")
+    for place in ("server", "warehouse:default", "namespace:default/a", "table:default/a/t"):
+        office.grants("principal:alice", securables.parsed(place), READ)
+    office.grants("principal:bob", securables.SERVER, READ)
+
+    first = office.asks(admin.grants_of(office.store, "p:alice", None, 2))
+    rest = office.asks(admin.grants_of(office.store, "p:alice", first[-1].securable, 9))
+    on_server = office.asks(admin.grants_on(office.store, securables.SERVER, "", 9))
+    half = office.asks(admin.list_grants(office.store, ("", ""), 3))
+    other = office.asks(admin.list_grants(office.store, (half[-1].grantee, half[-1].securable), 9))
+
+    assert [securables.printed(each.securable) for each in [*first, *rest]] == [
+        "server",
+        "warehouse:default",
+        "namespace:default/a",
+        "table:default/a/t",
+    ]
+    assert [each.grantee for each in on_server] == ["p:alice", "p:bob"]
+    assert len(half) == 3
+    assert len(other) == 2
+
+
+# The last administrator
+
+
+@pytest.fixture
+def two_administrators(office: Office) -> Office:
+    """root by itself, and alice through a role."""
+    office.principals("root", "alice", "bob")
+    office.does(admin.create_role(ROOT, "admins"))
+    office.does(admin.add_member(ROOT, "admins", "alice"))
+    office.grants("principal:root", securables.SERVER, P.SERVER_ADMIN)
+    office.grants("role:admins", securables.SERVER, P.SERVER_ADMIN)
+    return office
+
+
+def test_the_last_administrator_is_kept(two_administrators: Office) -> None:
+    office, store = two_administrators, two_administrators.store
+    office.does(admin.update_principal(store, ROOT, "root", disabled=True))
+
+    for change in (
+        admin.update_principal(store, ROOT, "alice", disabled=True),
+        admin.drop_principal(store, ROOT, "alice"),
+        admin.remove_member(store, ROOT, "admins", "alice"),
+        admin.drop_role(store, ROOT, "admins"),
+        admin.revoke(store, ROOT, ALL, "r:admins", securables.SERVER, P.SERVER_ADMIN),
+    ):
+        with pytest.raises(Conflict, match="Nobody would be left"):
+            office.does(change)
+
+    assert office.rights("alice", securables.SERVER) & P.SERVER_ADMIN
+    office.does(admin.drop_principal(store, ROOT, "bob"))
+    office.does(admin.update_principal(store, ROOT, "root", disabled=False))
+    office.does(admin.drop_principal(store, ROOT, "alice"))
+
+
+def test_two_administrators_who_remove_each_other_at_once_do_not_both_succeed(two_administrators: Office) -> None:
+    office, store = two_administrators, two_administrators.store
+    first = office.asks(admin.update_principal(store, ROOT, "root", disabled=True))
+    second = office.asks(admin.drop_principal(store, ROOT, "alice"))
+
+    outcomes = office.together(first, second)
+
+    refused = [each for each in outcomes if isinstance(each, CatalogError)]
+    assert len(refused) == 1
+    assert "Nobody would be left" in refused[0].message
+
+
+def test_where_nobody_is_kept_as_administrator_nobody_needs_to_be_left(office: Office) -> None:
+    office.principals("alice")
+    office.does(admin.create_role(ROOT, "from-a-token"))
+    office.grants("role:from-a-token", securables.SERVER, P.SERVER_ADMIN)
+
+    office.does(admin.drop_principal(office.store, ROOT, "alice"))
+
+
+# Credentials
+
+
+def test_a_credential_belongs_to_its_principal_alone(office: Office) -> None:
+    office.principals("alice", "bob")
+    new = NewCredential("key1", "api-key", Secret("never stored"), b"digest")
+    office.does(admin.create_credential(ROOT, "alice", new, roles=["analyst"], note="laptop", expires_ms=5000))
+
+    (listed,) = office.asks(admin.list_credentials(office.store, "alice"))
+    with pytest.raises(NotFound):
+        office.does(admin.drop_credential(ROOT, "bob", "key1"))
+    with pytest.raises(Conflict):
+        office.does(admin.create_credential(ROOT, "bob", new))
+    office.does(admin.drop_credential(ROOT, "alice", "key1"))
+
+    assert (listed.kind, listed.roles, listed.note, listed.expires_ms) == ("api-key", ("analyst",), "laptop", 5000)
+    assert not hasattr(listed, "secret")
+    assert office.asks(admin.list_credentials(office.store, "alice")) == []
+
+
+# Warehouses
+
+
+def test_a_warehouse_that_overlaps_another_is_refused_by_the_database_itself(office: Office) -> None:
+    office.does(admin.create_warehouse(ROOT, "one", "file:///w/one"))
+
+    for name, location in (
+        ("one", "file:///w/elsewhere"),
+        ("two", "file:///w/one"),
+        ("two", "file:///w/one/inside"),
+        ("two", "file:///w"),
+    ):
+        with pytest.raises(AlreadyExists):
+            office.does(admin.create_warehouse(ROOT, name, location))
+    office.does(admin.create_warehouse(ROOT, "onward", "file:///w/onward"))
+    office.does(admin.create_warehouse(ROOT, "on", "file:///w/on"))
+
+    rows = office.asks(office.store.rows("list_warehouses", {}))
+    assert [row[0] for row in rows] == ["on", "one", "onward"]
+
+
+def test_of_two_overlapping_warehouses_made_at_once_there_is_one(office: Office) -> None:
+    outcomes = office.together(
+        admin.create_warehouse(ROOT, "outer", "file:///w/a"), admin.create_warehouse(ROOT, "inner", "file:///w/a/b")
+    )
+
+    assert sum(isinstance(each, AlreadyExists) for each in outcomes) == 1
+
+
+def test_a_warehouse_is_dropped_with_its_grants_when_it_is_empty(office: Office) -> None:
+    office.principals("alice")
+    office.does(admin.create_warehouse(ROOT, "one", "file:///w/one"))
+    office.grants("principal:alice", securables.warehouse("one"), READ)
+    office.does([CreateNamespace("one", "a", (), {}, "a")])
+
+    with pytest.raises(Conflict, match="not empty"):
+        office.does(admin.drop_warehouse(ROOT, "one"))
+    office.does([Write("touch_warehouse", {"warehouse": "one"}, NotFound("it must still be there"))])
+    assert office.rights("alice", securables.warehouse("one")) == READ
+    office.does(admin.create_warehouse(ROOT, "two", "file:///w/two"))
+    office.grants("principal:alice", securables.warehouse("two"), READ)
+    office.does(admin.drop_warehouse(ROOT, "two"))
+
+    assert office.rights("alice", securables.warehouse("two")) == 0
+    with pytest.raises(NotFound):
+        office.does(admin.drop_warehouse(ROOT, "two"))
+
+
+# What every change does
+
+
+def test_every_change_is_audited_and_raises_the_policys_version_in_its_own_transaction(office: Office) -> None:
+    office.principals("alice")
+    before = office.version()
+    office.grants("principal:alice", SALES, READ)
+    with pytest.raises(NotFound):
+        office.revokes("principal:alice", SALES, P.TABLE_DROP)
+
+    told = office.audit()
+
+    assert office.version() == before + 1
+    assert [action for action, _, _ in told] == ["create-principal", "grant"]
+    assert told[1][1] == SALES
+    assert told[1][2]["grantee"] == "principal:alice"
+    assert "TABLE_READ_DATA" in told[1][2]["privileges"]

@@ -1,0 +1,118 @@
+"""The real Open Policy Agent for tests: built with Go once, kept in a cache, started on a free port, ended by its pid.
+
+Also a command: `python -m tests.support.opa` builds it if need be and prints where it is.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.support.java.project import cache_folder
+
+VERSION = "v1.22.0"
+MODULE = f"github.com/open-policy-agent/opa@{VERSION}"
+NOT_INSTALLED = "NOT RUN: the real OPA is built with Go, and `go` is not on the PATH"
+BUILD_SECONDS = 1800  # some three minutes of two cores, once; a starved machine gets time
+START_SECONDS = 60
+
+
+class OpaFailed(Exception):
+    """It could not be built or started; the message ends with what it printed."""
+
+
+def find_opa() -> Path | None:
+    """The program, built if this is the first time; None if there is neither the program nor Go to build it."""
+    program = cache_folder() / f"opa-{VERSION}"
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        return None
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with program.with_name(f"{program.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second test run waits for the first instead of building as well
+        if not program.exists():
+            _build(program)
+    return program
+
+
+def _build(program: Path) -> None:
+    draft = program.with_name(f"{program.name}.build")
+    shutil.rmtree(draft, ignore_errors=True)
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOBIN": str(draft),
+        # A gigabyte of modules and objects that nothing else here uses: gone when the program is there.
+        "GOMODCACHE": str(draft / "modules"),
+        "GOCACHE": str(draft / "objects"),
+    }
+    # Without what fetches bundles from container registries, and without symbols.
+    leaner = ("-modcacherw", "-trimpath", "-tags=opa_no_oci", "-ldflags=-s -w")
+    command = ["nice", "-n", "10", "go", "install", *leaner, MODULE]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise OpaFailed(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+        (draft / "opa").rename(program)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_opa(
+    policies: Sequence[Path], log: Path, *, scheme: str = "http", options: Sequence[str] = ()
+) -> Iterator[str]:
+    """A server with these policies; yields its address."""
+    program = find_opa()
+    assert program is not None, NOT_INSTALLED
+    address = f"127.0.0.1:{_free_port()}"
+    command = [str(program), "run", "--server", "--addr", address, "--skip-version-check", "--log-level", "error"]
+    with log.open("wb") as output:
+        process = subprocess.Popen([*command, *options, *map(str, policies)], stdout=output, stderr=output)
+    try:
+        _await_port(address, process, log)
+        yield f"{scheme}://{address}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def replace_policy(address: str, name: str, text: str) -> None:
+    """Give a running server other rules, as its API allows."""
+    request = urllib.request.Request(f"{address}/v1/policies/{name}", data=text.encode(), method="PUT")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+    except urllib.error.HTTPError as error:
+        raise OpaFailed(error.read().decode(errors="replace")) from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_port(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    host, _, port = address.partition(":")
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.05)
+    raise OpaFailed(f"OPA did not start: exit {process.poll()}\n{log.read_text(errors='replace')[-4000:]}")
+
+
+if __name__ == "__main__":
+    print(find_opa() or NOT_INSTALLED)
