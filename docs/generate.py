@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 
 from nunatak.access.privileges import Privilege
-from nunatak.api.routes import ROUTES, Route
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
+from nunatak.api.route import Route
+from nunatak.api.routes import ROUTES
 from nunatak.cli.config import written
 from nunatak.cli.main import COMMANDS, root
 from nunatak.errors import CatalogError
@@ -108,25 +110,36 @@ def meaning(kind: type[CatalogError]) -> str:
 
 
 def routes_page() -> str:
-    rows = [
-        (route.method, f"`{route.template}`", route.summary, f"`{route.operation}`", needed(route)) for route in ROUTES
-    ]
     return f"""\
 # Routes
 
 `{{prefix}}` is the warehouse; it may be left out for the default one. The levels of a namespace are joined by `%1F`.
 Every route is also served below `/iceberg`, `/apis/iceberg` and `/api/catalog`, and with a doubled `/v1`: clients are
-configured that way. `GET /v1/config` lists the routes for programs. The whole API as an OpenAPI document is written
-by `make openapi`.
+configured that way. `GET /v1/config` lists the routes for programs. The whole API as an OpenAPI document is
+`spec/rest-catalog.json`, written by `make openapi`.
 
-{table(["method", "path", "what it does", "operation", "needs"], rows)}"""
+{routes_table(ROUTES)}
+## Management
+
+Principals, roles, grants, credentials, warehouses and the audit trail; errors look as everywhere. Where CONFIG_READ is
+enough, everybody who is known may ask, and gets what their own rights allow. The server offers the OpenAPI document at
+`/management/v1/openapi.json`; it is also `spec/management.json`.
+
+{routes_table(MANAGEMENT_ROUTES)}"""
+
+
+def routes_table(routes: Sequence[Route]) -> str:
+    rows = [
+        (route.method, f"`{route.template}`", route.summary, f"`{route.operation}`", needed(route)) for route in routes
+    ]
+    return table(["method", "path", "what it does", "operation", "needs"], rows)
 
 
 def needed(route: Route) -> str:
     """The privilege, and what it must be held on."""
     if route.privilege is Privilege.PUBLIC:
         return "nothing"
-    return f"{route.privilege.value} on {route.securable.value}"
+    return f"{route.privilege.name} on {route.securable.value}"
 
 
 def metrics_page() -> str:

@@ -7,7 +7,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,11 +20,20 @@ Levels = tuple[str, ...]
 
 TIMEOUT_SECONDS = 60
 PAGE_SIZE = 1000
+NOT_KNOWN = (401, 419)  # Spec: 419 is for a token that was good once
 SEPARATOR = "\x1f"  # Spec, namespace path parameter: every server understands the unit separator.
 
 
 class ServerUnreachable(ConnectionError):
     """Nobody answered: not the catalog's decision, so not one of its errors."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A client's id and secret, good for tokens."""
+
+    client_id: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,10 @@ class Answer:
 
 
 class Client:
-    """One connection to one warehouse of one catalog; an answer that is a refusal is raised as the error it names."""
+    """One connection to one warehouse of one catalog; an answer that is a refusal is raised as the error it names.
+
+    A token is asked for only when the catalog wants one: a secret goes to nobody who did not ask who we are.
+    """
 
     def __init__(
         self,
@@ -53,6 +65,7 @@ class Client:
         *,
         warehouse: str | None = None,
         token: str | None = None,
+        credential: Credential | None = None,
         new_key: Callable[[], str] | None = None,
     ) -> None:
         try:
@@ -65,6 +78,7 @@ class Client:
         self.uri = uri.rstrip("/")
         self.warehouse = warehouse
         self._token = token
+        self._credential = credential
         self._new_key = new_key or new_idempotency_key
         # Users paste addresses with and without the version; the paths below bring their own.
         self._root = parts.path.rstrip("/").removesuffix("/v1")
@@ -169,6 +183,27 @@ class Client:
         query = "" if self.warehouse is None else "?" + urlencode({"warehouse": self.warehouse})
         return self._refuse_errors(self.send("GET", f"/v1/config{query}")).json()
 
+    # The management API
+
+    def manage(
+        self,
+        method: str,
+        segments: Sequence[str],
+        body: Json | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+    ) -> Json:
+        """One operation of the management API; `segments` are not yet encoded."""
+        path = "/".join(quote(segment, safe="") for segment in segments)
+        parameters = f"?{urlencode(query)}" if query else ""
+        return self._refuse_errors(self.send(method, f"/management/v1/{path}{parameters}", body)).json()
+
+    def manage_pages(
+        self, segments: Sequence[str], member: str, query: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
+        """Everything of a list of the management API."""
+        return _pages(lambda page: self.manage("GET", segments, query={**(query or {}), **page}), member)
+
     # Below the operations
 
     def call(
@@ -193,15 +228,40 @@ class Client:
 
         A change carries an Idempotency-Key, so a request whose answer got lost is safely sent a second time.
         """
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {}
         if method != "GET":
             headers["Idempotency-Key"] = self._new_key()
         content = None
         if body is not None:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        answer = self._sent(method, path, content, headers)
+        if answer.status in NOT_KNOWN and self._credential is not None:  # or not any more: tokens expire
+            self._token = self._log_in(self._credential)
+            answer = self._sent(method, path, content, headers)
+        return answer
+
+    def _log_in(self, credential: Credential) -> str:
+        """A token; what the catalog says to a wrong secret is raised."""
+        self._token = None
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": credential.client_id,
+            "client_secret": credential.secret,
+            "scope": "catalog",
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = self._sent("POST", "/v1/oauth/tokens", urlencode(form).encode(), headers)
+        if answer.status >= 300:
+            raise _login_refused(answer, self.uri)
+        return str(answer.json()["access_token"])
+
+    def _sent(self, method: str, path: str, content: bytes | None, more: Mapping[str, str]) -> Answer:
+        """The answer, from a second try if the connection was lost."""
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        headers.update(more)
         try:
             try:
                 return self._exchange(method, path, content, headers)
@@ -230,14 +290,18 @@ class Client:
         raise error_of(answer, self.uri)
 
     def _pages(self, segments: Sequence[str], query: Mapping[str, str], member: str) -> Iterator[Any]:
-        token = ""
-        while True:
-            page = self.call("GET", segments, query={**query, "pageToken": token, "pageSize": str(PAGE_SIZE)})
-            yield from page.get(member, [])
-            following = page.get("next-page-token")
-            if not following or following == token:
-                return
-            token = following
+        return _pages(lambda page: self.call("GET", segments, query={**query, **page}), member)
+
+
+def _pages(ask: Callable[[Mapping[str, str]], Json], member: str) -> Iterator[Any]:
+    token = ""
+    while True:
+        page = ask({"pageToken": token, "pageSize": str(PAGE_SIZE)})
+        yield from page.get(member, [])
+        following = page.get("next-page-token")
+        if not following or following == token:
+            return
+        token = following
 
 
 def new_idempotency_key() -> str:
@@ -260,6 +324,17 @@ def error_of(answer: Answer, uri: str) -> errors.CatalogError:
     kinds = [known for known in _tree(errors.CatalogError) if known.status == answer.status]
     chosen = next((known for known in kinds if known.iceberg_type == kind), None)
     return (chosen or next(iter(kinds), errors.CatalogError))(message, hint=hint)
+
+
+def _login_refused(answer: Answer, uri: str) -> errors.CatalogError:
+    """A refusal as OAuth writes it, which is not that of the catalog's other answers."""
+    try:
+        said = answer.json()
+        if isinstance(said.get("error"), str):
+            return errors.NotAuthenticated(str(said.get("error_description") or said["error"]))
+    except ValueError:
+        pass
+    return error_of(answer, uri)
 
 
 def _tree(kind: type[errors.CatalogError]) -> Iterator[type[errors.CatalogError]]:

@@ -260,7 +260,7 @@ def _fast_lane(app: App) -> FastLane | None:
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Everything a request needs; close it with `close_app`."""
-    places = _warehouses(settings)
+    places, roots = _warehouses(settings), _roots(settings)
     allowed = tuple(dict.fromkeys(place for warehouse in places.values() for place in warehouse.allowed))
     try:
         objects = ObjectStore(allowed)
@@ -271,7 +271,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     catalog = Catalog(
         store=store,
         objects=objects,
-        warehouses=Warehouses(places, store, objects, _roots(settings)),
+        warehouses=Warehouses(places, store, objects, roots),
         default_warehouse=settings.default_warehouse,
         now_ms=lambda: time.time_ns() // 1_000_000,
         new_uuid=new_uuid,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -93,7 +94,8 @@ class GuardedServer:
 
     def new_credential(self, principal: str, kind: str) -> tuple[str, str]:
         """Its id and its secret."""
-        made = self.expect(200, "POST", f"{MANAGEMENT}/principals/{principal}/credentials", {"kind": kind})
+        path, key = f"{MANAGEMENT}/principals/{principal}/credentials", {"Idempotency-Key": str(uuid4())}
+        made = self.expect(200, "POST", path, {"kind": kind}, headers=key)
         return made["credential-id"], made["secret"]
 
     def signed(self, pair: tuple[str, str], method: str, path: str, body: bytes = b"") -> dict[str, str]:

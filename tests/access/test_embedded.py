@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from nunatak.access.credentials import CLIENT, new_access_key, new_secret
-from nunatak.access.embedded import NOTHING_SENT, WRONG_KEY
+from nunatak.access.embedded import WRONG_KEY
+from nunatak.access.grants import Grants
+from nunatak.access.guard import Guard
 from nunatak.access.sessions import NEVER_MS
 from nunatak.errors import NotAuthenticated, ServiceUnavailable
 from tests.access.home import MOMENT, Home, a_proof, said
@@ -58,6 +60,31 @@ def test_a_limited_credential_is_worth_its_roles_alone(limit: list[str], home: H
     run(check())
 
 
+def test_a_limit_that_is_set_later_counts_for_the_tokens_from_before(home: Home, run: Run[Any]) -> None:
+    async def check() -> None:
+        await home.principal("alice", "reader", "writer")
+        client = await home.client("alice")
+        token = await home.token(client)
+        stored = home.vault.hmac(client[1].encode(), client[0])
+        await home.write("drop_credential", credential_id=client[0], principal="alice")
+        await home.write(
+            "add_credential",
+            credential_id=client[0],
+            principal="alice",
+            kind="client",
+            secret=stored,
+            roles='["reader"]',
+            note=None,
+            created_ms=MOMENT,
+            expires_ms=None,
+        )
+        session = await home.show(token)
+        assert session is not None
+        assert session.grantees == ("r:reader",)
+
+    run(check())
+
+
 def test_a_credential_limited_to_no_role_is_worth_nothing(home: Home, run: Run[Any]) -> None:
     async def check() -> None:
         await home.principal("alice", "reader")
@@ -101,8 +128,11 @@ def test_what_is_not_of_our_kind_is_left_to_the_other_modes(header: str | None, 
 
 @pytest.mark.parametrize("header", ["Bearer None", "Bearer null", "Bearer ", "Bearer"])
 def test_a_client_that_has_no_credentials_is_told_so(header: str, home: Home, run: Run[Any]) -> None:
-    with pytest.raises(NotAuthenticated, match=NOTHING_SENT) as refusal:
-        run(home.identity.authenticate(a_proof(header)))
+    """By the guard: a certificate or a proxy may yet say who it is."""
+    assert run(home.identity.authenticate(a_proof(header))) is None
+    guard = Guard(home.store, Grants(home.store), [home.identity], home.clock)
+    with pytest.raises(NotAuthenticated, match="No credentials were sent") as refusal:
+        run(guard.identify(a_proof(header)))
     assert "PyIceberg" in (refusal.value.hint or "")
 
 

@@ -22,6 +22,7 @@ from tests.support.issuer import Issuer, IssuerProcess
 from tests.support.sentinel import Sentinel
 
 EC_KEYS = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+PRIVATE = ECAlgorithm.to_jwk(EC_KEYS[0], as_dict=True)["d"]
 RSA_KEYS = [rsa.generate_private_key(65537, 2048) for _ in range(2)]
 
 
@@ -140,11 +141,11 @@ def test_a_forged_token_is_refused_and_nobody_is_called(
     assert run(guard.identify(bearer(scene.signed()))).session.principal == "alice"
 
 
-def a_mint(scene: Scene, algorithm: str) -> Mint:
+def a_mint(scene: Scene, algorithm: str, **published: Any) -> Mint:
     """Signs here with a key that the issuer publishes there, so that a token can be wrong in every way."""
     (key, retired), kind = (EC_KEYS, ECAlgorithm) if algorithm == "ES256" else (RSA_KEYS, RSAAlgorithm)
     public = kind.to_jwk(key.public_key(), as_dict=True)
-    scene.issuer.misbehave(more_keys=[{**public, "kid": "minted", "use": "sig", "alg": algorithm}])
+    scene.issuer.misbehave(more_keys=[{**public, "kid": "minted", "use": "sig", "alg": algorithm, **published}])
     header = {"alg": algorithm, "kid": "minted", "typ": "JWT"}
     return Mint(key, algorithm, header, claims_of(scene.issuer), NOW, LEEWAY_SECONDS, (retired, "given-up"))
 
@@ -159,3 +160,19 @@ def test_what_our_own_tokens_are_refused_for_an_issuers_are_too(
 
     assert_refused_without_a_call(FORGERIES[forgery](mint), guard, scene, run)
     assert run(guard.identify(bearer(mint.token()))).session.principal == "alice"
+
+
+@pytest.mark.parametrize(
+    "published",
+    [{"use": "enc"}, {"key_ops": ["sign"]}, {"key_ops": "verify"}, {"alg": "ES384"}, {"crv": "P-384"}, {"d": PRIVATE}],
+)
+def test_a_key_that_is_published_for_something_else_verifies_nothing(
+    published: dict[str, Any], scene: Scene, guard: Guard, run: Run[Any]
+) -> None:
+    assert_refused_without_a_call(a_mint(scene, "ES256", **published).token(), guard, scene, run)
+
+
+def test_a_key_that_is_published_for_verifying_verifies(scene: Scene, guard: Guard, run: Run[Any]) -> None:
+    token = a_mint(scene, "ES256", key_ops=["verify"], x5t="ignored").token()
+
+    assert run(guard.identify(bearer(token))).session.principal == "alice"

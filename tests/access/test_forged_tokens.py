@@ -11,7 +11,7 @@ import pytest
 from nunatak.access.sessions import Session
 from nunatak.access.tokens import KEY_NAMES, LEEWAY_MS
 from nunatak.errors import NotAuthenticated
-from tests.access.forged_tokens import FORGERIES, Mint
+from tests.access.forged_tokens import FORGERIES, LEFT_OUT, Mint
 from tests.access.home import Home, open_home
 from tests.backends.conftest import Run
 
@@ -97,6 +97,36 @@ def test_our_own_check_refuses_even_what_does_not_claim_to_be_ours(forgery: str,
         with pytest.raises(NotAuthenticated) as refusal:
             await home.identity.check_token(forged)
         assert forged not in refusal.value.message
+        await home.close()
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("header", "claims"),
+    [
+        ({"typ": "JWT"}, {}),
+        ({"typ": LEFT_OUT}, {}),
+        ({"cty": "JWT"}, {}),
+        ({}, {"admin": True}),
+        ({}, {"roles": LEFT_OUT}),
+        ({}, {"roles": "reader"}),
+        ({}, {"client_id": LEFT_OUT}),
+        ({}, {"client_id": "client-nobody"}),
+        ({}, {"generation": "0" * 16}),
+        ({}, {"sub": "bob"}),
+        ({}, {"exp": True}),
+        ({}, {"aud": ["nunatak:catalog"]}),
+    ],
+)
+def test_what_our_key_signs_must_be_exactly_what_we_issue(
+    header: dict[str, Any], claims: dict[str, Any], tmp_path: Path, run: Run[Any]
+) -> None:
+    async def check() -> None:
+        mint, home = await embedded_home(tmp_path)
+        await home.principal("bob")
+        with pytest.raises(NotAuthenticated):
+            await home.show(mint.signed(header, claims))
         await home.close()
 
     run(check())

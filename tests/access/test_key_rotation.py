@@ -1,6 +1,7 @@
 """Rotating keys: all is sealed anew while servers work, whenever it is killed, and no key goes that is needed."""
 
 import asyncio
+import json
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -8,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from nunatak.access import rotation
 from nunatak.access.credentials import find_credential, is_secret_of, new_access_key, new_client
 from nunatak.access.keys import KeyFile, KeyRing, new_key
 from nunatak.access.rotation import SETTLED_MS, list_keys, retire, rotate
 from nunatak.access.vault import Vault, key_id_of
+from nunatak.cli.main import root
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import Conflict
+from tests.access.guarded_server import guarded_server
 
 Run = Callable[..., Any]
 ACCESS_KEYS = 25
@@ -283,3 +287,60 @@ def test_what_is_sealed_says_which_key_it_needs(vault: Vault) -> None:
     assert key_id_of(vault.seal(b"x", "a")) == vault.key_file.first().key_id
     assert key_id_of(b"NKS1 but much too short") is None
     assert key_id_of(bytes(100)) is None
+
+
+# On the command line
+
+
+def keys_command(data: Path, *arguments: str, **environment: str) -> Result:
+    variables = {"NUNATAK_CONFIG": "none.toml", "NUNATAK_DATA": str(data), **environment}
+    return CliRunner().invoke(root, ["keys", *arguments], env=variables)
+
+
+def test_beside_a_server_on_sqlite_the_command_lets_the_server_do_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with guarded_server(data) as server:
+        alone = keys_command(data, "rotate")
+        stranger = keys_command(data, "rotate", "--uri", server.running.uri)
+        known = {"NUNATAK_URI": server.running.uri, "NUNATAK_TOKEN": server.key}
+        rotated = keys_command(data, "rotate", **known)
+        at_once = keys_command(data, "retire", **known)
+        listed = keys_command(data, "list", "-o", "json", **known)
+        beside = keys_command(data, "list", "-o", "json")
+
+    assert (alone.exit_code, stranger.exit_code) == (1, 1)
+    assert "--uri" in alone.output
+    assert "NUNATAK_CREDENTIAL" in stranger.output
+    assert rotated.exit_code == 0, rotated.output
+    assert (at_once.exit_code, "Try again in 60 seconds" in at_once.output) == (1, True)
+    assert [key["in-key-file"] for key in json.loads(listed.output)] == [True, True]
+    assert json.loads(beside.output) == json.loads(listed.output)
+
+
+def test_without_a_server_the_command_works_on_the_database(tmp_path: Path) -> None:
+    with guarded_server(tmp_path):
+        pass
+
+    rotated = keys_command(tmp_path, "rotate")
+    at_once = keys_command(tmp_path, "retire")
+    os.utime(tmp_path / "nunatak.keys", (1, 1))
+    retired = keys_command(tmp_path, "retire")
+    os.utime(tmp_path / "nunatak.keys", (1, 1))
+    again = keys_command(tmp_path, "retire")
+
+    assert (rotated.exit_code, at_once.exit_code, retired.exit_code, again.exit_code) == (0, 1, 0, 0)
+    assert rotated.output.split()[-1] in keys_command(tmp_path, "list").output
+    assert "removed" in retired.output
+    assert "backup" in retired.output
+    assert "nothing to do" in again.output
+    assert "there is no database" in keys_command(tmp_path / "elsewhere", "list").output
+
+
+def test_a_generated_line_is_a_key_file(tmp_path: Path) -> None:
+    key_file = tmp_path / "keys"
+    key_file.write_text(keys_command(tmp_path, "generate").output)
+    key_file.chmod(0o600)
+
+    vault = Vault(KeyFile(key_file))
+
+    assert vault.open(vault.seal(b"x", "a"), "a") == b"x"

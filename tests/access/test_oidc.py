@@ -363,21 +363,35 @@ def test_keys_that_cannot_be_trusted_are_not_used(issuer: Issuer, believer: NewB
 
 
 @pytest.mark.parametrize("document", ["discovery", "keys"])
-@pytest.mark.parametrize("fault", ["error", "redirect", "garbage", "list", "huge", "endless header", "slow"])
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("error", "answered 500"),
+        ("redirect", "answered 302"),
+        ("garbage", "did not answer with JSON"),
+        ("list", "did not answer with a JSON object"),
+        ("huge", "answered with more than 1048576 bytes"),
+        ("endless header", "answered with more than 1048576 bytes"),
+        ("slow", "took longer than 0.5 s"),
+    ],
+)
 def test_an_answer_that_is_no_set_of_keys_is_not_believed(
     document: str,
     fault: str,
+    why: str,
     issuer: Issuer,
     believer: NewBeliever,
     sentinel: Sentinel,
     run: Run[Any],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(jwks, "FETCH_SECONDS", 0.5 if fault == "slow" else jwks.FETCH_SECONDS)
     issuer.misbehave(**{document: fault}, location=sentinel.url)
 
     with pytest.raises(ServiceUnavailable, match="cannot be fetched"):
         authenticate(run, believer(), a_token(issuer))
+    assert why in caplog.text
     assert issuer.fetched(document) == 1
     assert sentinel.connections() == 0
 

@@ -87,7 +87,7 @@ def test_it_does_not_change_and_is_no_key() -> None:
     secret = Secret(TEXT)
 
     with pytest.raises(AttributeError):
-        secret._text = "other"  # type: ignore[misc]
+        secret._text = "other"
     with pytest.raises(TypeError):
         hash(secret)
     assert copy.deepcopy([secret])[0] is copy.copy(secret) is secret

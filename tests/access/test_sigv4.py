@@ -1,4 +1,4 @@
-"""Signed requests, with the signers that clients use as oracles: botocore's, and PyIceberg's own adapter."""
+"""Signed requests, with the signers that clients use as oracles: botocore's, PyIceberg's and the Java client's."""
 
 import base64
 import hashlib
@@ -28,6 +28,8 @@ from nunatak.errors import NotAuthenticated
 from nunatak.settings import load
 from tests.access.external_world import Clock, a_principal
 from tests.backends.conftest import Run
+from tests.support.java.project import missing_tools
+from tests.support.signing_client import run_signing_client
 
 HOST = "http://127.0.0.1:8181"
 NAMESPACES = f"{HOST}/v1/lake/namespaces"
@@ -363,7 +365,7 @@ def test_the_key_of_a_disabled_principal_is_refused(desk: Desk) -> None:
     assert desk.used == []
 
 
-# PyIceberg itself
+# Clients themselves
 
 
 @dataclass
@@ -430,9 +432,26 @@ def test_what_pyiceberg_signs_is_accepted(other_login: dict[str, str], desk: Des
     catalog.list_tables(("a", "b é"))
     catalog.drop_namespace(("a", "b é"))
 
-    assert [request.method for request in recorder.requests] == ["GET", "POST", "GET", "GET", "DELETE"]
-    for request in recorder.requests:
-        # PyIceberg asks the clock of the machine, not ours.
+    assert_every_request_is_accepted(desk, recorder.requests)
+
+
+@pytest.mark.java
+def test_what_the_java_client_signs_is_accepted(desk: Desk, recorder: Recorder) -> None:
+    if (reason := missing_tools()) is not None:
+        pytest.skip(f"NOT RUN: what the Java client signs ({reason})")
+    done = run_signing_client(
+        f"http://127.0.0.1:{recorder.port}", "lake house", desk.key.credential_id, desk.key.shown.reveal()
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert all("Original-Authorization" in request.headers for request in recorder.requests)
+    assert_every_request_is_accepted(desk, recorder.requests)
+
+
+def assert_every_request_is_accepted(desk: Desk, requests: list[Signed]) -> None:
+    assert [request.method for request in requests] == ["GET", "POST", "GET", "GET", "DELETE"]
+    for request in requests:
+        # Clients ask the clock of the machine, not ours.
         date = next(value for name, value in request.headers.items() if name.lower() == "x-amz-date")
         desk.clock.ms = int(datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
         assert desk.accepts(request).body_sha256 == hashlib.sha256(request.body).hexdigest()

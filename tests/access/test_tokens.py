@@ -1,5 +1,6 @@
 """Access tokens and the keys that sign them: shared by the servers on a database, replaced in time, or at once."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_after_a_rotation_the_new_key_signs_everywhere_and_the_old_one_verifies(
 ) -> None:
     async def check() -> None:
         one = await open_home(tmp_path, store)
-        other = await one.another_server()
+        other, third = await one.another_server(), await one.another_server()
         client = await alice(one)
         old = await one.token(client)
 
@@ -123,12 +124,14 @@ def test_after_a_rotation_the_new_key_signs_everywhere_and_the_old_one_verifies(
 
         new = await one.token(client)
         assert key_of(new) == new_key != key_of(old)
-        assert (await other.show(new)) is not None, "a key that is younger than what this server had read"
-        assert (await other.show(old)) is not None
         assert key_of(await other.token(client)) == new_key
+        assert (await third.identity.tokens.verify(new)).sub == "alice", "the key is younger than what was read here"
+        for home in (one, other, third):
+            assert await home.show(old) is not None
+            assert await home.show(new) is not None
         assert [key["kid"] for key in (await other.identity.tokens.jwks())["keys"]] == [key_of(old), new_key]
-        await one.identity.close()
-        await other.identity.close()
+        for home in (one, other, third):
+            await home.identity.close()
 
     run(check())
 
@@ -184,6 +187,19 @@ def test_a_key_is_replaced_after_a_month_by_whoever_issues_a_token(home: Home, r
         assert key_of(await home.token(client)) == first
         home.clock.ms += 1
         assert key_of(await home.token(client)) != first
+
+    run(check())
+
+
+def test_many_who_find_that_a_key_is_due_replace_it_once(home: Home, run: Run[Any]) -> None:
+    async def check() -> None:
+        client = await alice(home)
+        other = await home.another_server()
+        home.clock.ms += ROTATE_AFTER_MS
+        tokens = await asyncio.gather(*(home.token(client) for _ in range(10)))
+        assert len({key_of(token) for token in [*tokens, await other.token(client)]}) == 1
+        assert len((await home.identity.tokens.jwks())["keys"]) == 2
+        await other.identity.close()
 
     run(check())
 

@@ -299,6 +299,7 @@ def test_digests_are_the_same_for_every_server_and_differ_by_what_they_are_about
     assert vault.hmac(b"x", "a") == second.hmac(b"x", "a")
     assert len({vault.hmac(b"x", "a"), vault.hmac(b"x", "b"), vault.hmac(b"y", "a")}) == 3
     assert len(vault.hmac(b"x", "a")) == 32
+    assert vault.hmac(b"bc", "a") != vault.hmac(b"c", "ab")
 
 
 def test_a_vault_that_was_not_unlocked_digests_nothing(vault: Vault) -> None:

@@ -60,7 +60,7 @@ def test_one_key_replays_whichever_base_the_retry_comes_by(catalog: LocalCatalog
 def test_a_path_that_leads_nowhere_is_answered_with_a_hint(catalog: LocalCatalog) -> None:
     assert "`endpoints` of /v1/config" in catalog.call("GET", "/v1/tabels").hint
     assert "Allowed: GET, POST" in catalog.call("PUT", "/v1/namespaces").hint
-    assert "issues no tokens" in catalog.call("POST", "/v1/oauth/tokens", b"").hint
+    assert "set `auth` of the server to embedded" in catalog.call("POST", "/v1/oauth/tokens", b"").hint
 
 
 def test_names_that_are_words_of_the_api_are_just_names(catalog: LocalCatalog) -> None:

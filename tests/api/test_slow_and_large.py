@@ -105,7 +105,6 @@ SLOW = {
     "one header without end": (b"GET /v1/config HTTP/1.1\r\nX-A: ", b"b"),
     "a body that comes byte by byte": (HEAD + b"Content-Length: 100000\r\n\r\n{", b" "),
     "a body that comes chunk by chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
-    "a second request": (b"GET /v1/con", b"f"),
 }
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 import pymysql
 import pytest
 
+from nunatak.access.audit_rows import audit_row
 from nunatak.database import mariadb_connections, mariadb_migrations
 from nunatak.database.mariadb import MariadbStore, migrate_url, open_store
 from nunatak.database.mariadb_connections import BYTE_ORDER, Unsuitable, read_url
@@ -718,6 +719,18 @@ def test_a_namespace_whose_connection_is_cut_at_its_commit_is_created_once(
     assert run(cut_once(mariadb, database, [create_namespace("n", a="b")], COMMIT, moment)) == [None]
 
     assert run(full.find_namespace(CATALOG, "n")) == {"a": "b"}
+
+
+@pytest.mark.parametrize("moment", Cut, ids=lambda moment: moment.name)
+def test_an_update_whose_connection_is_cut_at_its_commit_is_audited_once(
+    full: MariadbStore, mariadb: MariadbServer, database: str, run: Run[Any], moment: Cut
+) -> None:
+    """Doing it twice would do no harm, but say twice that it was done."""
+    row = audit_row(at_ms=1, principal="ann", action="update-namespace", securable="default\x1fns.")
+
+    assert run(cut_once(mariadb, database, [update_namespace("ns", a="b"), row], COMMIT, moment)) == [None, 1]
+
+    assert mariadb.execute("SELECT count(*) FROM nunatak_audit", url=database) == [(1,)]
 
 
 @pytest.mark.parametrize("moment", Cut, ids=lambda moment: moment.name)

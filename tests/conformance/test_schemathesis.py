@@ -28,7 +28,9 @@ from schemathesis.checks import (
 )
 from schemathesis.schemas import APIOperation
 
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.openapi import document, printed
+from nunatak.api.openapi_management import management_document
 from tests.support.server import RunningServer, running_server
 
 SEED = 20261116
@@ -50,6 +52,7 @@ UPSTREAM = Path(
 
 # What is there to be found, so that not every answer is 404. The namespace's levels are joined as paths join them.
 KNOWN = {"namespace": "fuzzed", "table": "t", "view": "v"}
+MANAGED = {"principal": "alice", "role": "analyst", "warehouse": "default"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ def targets(source: str, schema: Any, checks: list[Any], examples: int) -> list[
 
 
 TARGETS = targets("ours", schemathesis.openapi.from_dict(document()), CONFORMS, EXAMPLES)
+TARGETS += targets(
+    "management", schemathesis.openapi.from_dict(management_document(MANAGEMENT_ROUTES)), CONFORMS, EXAMPLES // 2
+)
 if UPSTREAM.is_file():
     TARGETS += targets("iceberg", schemathesis.openapi.from_path(UPSTREAM), SURVIVES, EXAMPLES // 2)
 
@@ -106,7 +112,10 @@ def known(fuzzed_server: RunningServer) -> dict[str, str]:
     ]:
         answer = requests.post(f"{namespaces}{path}", json=body, timeout=30)
         assert answer.status_code in (200, 409), answer.text
-    return {"prefix": prefix, **KNOWN}
+    for path, name in [("principals", MANAGED["principal"]), ("roles", MANAGED["role"])]:
+        answer = requests.post(f"{fuzzed_server.uri}/management/v1/{path}", json={"name": name}, timeout=30)
+        assert answer.status_code in (200, 409), answer.text
+    return {"prefix": prefix, **KNOWN, **MANAGED}
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

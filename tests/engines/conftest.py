@@ -1,4 +1,4 @@
-"""What the Spark tests share: one session for the whole run, one namespace for each test."""
+"""What engine tests share: servers that ask for a login, one Spark session for the whole run, a namespace each."""
 
 import itertools
 import os
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.login import LoginServer, login_server, short_lived
 from tests.support.spark import CannotRun, Installation, Sql, find_installation, rest_catalog, spark_session
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(tolerate)
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+    """A server that asks who you are; each test makes principals and namespaces of its own."""
+    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+    """The same with tokens that live for seconds."""
+    with short_lived(tmp_path_factory.mktemp("hurried") / "nunatak-data") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import find_head, key_of
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
-from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer
+from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, Write
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, CommitFailed
 from nunatak.iceberg.identifiers import Identifier, Namespace
@@ -205,6 +205,25 @@ def commit_one_after_the_other(app: App) -> None:
     commit = replace(commits, "commit_tables", one_by_one)
 
 
+@on_app("audit-apart")
+def audit_a_moment_later(app: App) -> None:
+    """An audit row is written in a transaction of its own, behind that of its change."""
+    waiting = set()
+
+    async def apply_apart(changes: Sequence[Change]) -> list[object]:
+        rows = [change for change in changes if isinstance(change, Write) and change.statement == "add_audit"]
+        results = await apply([change for change in changes if change not in rows])
+        if rows:
+            waiting.add(asyncio.create_task(late(rows)))
+        return results
+
+    async def late(rows: Sequence[Change]) -> None:
+        await asyncio.sleep(LATE_SECONDS)
+        await apply(rows)
+
+    apply = replace(app.catalog.store, "apply", apply_apart)
+
+
 # Reads
 
 
@@ -213,10 +232,12 @@ def show_what_was(app: App) -> None:
     """A load shows what another load saw a moment ago."""
     shown: dict[Identifier, tuple[float, Loaded]] = {}
 
-    async def load_late(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind) -> Loaded:
+    async def load_late(
+        catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind, policy: int | None = None
+    ) -> Loaded:
         until, loaded = shown.get(identifier, (0.0, None))
         if loaded is None or time.monotonic() > until:
-            loaded = await load(catalog, warehouse, identifier, kind)
+            loaded = await load(catalog, warehouse, identifier, kind, policy)
             shown[identifier] = (time.monotonic() + LATE_SECONDS, loaded)
         return loaded
 

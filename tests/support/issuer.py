@@ -106,8 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
                 for _ in range(64):
                     self.wfile.write(b"x" * 65_536)
-            case "slow":
-                self.send_response(200)
+            case "slow":  # no single byte is late
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
                 for _ in range(int(SLOW_SECONDS / PAUSE_SECONDS)):
                     self.wfile.write(b"X-Drip: 1\r\n")
                     self.wfile.flush()

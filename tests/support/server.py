@@ -126,7 +126,7 @@ def _await_address(process: subprocess.Popen[bytes]) -> str:
         if ready:
             chunk = os.read(process.stdout.fileno(), 65536)
             seen += chunk
-            found = re.search(rb"listening on (http://\S+)", seen)
+            found = re.search(rb"listening on (https?://\S+)", seen)
             if found:
                 return found.group(1).decode()
             if not chunk:

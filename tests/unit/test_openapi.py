@@ -1,4 +1,4 @@
-"""Our OpenAPI document says something true about every route, and the checked-in copy is the current one."""
+"""Our OpenAPI documents say something true about every route, and the checked-in copies are the current ones."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.openapi import OPERATIONS, document, printed
-from nunatak.api.openapi_schemas import SCHEMAS
-from nunatak.api.routes import ROUTES, Route
+from nunatak.api.openapi_management import MANAGEMENT_OPERATIONS, management_document
+from nunatak.api.route import Route
+from nunatak.api.routes import ROUTES
 
-CHECKED_IN = Path(__file__).parents[2] / "spec" / "rest-catalog.json"
+SPEC = Path(__file__).parents[2] / "spec"
+CATALOG, MANAGEMENT = document(), management_document(MANAGEMENT_ROUTES)
+
+both = pytest.mark.parametrize("whole", [CATALOG, MANAGEMENT], ids=["catalog", "management"])
 
 
 def references(value: Any) -> Iterator[str]:
@@ -32,26 +37,38 @@ def resolve(whole: Any, reference: str) -> Any:
     return found
 
 
-def test_the_checked_in_document_is_the_generated_one() -> None:
-    assert CHECKED_IN.read_text() == printed(), "run: python -m nunatak.api.openapi > spec/rest-catalog.json"
+def test_the_checked_in_documents_are_the_generated_ones() -> None:
+    assert (SPEC / "rest-catalog.json").read_text() == printed(CATALOG), "run: make openapi"
+    assert (SPEC / "management.json").read_text() == printed(MANAGEMENT), "run: make openapi"
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
+@pytest.mark.parametrize("route", [*ROUTES, *MANAGEMENT_ROUTES], ids=lambda route: route.operation)
 def test_every_route_is_described(route: Route) -> None:
-    described = document()["paths"][route.template][route.method.lower()]
+    whole = MANAGEMENT if route in MANAGEMENT_ROUTES else CATALOG
+    described = whole["paths"][route.template][route.method.lower()]
 
     assert described["operationId"] == route.operation
     assert described["summary"]
-    named = {resolve(document(), parameter["$ref"])["name"] for parameter in described["parameters"]}
+    named = {resolve(whole, parameter["$ref"])["name"] for parameter in described["parameters"]}
     assert set(re.findall(r"{(.*?)}", route.template)) <= named
 
 
 def test_no_operation_is_described_that_is_not_served() -> None:
     assert set(OPERATIONS) == {route.operation for route in ROUTES}
+    assert set(MANAGEMENT_OPERATIONS) == {route.operation for route in MANAGEMENT_ROUTES}
 
 
-def test_every_reference_leads_somewhere() -> None:
-    whole = document()
+@both
+def test_no_parameter_is_described_twice(whole: Any) -> None:
+    for path in whole["paths"].values():
+        for described in path.values():
+            named = [resolve(whole, parameter["$ref"]) for parameter in described["parameters"]]
+            places = [(parameter["in"], parameter["name"]) for parameter in named]
+            assert len(places) == len(set(places)), described["operationId"]
+
+
+@both
+def test_every_reference_leads_somewhere(whole: Any) -> None:
     targets = set(references(whole))
 
     assert targets
@@ -59,20 +76,21 @@ def test_every_reference_leads_somewhere() -> None:
         assert resolve(whole, target), target
 
 
-def test_every_component_is_used() -> None:
-    whole = document()
+@both
+def test_every_component_is_used(whole: Any) -> None:
     components = {f"#/components/{kind}/{name}" for kind, named in whole["components"].items() for name in named}
 
     assert set(references(whole)) == components
 
 
-def test_every_required_field_is_described() -> None:
-    for name, schema in SCHEMAS.items():
+@both
+def test_every_required_field_is_described(whole: Any) -> None:
+    for name, schema in whole["components"]["schemas"].items():
         assert set(schema.get("required", ())) <= set(schema.get("properties", ())), name
 
 
 def test_answers_to_head_have_no_body() -> None:
-    heads = [path["head"] for path in document()["paths"].values() if "head" in path]
+    heads = [path["head"] for path in CATALOG["paths"].values() if "head" in path]
 
     assert heads
     assert not any("content" in answer for head in heads for answer in head["responses"].values())

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nunatak.api.http import decode_segment, split_namespace, split_parent
+from nunatak.api.management_routes import MANAGEMENT_ROUTES
+from nunatak.api.route import Route
 from nunatak.api.router import ROOTS, TOP_WORDS, Router
-from nunatak.api.routes import ROUTES, Route
+from nunatak.api.routes import ROUTES
 from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed
 
 ROUTER = Router()
@@ -29,11 +31,30 @@ def test_every_route_is_found_by_its_template(route: object) -> None:
     assert names == [word for word in path.split("/") if word in ("a%1Fb", "t", "v")]
 
 
+@pytest.mark.parametrize("route", MANAGEMENT_ROUTES, ids=lambda route: route.operation)
+@pytest.mark.parametrize("base", ["", "/iceberg"])
+def test_every_route_of_the_management_api_is_found_with_its_names(route: Route, base: str) -> None:
+    words = [f"%2F{word}%2B" if word.startswith("{") else word for word in route.template.split("/")]
+
+    matched, prefix, names = ROUTER.match(route.method, base + "/".join(words))
+
+    assert matched is route
+    assert prefix == ""
+    assert names == [word for word in words if word.startswith("%2F")]
+
+
+@pytest.mark.parametrize("path", ["/management", "/management/v1", "/management/v2/roles", "/v1/management/v1/roles"])
+def test_the_management_api_is_nowhere_else(path: str) -> None:
+    with pytest.raises(BadRequest, match="No route for request: GET"):
+        ROUTER.match("GET", path)
+
+
 def test_no_two_routes_share_a_method_and_a_path() -> None:
-    seen = [(route.method, route.template) for route in ROUTES]
+    every = (*ROUTES, *MANAGEMENT_ROUTES)
+    seen = [(route.method, route.template) for route in every]
 
     assert len(seen) == len(set(seen))
-    assert len({route.operation for route in ROUTES}) == len(ROUTES)
+    assert len({route.operation for route in every}) == len(every)
 
 
 def test_names_are_handed_on_as_they_were_sent() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -45,11 +45,6 @@ def open_cedar(settings: Settings) -> "Cedar":
         raise SettingsError(f"cedar_policies cannot be used: {path}: {error}") from error
 
 
-class _Decision(NamedTuple):
-    held: int
-    seen: bool
-
-
 class Cedar:
     """The Authorizer that evaluates the policies of a file."""
 
@@ -62,7 +57,7 @@ class Cedar:
         self._actions = cedarpy.Entities.from_json_str("[]", self._schema)
         self._version = _version_of(path)
         self._policies = self._read()
-        self._decided: dict[object, _Decision] = {}
+        self._decided: dict[object, int] = {}
 
     async def rights(self, session: Session, securables: Sequence[str]) -> list[int]:
         self._follow_file()
@@ -70,17 +65,17 @@ class Cedar:
         for number, securable in enumerate(securables):
             if number:
                 await asyncio.sleep(0)  # a long list must not hold up everybody else
-            held.append(self._decision(session, securable).held)
+            held.append(self._decision(session, securable))
         return held
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        self._follow_file()
-        return self._decision(session, container).seen
+        """Asked only where there are no rights: what may be seen would have come with them."""
+        return False
 
     async def close(self) -> None:
         """Nothing to give back."""
 
-    def _decision(self, session: Session, securable: str) -> "_Decision":
+    def _decision(self, session: Session, securable: str) -> int:
         """Follows from the policies and the question alone, so it is remembered until the policies change."""
         question = (session.principal, session.roles, session.grantees, session.method, securable)
         decision = self._decided.get(question)
@@ -90,7 +85,7 @@ class Cedar:
             decision = self._decided[question] = self._decide(session, securable)
         return decision
 
-    def _decide(self, session: Session, securable: str) -> "_Decision":
+    def _decide(self, session: Session, securable: str) -> int:
         try:
             allowed = [self._evaluate(session, principal, securable) for principal in principals_asked_about(session)]
         except Undecided as error:
@@ -100,7 +95,7 @@ class Cedar:
                 hint="Nothing was done. The server's log has the reason.",
             ) from error
         (held,) = agreed([[sum_of(actions)] for actions in allowed])
-        return _Decision(held, seen=all(allowed))
+        return held
 
     def _evaluate(self, session: Session, principal: str, securable: str) -> list[str]:
         entities = [*_principal_entities(principal, session), *_resource_entities(securable)]

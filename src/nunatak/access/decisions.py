@@ -16,7 +16,7 @@ class Authorizer(Protocol):
         """For each securable (see securables.py) the sum of the privileges held there, inherited ones too."""
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        """Whether anything inside the container may be seen, although the container itself may not be used."""
+        """Whether anything inside the container may be seen; asked only where `rights` were none at all."""
 
     async def close(self) -> None: ...
 

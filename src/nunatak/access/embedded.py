@@ -34,11 +34,6 @@ ADDRESS_FAILURES = 100  # a minute, of all clients at one address, which may be 
 
 WRONG_SECRET = "Unknown client or wrong secret"
 WRONG_KEY = "Unknown API key"
-NOTHING_SENT = "The client sent no credentials"
-NOTHING_SENT_HINT = (
-    "It sent `Authorization: Bearer None`, as PyIceberg does without any: "
-    "set `credential` to <client id>:<secret>, or `token` to an API key."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +69,6 @@ class EmbeddedIdentity:
         text = bearer_text(proof.headers.get(b"authorization"))
         if text is None:
             return None
-        if text in ("", "None", "null"):
-            raise NotAuthenticated(NOTHING_SENT, hint=NOTHING_SENT_HINT)
         if split_api_key(text) is not None:
             return (await self.check_api_key(text)).session(API_KEY)
         if is_ours(text):

@@ -1,14 +1,18 @@
 """What decision points outside the database have in common: in whose name they are asked, and what they may answer."""
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
 
 from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, names_of
 from nunatak.access.sessions import Session, principal_grantee
 
-# Lets somebody see that a container is there without holding a right on it, because they hold one inside.
+# Lets somebody see that a container is there without holding a right on it, because they hold one inside. It comes
+# along with the rights, so that a list need not ask twice, but it is not one of them: it is granted to nobody.
 SEE = "SEE"
+SEEN = 1 << 30
 PRIVILEGES = {name: Privilege[name] for name in names_of(GRANTABLE)}
-_KNOWN: dict[str, int] = {**PRIVILEGES, **BUNDLES, SEE: 0}
+_KNOWN: dict[str, int] = {**PRIVILEGES, **BUNDLES, SEE: SEEN}
 
 
 class Undecided(Exception):
@@ -27,19 +31,16 @@ def principals_asked_about(session: Session) -> tuple[str, ...]:
 
 
 def sum_of(names: Iterable[str]) -> int:
-    """The privileges and bundles of an answer as one number, with what follows from them."""
+    """The privileges and bundles of an answer as one number, with what follows from them; whoever holds any, sees."""
     total = 0
     for name in names:
         if name not in _KNOWN:
             raise Undecided(f"unknown privilege {name[:64]!r}")
-        total |= _KNOWN[name]
+        total |= _KNOWN[name] | SEEN
     return expanded(total)
 
 
 def agreed(answers: Sequence[Sequence[int]]) -> list[int]:
-    """What each of several answers about the same securables allows."""
-    first, *others = answers
-    held = list(first)
-    for other in others:
-        held = [mine & theirs for mine, theirs in zip(held, other, strict=True)]
-    return held
+    """What all of several answers about the same securables allow; to be seen is said only where it is all there is."""
+    common = [reduce(and_, held) for held in zip(*answers, strict=True)]
+    return [held & ~SEEN or held for held in common]

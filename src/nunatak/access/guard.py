@@ -18,6 +18,12 @@ from nunatak.errors import NotAuthenticated
 MAX_KNOWN = 10_000  # sessions, and rights of each session; beyond that they are asked for again
 MAX_ORIGINS = 100  # of one session
 NO_PROOF = "No credentials were sent"
+# What PyIceberg and its like send when they were given nothing to send; another mode may still know who asks.
+NOTHING_SENT = (b"Bearer None", b"Bearer null", b"Bearer ", b"Bearer")
+NOTHING_SENT_HINT = (
+    "The client sent `Authorization: Bearer None`, as PyIceberg does without any: "
+    "set `credential` to <client id>:<secret>, or `token` to an API key."
+)
 HINT = "Send `Authorization: Bearer <token>`; clients take a token or a client id and secret in their configuration."
 
 
@@ -97,7 +103,10 @@ class Guard:
             session = await authenticator.authenticate(proof)
             if session is not None:
                 return session
-        if b"authorization" in proof.headers:
+        authorization = proof.headers.get(b"authorization")
+        if authorization in NOTHING_SENT:
+            raise NotAuthenticated(NO_PROOF, hint=NOTHING_SENT_HINT)
+        if authorization is not None:
             raise NotAuthenticated("These credentials are not of a kind that this server accepts", hint=HINT)
         raise NotAuthenticated(NO_PROOF, hint=HINT)
 

@@ -114,8 +114,10 @@ async def _seal_stale(store: Store, vault: Vault) -> int:
 
 async def _count(store: Store) -> Counter[str]:
     """How many values are sealed with each key."""
-    ids = [key_id_of(each.value) async for step in _steps(store) for each in step]
-    return Counter(key_id for key_id in ids if key_id is not None)
+    found: Counter[str] = Counter()
+    async for step in _steps(store):
+        found.update(key_id for each in step if (key_id := key_id_of(each.value)) is not None)
+    return found
 
 
 async def _steps(store: Store) -> AsyncIterator[list[Sealed]]:

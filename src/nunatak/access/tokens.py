@@ -6,7 +6,7 @@ as long as a token it signed may live, and no longer.
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,7 @@ class AccessTokens:
         self._keys: list[SigningKey] = []  # oldest first
         self._policy_version = 0  # the keys are at least as new as this
         self._loading = asyncio.Lock()
+        self._rotating = asyncio.Lock()
 
     @property
     def signing_key(self) -> SigningKey:
@@ -95,8 +96,15 @@ class AccessTokens:
 
     async def rotate_if_due(self) -> None:
         """Make a key if there is none, or the newest has done its time."""
-        if not self._keys or self.signing_key.created_ms + ROTATE_AFTER_MS <= self._now_ms():
-            await self.rotate()
+        if not self._is_due():
+            return
+        async with self._rotating:
+            await self.catch_up(await self._current_version())  # another request or server may have been faster
+            if self._is_due():
+                await self.rotate()
+
+    def _is_due(self) -> bool:
+        return not self._keys or self.signing_key.created_ms + ROTATE_AFTER_MS <= self._now_ms()
 
     async def catch_up(self, policy_version: int) -> bool:
         """Read the keys again if they may have changed since; return whether they were read."""
@@ -106,10 +114,11 @@ class AccessTokens:
             await self._read_keys(policy_version)
             return True
 
-    async def rotate(self, *, forget_older: bool = False) -> str:
+    async def rotate(self, *, forget_older: bool = False, along: Sequence[Change] = ()) -> str:
         """Sign with a new key from now on, on every server; returns its id.
 
-        With `forget_older`, which is for a key that leaked, every token that was issued until now is worthless.
+        With `forget_older`, which is for a key that leaked, every token that was issued until now is worthless. What
+        goes `along`, such as an audit row, is written in the same transaction.
         """
         await self.catch_up(await self._current_version())
         newest_ms = self.signing_key.created_ms if self._keys else 0
@@ -121,7 +130,7 @@ class AccessTokens:
         changes += [
             Write("drop_secret", {"name": KEY_NAMES + key.key_id}) for key in self._keys if key.key_id not in kept
         ]
-        await self._store.apply([*changes, Write("bump_policy", {})])
+        await self._store.apply([*changes, *along, Write("bump_policy", {})])
         await self.catch_up(await self._current_version())
         return key_id
 

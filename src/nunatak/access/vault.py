@@ -75,7 +75,8 @@ class Vault:
         """A digest that nobody can make, or check a guess against, with the database alone; the same for ever."""
         if self._pepper is None:
             raise RuntimeError("the vault was not unlocked")
-        return hmac.new(self._pepper, about.encode("utf-8") + b"\0" + data, hashlib.sha256).digest()
+        which = about.encode("utf-8")
+        return hmac.new(self._pepper, len(which).to_bytes(4, "big") + which + data, hashlib.sha256).digest()
 
     async def secret(self, store: Store, name: str) -> bytes:
         """Random bytes under a name, made on first use, the same for every server on this database."""

@@ -136,9 +136,11 @@ class App:
             operation = route.operation
             with self.busy:
                 if self.doors is not None:
-                    proof = Proof(method, raw_path, query_string, headers, address[0] if address else None, certificate)
-                    return operation, await self._guarded(self.doors, proof, route, prefix, names, receive, address)
-                warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
+                    body = _Body(lambda: self._body(headers, receive))
+                    peer = address[0] if address else None
+                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, body.sha256)
+                    return operation, await self._guarded(self.doors, proof, route, prefix, names, body, address)
+                warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
                 request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
                 if address is not None:
                     request.caller = Caller(address=address)
@@ -164,25 +166,22 @@ class App:
         route: Route,
         prefix: str,
         names: list[str],
-        receive: Receive,
+        body: "_Body",
         address: tuple[str, int] | None,
     ) -> Response:
         """First who asks, then everything else; again if somebody's rights change meanwhile."""
         guard, host = doors.guard, doors.proxies.client_address(proof.address, proof.headers) or ""
-        body: bytes | None = None
         for _ in range(POLICY_TRIES):
             known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, host)
-            warehouse = self.catalog.warehouse(decode_segment(prefix) if prefix else "")
+            warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
             request = Request(self.catalog, warehouse, proof.method, names, proof.query_string, proof.headers, self)
             request.guard, request.known = guard, known
             request.caller = _caller(known, request, address, host)
             try:
                 if route.mutates:
-                    if body is None:
-                        await self._read_body(request, receive)
-                        body = request.body
-                        _check_signed(known, body)
-                    request.body = body
+                    request.body = await body.read()
+                    _check_signed(known, request.body)
+                    check_depth(request.body)
                     return await self._mutate(route, request)
                 _check_signed(known, b"")
                 await admit(route, request)
@@ -197,9 +196,10 @@ class App:
     async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
         known = guard.known(proof.headers.get(b"authorization"))
         # Somebody not known yet is counted by address before any work is done for them.
-        refusal = self.rates.take(known.session.principal if known is not None else "", host) if self.rates else None
-        if refusal is not None:
-            raise refusal.error()
+        if self.rates is not None:
+            refusal = self.rates.take(known.session.principal if known is not None else "", host)
+            if refusal is not None:
+                raise refusal.error()
         if known is None:
             try:
                 known = await guard.identify(proof)
@@ -329,6 +329,24 @@ class App:
             extra.append((b"content-length", str(len(body)).encode("ascii")))
         await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers, *extra]})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+class _Body:
+    """The body of one request, read once: a signature may need it before anybody else does."""
+
+    __slots__ = ("_content", "_receive")
+
+    def __init__(self, receive: Callable[[], Awaitable[bytes]]) -> None:
+        self._receive = receive
+        self._content: bytes | None = None
+
+    async def read(self) -> bytes:
+        if self._content is None:
+            self._content = await self._receive()
+        return self._content
+
+    async def sha256(self) -> str:
+        return hashlib.sha256(await self.read()).hexdigest()
 
 
 async def _packed(response: Response, encoding: str) -> bytes:

@@ -47,7 +47,8 @@ STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes of bodies th
 MAX_HEADER_TABLE = 4096  # bytes we remember to compress our own headers; the client may ask for any number
 MAX_RESETS = 100  # more streams than that, of those not answered, are not opened and cancelled by an honest client
 MAX_IDLE_FRAMES = 1000  # pings, settings and the like in a row, without a request or a byte of a body
-MAX_UNPARSED_BYTES = 128 * 1024  # frames that do not end, and headers that go on in the next frame
+# Frames that do not end, headers that go on in the next frame, and what was on its way for streams that we reset.
+MAX_UNPARSED_BYTES = CONNECTION_WINDOW + 64 * 1024
 
 
 class _Stream:
@@ -130,7 +131,7 @@ class _Stream:
         if message["type"] == "http.response.start":
             self.start = message  # and goes out with the first of the body
             return
-        rest = memoryview(message.get("body", b""))
+        rest = memoryview(b"" if self.scope["method"] == "HEAD" else message.get("body", b""))
         last = not message.get("more_body", False)
         while True:
             await self.protocol.drained()
@@ -338,7 +339,7 @@ class Http2Protocol(asyncio.Protocol):
         elif isinstance(event, StreamEnded):
             self._end(event.stream_id)
         elif isinstance(event, StreamReset):
-            self._cancelled(event.stream_id)
+            self._cancelled(event.stream_id, by_client=bool(event.remote_reset))
         elif isinstance(event, WindowUpdated):
             self._idle_frames += not self._streams
             self._wake(event.stream_id)
@@ -451,14 +452,14 @@ class Http2Protocol(asyncio.Protocol):
             stream.arrived.set()
             self._forget_if_ended(stream)
 
-    def _cancelled(self, number: int | None) -> None:
+    def _cancelled(self, number: int | None, *, by_client: bool) -> None:
         """The client wants no answer. What its request does is finished all the same: it may be amid a commit."""
-        self._resets += 1
+        stream = self._streams.get(number or 0)
+        if stream is not None or by_client:  # not what was still on its way when we reset the stream
+            self._resets += 1
         if self._resets > MAX_RESETS:
             self._give_up(ErrorCodes.ENHANCE_YOUR_CALM)
-            return
-        stream = self._streams.get(number or 0)
-        if stream is not None:
+        elif stream is not None:
             stream.leave()
             self._forget_if_ended(stream)
 

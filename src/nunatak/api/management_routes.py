@@ -6,6 +6,7 @@ CONFIG_READ is held by everybody who is known: there the handler looks at the ca
 
 from nunatak.access.privileges import Privilege, Securable
 from nunatak.api import encryption_keys, management
+from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.route import Route
 
 P, S = Privilege, Securable
@@ -46,4 +47,5 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("listEncryptionKeys", "GET", ENCRYPTION_KEYS, encryption_keys.list_encryption_keys, P.SERVER_ADMIN, S.SERVER, "List the keys that encrypt secrets", False),
     Route("rotateEncryptionKeys", "POST", ENCRYPTION_KEYS + "/rotate", encryption_keys.rotate_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Encrypt all secrets with a new key", False),
     Route("retireEncryptionKeys", "POST", ENCRYPTION_KEYS + "/retire", encryption_keys.retire_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Remove keys that encrypt nothing any more", False),
+    *AUDIT_ROUTES,
 )  # fmt: skip

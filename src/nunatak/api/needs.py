@@ -128,7 +128,7 @@ async def to_configure(route: Declared, request: Request) -> list[Need]:
     name = request.query.get("warehouse")
     if not name:
         return []
-    found = request.catalog.warehouse(name).name
+    found = (await request.catalog.load_warehouse(name)).name
     target = Target(securables.warehouse(found), request.catalog.no_such_warehouse(name))
     return [Need(P.NS_LIST, target, filtered=True)]
 

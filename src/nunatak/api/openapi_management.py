@@ -157,6 +157,26 @@ SCHEMAS: Json = {
         encrypted_anew=LONG,
     ),
     "RetireEncryptionKeysResponse": record("retired", retired=list_of(STRING)),
+    "AuditRecord": {
+        "type": "object",
+        "properties": {
+            "time": STRING,
+            "record": {"type": "string", "enum": ["commits", "audit"]},
+            "sequence": LONG,
+            "principal": STRING,
+            "action": STRING,
+            "securable": SECURABLE,
+            "outcome": {"type": "string", "enum": ["allowed", "denied"]},
+            "repeats": described(LONG, "How often it happened, where several are summed up."),
+            "request_id": STRING,
+            "roles": list_of(STRING),
+            "address": STRING,
+            "agent": STRING,
+            "detail": {},
+        },
+        "required": ["time", "record", "sequence", "principal", "action", "securable", "outcome", "repeats"],
+    },
+    "ListAuditResponse": _page_of("records", ref("AuditRecord")),
     "OpenApiDocument": {"type": "object"},
 }
 
@@ -170,6 +190,13 @@ _OWN_PARAMETERS: Json = {
     "privileges": parameter("query", "privileges", STRING, "Privileges and bundles, separated by commas."),
     "privilege": parameter("query", "privilege", PRIVILEGE, "The one to explain."),
     "about": parameter("query", "principal", STRING, "Whose access to explain; the caller's own if absent."),
+    "actor": parameter("query", "principal", STRING, "Only what this principal did."),
+    "action": parameter("query", "action", STRING, "Only this, as `create-table` or `loadTable`."),
+    "outcome": parameter("query", "outcome", {"type": "string", "enum": ["allowed", "denied"]}, "Only these."),
+    "request-id": parameter("query", "request-id", STRING, "Only the request of this X-Request-Id."),
+    "since": parameter("query", "since", STRING, "Only from this time on, in ISO 8601."),
+    "until": parameter("query", "until", STRING, "Only before this time."),
+    "order": parameter("query", "order", {"type": "string", "enum": ["newest", "oldest"]}, "What comes first."),
     "roles": parameter("query", "roles", STRING, "Roles that a token or a proxy would add, separated by commas."),
 }
 _SHARED_PARAMETERS = ("pageToken", "pageSize", "Idempotency-Key", "X-Request-Id")
@@ -226,6 +253,11 @@ MANAGEMENT_OPERATIONS: dict[str, Operation] = {
     "listEncryptionKeys": Operation(tag="Keys", response="ListEncryptionKeysResponse", errors=(409,)),
     "rotateEncryptionKeys": Operation(tag="Keys", response="RotateEncryptionKeysResponse", errors=(409,)),
     "retireEncryptionKeys": Operation(tag="Keys", response="RetireEncryptionKeysResponse", errors=(409,)),
+    "listAudit": Operation(
+        tag="Audit",
+        response="ListAuditResponse",
+        query=("actor", "action", "securable", "outcome", "request-id", "since", "until", "order", *_PAGE),
+    ),
     "managementDocument": Operation(tag="Callers", response="OpenApiDocument"),
 }
 

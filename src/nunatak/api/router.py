@@ -95,5 +95,5 @@ def _choose(methods: dict[str, Route], method: str, path: str) -> Route:
 def _no_route(method: str, path: str) -> BadRequest:
     hint = "Every route is listed in `endpoints` of /v1/config; the base URL is the part before /v1."
     if path.rstrip("/").endswith("/oauth/tokens"):
-        hint = "This server issues no tokens: leave `credential` and `token` out of the client's configuration."
+        hint = "Tokens are asked for at /v1/oauth/tokens."
     return BadRequest(f"No route for request: {method} {path[:200]}", hint=hint)

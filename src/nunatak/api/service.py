@@ -18,7 +18,7 @@ SEARCH_LIMIT = 1000
 async def get_config(request: Request) -> Response:
     """What a client asks first; a warehouse may be named, by its name or its location, or left out."""
     catalog = request.catalog
-    warehouse = catalog.warehouse(request.query.get("warehouse") or request.warehouse.name)
+    warehouse = await catalog.load_warehouse(request.query.get("warehouse") or request.warehouse.name)
     overrides: dict[str, str] = {}
     if len(catalog.warehouses) > 1:
         overrides["prefix"] = warehouse.name

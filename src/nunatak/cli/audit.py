@@ -148,10 +148,7 @@ def _with_store(settings: Settings, work: Callable[[Store], Coroutine[Any, Any, 
     require_database(settings)
 
     async def run() -> T:
-        app = await server.build_app(settings, exclusive=False)
-        try:
-            return await work(app.catalog.store)
-        finally:
-            await server.close_app(app)
+        async with server.opened_database(settings, exclusive=False) as store:
+            return await work(store)
 
     return asyncio.run(run())

@@ -14,15 +14,13 @@ from nunatak.access.vault import Vault, open_vault
 from nunatak.api.encryption_keys import key_use
 from nunatak.cli.fsck import require_database
 from nunatak.cli.main import Refused, SuggestingGroup
-from nunatak.cli.options import setting_options
+from nunatak.cli.options import connected, output_option, setting_options
 from nunatak.cli.output import print_json, print_rows
-from nunatak.client import Client, error_of
 from nunatak.database.store import Store
 from nunatak.settings import Settings, SettingsError
 
 T = TypeVar("T")
 Json = dict[str, Any]
-BASE = "/management/v1/encryption-keys"
 BACKUPS = "A backup of the database that is older needs the removed keys: keep them where you keep it."
 
 through_server = click.option(
@@ -37,7 +35,7 @@ def keys() -> None:
 
 @keys.command(name="list")
 @through_server
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 @setting_options("data", "database_url", "key_file")
 def list_keys(settings: Settings, uri: str | None, output: str) -> None:
     """Print the keys' ids and how many secrets need each; never a key."""
@@ -45,7 +43,7 @@ def list_keys(settings: Settings, uri: str | None, output: str) -> None:
     async def here(store: Store, vault: Vault) -> Json:
         return {"encryption-keys": [key_use(use) for use in await rotation.list_keys(store, vault)]}
 
-    found = (_ask(uri, "GET", BASE) if uri else _run(settings, here, exclusive=False))["encryption-keys"]
+    found = (_ask(uri, "GET") if uri else _run(settings, here, exclusive=False))["encryption-keys"]
     if output == "json":
         print_json(found)
     else:
@@ -72,7 +70,7 @@ def rotate(settings: Settings, uri: str | None) -> None:
         done = await rotation.rotate(store, vault)
         return {"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew}
 
-    done = _ask(uri, "POST", f"{BASE}/rotate") if uri else _run(settings, here, exclusive=True)
+    done = _ask(uri, "POST", "rotate") if uri else _run(settings, here, exclusive=True)
     click.echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
     if not done["new"]:
         click.echo("This finished an earlier rotation; call it again for a new key.")
@@ -87,7 +85,7 @@ def retire(settings: Settings, uri: str | None) -> None:
     async def here(store: Store, vault: Vault) -> Json:
         return {"retired": await rotation.retire(store, vault, time.time_ns() // 1_000_000)}
 
-    retired = (_ask(uri, "POST", f"{BASE}/retire") if uri else _run(settings, here, exclusive=True))["retired"]
+    retired = (_ask(uri, "POST", "retire") if uri else _run(settings, here, exclusive=True))["retired"]
     for key_id in retired:
         click.echo(f"removed {key_id}")
     click.echo(BACKUPS if retired else "nothing to do: every key is needed")
@@ -119,9 +117,6 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
         raise
 
 
-def _ask(uri: str, method: str, path: str) -> Json:
-    with Client(uri) as client:
-        answer = client.send(method, path)
-    if answer.status >= 300:
-        raise error_of(answer, uri)
-    return answer.json()
+def _ask(uri: str, method: str, *action: str) -> Json:
+    with connected(uri) as client:
+        return client.manage(method, ("encryption-keys", *action))

@@ -1,18 +1,28 @@
 """Options that several commands share: those of a setting, and those of a command that talks to a server."""
 
 import functools
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import click
 
-from nunatak.client import Client
-from nunatak.settings import BY_NAME, load
+from nunatak.client import Client, Credential
+from nunatak.errors import NotAuthenticated
+from nunatak.settings import BY_NAME, SettingsError, load
 
 DEFAULT_URI = "http://127.0.0.1:8181"
+ADMIN_FILE = "admin.json"  # in the data folder; as access/bootstrap.py writes it
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+HOW_TO_LOG_IN = (
+    "Set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, or NUNATAK_TOKEN to an API key; on the catalog's own machine, "
+    "run this in its folder, or set NUNATAK_DATA to its data folder."
+)
 
 Command = Callable[..., Any]
 
@@ -59,26 +69,73 @@ class Session:
     output: Literal["table", "json"]
 
 
+uri_option = click.option(
+    "--uri", envvar="NUNATAK_URI", default=DEFAULT_URI, show_default=True, help="The catalog. [NUNATAK_URI]"
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people or for programs; 64-bit ids are strings in JSON.",
+)
+
+
 def talks_to_server(command: Command) -> Command:
     """Give a command --uri, --warehouse and -o; it is called with a `Session` first."""
 
-    @click.option(
-        "--uri", envvar="NUNATAK_URI", default=DEFAULT_URI, show_default=True, help="The catalog. [NUNATAK_URI]"
-    )
+    @uri_option
     @click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
-    @click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="For people or for programs; 64-bit ids are strings in JSON.",
-    )
+    @output_option
     @functools.wraps(command)
     def with_session(
         *positional: Any, uri: str, warehouse: str | None, output: Literal["table", "json"], **arguments: Any
     ) -> Any:
-        with Client(uri, warehouse=warehouse) as client:
+        with connected(uri, warehouse) as client:
             return command(Session(client, output), *positional, **arguments)
 
     return with_session
+
+
+def administers(command: Command) -> Command:
+    """As `talks_to_server`, for a command that is about no warehouse."""
+
+    @uri_option
+    @output_option
+    @functools.wraps(command)
+    def with_session(*positional: Any, uri: str, output: Literal["table", "json"], **arguments: Any) -> Any:
+        with connected(uri) as client:
+            return command(Session(client, output), *positional, **arguments)
+
+    return with_session
+
+
+@contextmanager
+def connected(uri: str, warehouse: str | None = None) -> Iterator[Client]:
+    """A client that logs in, if it has to, with what the environment or the data folder of this machine holds."""
+    token, credential = os.environ.get("NUNATAK_TOKEN"), find_credential(uri, os.environ)
+    try:
+        with Client(uri, warehouse=warehouse, token=token, credential=credential) as client:
+            yield client
+    except NotAuthenticated as error:
+        if token or credential:
+            raise
+        raise NotAuthenticated(error.message, hint=HOW_TO_LOG_IN) from error
+
+
+def find_credential(uri: str, environment: Mapping[str, str]) -> Credential | None:
+    """NUNATAK_CREDENTIAL, or what `nunatak init` wrote, which is for a catalog on this machine alone."""
+    given = environment.get("NUNATAK_CREDENTIAL")
+    if given:
+        client_id, colon, secret = given.partition(":")
+        if not colon:
+            raise SettingsError("NUNATAK_CREDENTIAL has no colon: write CLIENT-ID:CLIENT-SECRET")
+        return Credential(client_id, secret)
+    if environment.get("NUNATAK_TOKEN") or urlsplit(uri if "//" in uri else f"//{uri}").hostname not in LOOPBACK:
+        return None
+    try:
+        kept = json.loads((load({}, environment).data / ADMIN_FILE).read_text("utf-8"))
+        return Credential(kept["client-id"], kept["client-secret"])
+    except (OSError, ValueError, KeyError, TypeError, SettingsError):  # not there, or not ours to read
+        return None

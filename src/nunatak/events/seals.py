@@ -119,7 +119,7 @@ def _seal(row: Any) -> Seal:
 
 async def records_between(store: Store, source: Source, after: int, last: int) -> AsyncIterator[Record]:
     """Behind `after`, up to and with `last`."""
-    while found := await source.after(store, after, last=last):
+    while found := await source.after(store, after, PAGE, last):
         for record in found:
             yield record
         after = found[-1].sequence
@@ -138,7 +138,8 @@ async def run_seals(store: Store, now_ms: Callable[[], int], pause_seconds: floa
     mark: tuple[int, int] | None = None
     while True:
         try:
-            if mark is not None and now_ms() - (await newest_seal(store)).sealed_ms > pause_seconds * 500:
+            # Another server may just have done it. One whose clock was wrong does not keep the others from it.
+            if mark is not None and abs(now_ms() - (await newest_seal(store)).sealed_ms) > pause_seconds * 500:
                 await seal_up_to(store, now_ms, *mark)
             mark = await newest_records(store)
         except CatalogError:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ from nunatak.database.store import Store
 
 Table = Literal["commits", "audit"]
 
-PAGE = 500  # rows read at once: SQLite is read in the event loop, where others wait meanwhile
+PAGE = 200  # rows read at once: SQLite is read in the event loop, where others wait meanwhile
 LOOKED_AT = 10_000  # rows of each table that one page of a search reads at most, whatever it finds
 CLOCKS_DIFFER_MS = 600_000  # rows are numbered in order, but each server tells the time by its own clock
 BOTTOM, LAST = -(1 << 63), (1 << 63) - 1  # below and above every row, also one that was numbered by hand
@@ -68,6 +69,17 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: Any = None
 
 
+class CommitDetail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the commit log knows besides; a double could not hold a snapshot's id."""
+
+    commit_id: str
+    table_uuid: str
+    metadata_location: str | None = None
+    previous_metadata_location: str | None = None
+    snapshot_id: str | None = None
+    request_hash: str | None = None
+
+
 def line_of(record: Record) -> bytes:
     """One line of JSON, without its end."""
     origin = _origin(record.origin)
@@ -92,10 +104,16 @@ def line_of(record: Record) -> bytes:
 
 def time_text(at_ms: int) -> str:
     try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+        seconds, rest = divmod(at_ms, 1000)
+        return f"{_second_text(seconds)}.{rest:03d}Z"
     except (TypeError, ValueError, OverflowError, OSError):  # written by hand: it is shown, and no seal fits it
         return f"{at_ms} ms"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second_text(seconds: int) -> str:
+    """Remembered, since records follow one another closely."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _origin(text: str | None) -> Origin:
@@ -114,17 +132,16 @@ def commit_record(row: Sequence[Any]) -> Record:
     """A line of the commit log; whoever may commit was allowed to."""
     sequence, at_ms, principal, action, catalog, namespace, name, request_id, origin, *rest = row
     commit_id, table_uuid, location, previous, snapshot_id, request_hash = rest
-    detail = {
-        "commit_id": commit_id,
-        "table_uuid": table_uuid,
-        "metadata_location": location,
-        "previous_metadata_location": previous,
-        "snapshot_id": None if snapshot_id is None else str(snapshot_id),  # a double cannot hold it
-        "request_hash": None if request_hash is None else bytes(request_hash).hex(),
-    }
-    said = {field: value for field, value in detail.items() if value is not None}
+    detail = CommitDetail(
+        commit_id,
+        table_uuid,
+        location,
+        previous,
+        None if snapshot_id is None else str(snapshot_id),
+        None if request_hash is None else bytes(request_hash).hex(),
+    )
     securable = f"{securables.warehouse(catalog)}{namespace}.{securables.ENTRY}{name}"
-    return Record("commits", sequence, at_ms, principal, action, securable, ALLOWED, said, 1, request_id, origin)
+    return Record("commits", sequence, at_ms, principal, action, securable, ALLOWED, detail, 1, request_id, origin)
 
 
 def audit_record(row: Sequence[Any]) -> Record:
@@ -149,12 +166,12 @@ class Source:
     table: Table
     record: Callable[[Sequence[Any]], Record]
 
-    async def after(self, store: Store, after: int, limit: int = PAGE, last: int = LAST) -> list[Record]:
+    async def after(self, store: Store, after: int, limit: int, last: int = LAST) -> list[Record]:
         """Behind the row numbered `after`, oldest first."""
         rows = await store.rows(f"{self.table}_after", {"after": after, "last": last, "limit": limit})
         return [self.record(row) for row in rows]
 
-    async def before(self, store: Store, before: int, limit: int = PAGE) -> list[Record]:
+    async def before(self, store: Store, before: int, limit: int) -> list[Record]:
         """Newest first."""
         rows = await store.rows(f"{self.table}_before", {"before": before, "limit": limit})
         return [self.record(row) for row in rows]
@@ -226,9 +243,9 @@ class _Stream:
 
     async def _read(self) -> None:
         if self._newest_first:
-            records = await self._source.before(self._store, self._read_to)
+            records = await self._source.before(self._store, self._read_to, PAGE)
         else:
-            records = await self._source.after(self._store, self._read_to)
+            records = await self._source.after(self._store, self._read_to, PAGE)
         self._looked_at += len(records)
         self._found.extend(record for record in records if self._wanted.matches(record))
         if records:

@@ -1,4 +1,4 @@
-"""Class paths for the two Java programs tests run: resolved by Maven once, compiled once, then kept in a cache."""
+"""Class paths for the Java programs that tests run: resolved by Maven once, compiled once, then kept in a cache."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ def missing_tools() -> str | None:
 
 
 def class_path(project: str) -> str:
-    """The class path of `kit` or `reference`, our classes first; needs neither Maven nor a network the second time."""
+    """The class path of a folder beside this file, our classes first; needs no Maven and no network the second time."""
     folder = HERE / project
     sources = sorted(folder.glob("*.java"))
     key = hashlib.sha256(b"".join(path.read_bytes() for path in [folder / "pom.xml", *sources])).hexdigest()[:16]

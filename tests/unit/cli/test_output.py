@@ -64,6 +64,11 @@ def test_nested_types_print_in_one_line() -> None:
         ("postgresql://me:a@b@db/lake", "postgresql://me:***@db/lake"),
         ("postgresql://db/lake", "postgresql://db/lake"),
         ("sqlite:///var/lake.db", "sqlite:///var/lake.db"),
+        ("postgresql://me:a/b@db/lake", "postgresql://me:***@db/lake"),
+        ("postgresql:/me:secret@db/lake", "postgresql:***@db/lake"),
+        ("me:secret@db", "me:***@db"),
+        ("postgresql://me@db/lake?password=secret&ssl=on", "postgresql://me@db/lake?password=***&ssl=on"),
+        ("mariadb://me@db/lake?ssl=on&Passwd=secret", "mariadb://me@db/lake?ssl=on&Passwd=***"),
         ("", ""),
     ],
 )

@@ -27,7 +27,8 @@ WHERE at_ms = :at_ms AND principal = :principal AND action = :action AND securab
 SELECT coalesce((SELECT max(sequence) FROM nunatak_commits), 0), coalesce((SELECT max(sequence) FROM nunatak_audit), 0);
 
 -- newest_seal
-SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals ORDER BY number DESC LIMIT 1;
+SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals
+WHERE number = (SELECT max(number) FROM nunatak_seals);
 
 -- seals_after
 SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals

@@ -1,0 +1,80 @@
+"""`nunatak access …`: who may do what, and why."""
+
+from typing import Any
+
+import click
+
+from nunatak.cli.bundles import in_bundles
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.options import Session, administers
+from nunatak.cli.output import print_facts, print_json, print_rows
+
+Json = dict[str, Any]
+
+
+@click.group(cls=SuggestingGroup)
+def access() -> None:
+    """Explain who may do what."""
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("privilege")
+@click.argument("securable", metavar="OBJECT")
+@click.option("--role", "roles", multiple=True, help="As if a token brought this role along; may be repeated.")
+@administers
+def explain(session: Session, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
+    """Say whether a principal may, and which grant decides.
+
+    \b
+    nunatak access explain alice TABLE_WRITE table:default/sales/orders
+    """
+    query = {"principal": principal, "privilege": privilege, "securable": securable}
+    if roles:
+        query["roles"] = ",".join(roles)
+    found = session.client.manage("GET", ("access", "explain"), query=query)
+    if session.output == "json":
+        print_json(found)
+        return
+    print_facts(
+        {
+            "answer": "allowed" if found["allowed"] else "denied",
+            "because": found["reason"],
+            "roles": ", ".join(found["roles"]) or "none",
+            "decided by": found["decided-by"],
+        }
+    )
+    print_rows(["", "object", "grantee", "privileges"], [_step(found, grant) for grant in found["grants"]])
+
+
+def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
+    mark = "decides" if grant == found["deciding-grant"] else ""
+    return mark, grant["securable"], grant["grantee"], in_bundles(grant["privileges"])
+
+
+@access.command()
+@click.argument("securable", metavar="[OBJECT]", default="server")
+@administers
+def matrix(session: Session, securable: str) -> None:
+    """Print who may do what on OBJECT, and on what lies inside it.
+
+    For OBJECT itself everybody is listed who may do anything there; for what lies inside, those who were granted more.
+    """
+    found = session.client.manage("GET", ("access", "matrix"), query={"securable": securable})
+    if session.output == "json":
+        print_json(found)
+        return
+    rows = [
+        (each["securable"], each["holder"], in_bundles(each["privileges"]), _through(each))
+        for each in found["holdings"]
+    ]
+    print_rows(["object", "who", "may", "through"], rows)
+
+
+def _through(holding: Json) -> str:
+    """The grants that matter, unless they are the holder's own on this very object."""
+    return ", ".join(
+        f"{each['grantee']} on {each['securable']}"
+        for each in holding["through"]
+        if (each["grantee"], each["securable"]) != (holding["holder"], holding["securable"])
+    )

@@ -1,0 +1,92 @@
+"""`nunatak grant …`: what principals and roles may do."""
+
+import click
+
+from nunatak.cli.bundles import in_bundles
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.options import Session, administers
+from nunatak.cli.output import print_json, print_rows, time_of
+
+# What stands for what is the same in all of these.
+MEANINGS = """\
+    \b
+    GRANTEE     principal:NAME or role:NAME
+    PRIVILEGES  READ, WRITE, ADMIN or single ones such as TABLE_DROP, separated by commas
+    OBJECT      server, warehouse:WH, namespace:WH/A/B, table:WH/A/T or view:WH/A/V
+"""
+
+
+@click.group(cls=SuggestingGroup)
+def grant() -> None:
+    """List, add and remove grants."""
+
+
+@grant.command("list")
+@click.option("--grantee", help="Only what principal:NAME or role:NAME was granted.")
+@click.option("--object", "securable", help="Only what was granted on this object itself.")
+@administers
+def list_grants(session: Session, grantee: str | None, securable: str | None) -> None:
+    """List grants."""
+    query = {"grantee": grantee, "securable": securable}
+    asked = {name: value for name, value in query.items() if value is not None}
+    found = list(session.client.manage_pages(("grants",), "grants", asked))
+    if session.output == "json":
+        print_json({"grants": found})
+    else:
+        rows = [
+            (
+                each["grantee"],
+                each["securable"],
+                in_bundles(each["privileges"]),
+                each["granted-by"],
+                time_of(each["granted-ms"]),
+            )
+            for each in found
+        ]
+        print_rows(["grantee", "object", "privileges", "granted by", "at"], rows)
+
+
+@grant.command(
+    help=f"""Grant privileges on an object and everything inside it.
+
+    \b
+    nunatak grant add role:analyst READ namespace:default/sales
+
+{MEANINGS}
+    Nobody grants what they do not hold themselves.
+    """
+)
+@click.argument("grantee")
+@click.argument("privileges")
+@click.argument("securable", metavar="OBJECT")
+@administers
+def add(session: Session, grantee: str, privileges: str, securable: str) -> None:
+    names = privileges.split(",")
+    session.client.manage("POST", ("grants",), {"grantee": grantee, "securable": securable, "privileges": names})
+    if session.output == "json":
+        print_json({"grantee": grantee, "securable": securable, "granted": names})
+    else:
+        click.echo(f"granted {privileges} on {securable} to {grantee}")
+
+
+@grant.command(
+    help=f"""Take away what was granted on this very object.
+
+    \b
+    nunatak grant remove role:analyst READ namespace:default/sales
+
+{MEANINGS}
+    What is inherited is removed where it was granted; `nunatak access explain` says where that is.
+    """
+)
+@click.argument("grantee")
+@click.argument("privileges")
+@click.argument("securable", metavar="OBJECT")
+@administers
+def remove(session: Session, grantee: str, privileges: str, securable: str) -> None:
+    query = {"grantee": grantee, "securable": securable, "privileges": privileges}
+    session.client.manage("DELETE", ("grants",), query=query)
+    if session.output == "json":
+        print_json({"grantee": grantee, "securable": securable, "revoked": privileges.split(",")})
+    else:
+        click.echo(f"revoked {privileges} on {securable} from {grantee}")

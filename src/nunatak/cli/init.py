@@ -1,0 +1,65 @@
+"""`nunatak init`: the first administrator, before a server wants to know who asks."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import click
+
+from nunatak import server
+from nunatak.access.bootstrap import ADMIN_FILE, bootstrap, look
+from nunatak.access.vault import open_vault
+from nunatak.cli.main import Refused
+from nunatak.cli.options import setting_options
+from nunatak.settings import Settings, SettingsError
+
+NEXT = """\
+Start the catalog with NUNATAK_AUTH=embedded. Commands on this machine log in with that file by themselves; elsewhere
+set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, which is also what engines call `credential`."""
+
+
+@click.command()
+@click.option("--new-secret", is_flag=True, help="Give the administrator a new secret; the old one opens nothing then.")
+@setting_options("data", "database_url", "key_file")
+def init(settings: Settings, new_secret: bool) -> None:
+    """Make the first administrator.
+
+    Its client id and secret go into the file admin.json of the data folder, readable for you alone, and are printed
+    nowhere. Where there is an administrator already, nothing is changed.
+    """
+    settings.data.mkdir(parents=True, exist_ok=True)
+    file = settings.data / ADMIN_FILE
+    if asyncio.run(_is_administered(settings)) and not new_secret:
+        click.echo("nothing to do: the catalog has an administrator")
+        click.echo(_where(file))
+        return
+    asyncio.run(_bootstrap(settings, file))
+    click.echo(f"made the administrator admin; its client id and secret are in {file}")
+    click.echo(NEXT)
+
+
+async def _is_administered(settings: Settings) -> bool:
+    async with server.opened_database(settings, exclusive=False) as store:
+        return (await look(store)).administered
+
+
+async def _bootstrap(settings: Settings, file: Path) -> None:
+    vault = open_vault(settings)
+    try:
+        async with server.opened_database(settings, exclusive=True) as store:
+            await vault.unlock(store)
+            await bootstrap(store, vault, file, time.time_ns() // 1_000_000)
+    except SettingsError as error:
+        if not server.on_sqlite(settings):
+            raise
+        raise Refused(
+            str(error),
+            hint="While a server runs, ask it instead: `nunatak principal create`, `nunatak key create --kind client` "
+            "and `nunatak grant add principal:NAME SERVER_ADMIN server`.",
+        ) from error
+
+
+def _where(file: Path) -> str:
+    if file.exists():
+        return f"its client id and secret are in {file}"
+    return f"{file} is not here: ask an administrator for a key, or run `nunatak init --new-secret`"

@@ -1,0 +1,88 @@
+"""`nunatak role …`: what principals act in."""
+
+import click
+
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.options import Session, administers
+from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.cli.principal import note_option
+
+
+@click.group(cls=SuggestingGroup)
+def role() -> None:
+    """List, create and drop roles, and look after their members."""
+
+
+@role.command("list")
+@administers
+def list_roles(session: Session) -> None:
+    """List the roles."""
+    found = list(session.client.manage_pages(("roles",), "roles"))
+    if session.output == "json":
+        print_json({"roles": found})
+    else:
+        rows = [(each["name"], time_of(each["created-ms"]), each["note"] or "") for each in found]
+        print_rows(["role", "created", "note"], rows)
+
+
+@role.command()
+@click.argument("name")
+@note_option
+@administers
+def create(session: Session, name: str, note: str | None) -> None:
+    """Create a role; `nunatak grant add role:NAME …` gives it rights."""
+    created = session.client.manage("POST", ("roles",), {"name": name, "note": note})
+    if session.output == "json":
+        print_json(created)
+    else:
+        click.echo(f"created role {name}")
+
+
+@role.command()
+@click.argument("name")
+@administers
+def drop(session: Session, name: str) -> None:
+    """Drop a role and whatever was granted to it."""
+    session.client.manage("DELETE", ("roles", name))
+    if session.output == "json":
+        print_json({"dropped": name})
+    else:
+        click.echo(f"dropped role {name}")
+
+
+@role.command()
+@click.argument("name")
+@administers
+def members(session: Session, name: str) -> None:
+    """List who is in a role."""
+    found = list(session.client.manage_pages(("roles", name, "members"), "members"))
+    if session.output == "json":
+        print_json({"members": found})
+    else:
+        print_rows(["principal"], [[each] for each in found])
+
+
+@role.command()
+@click.argument("name")
+@click.argument("principal")
+@administers
+def add(session: Session, name: str, principal: str) -> None:
+    """Put a principal into a role."""
+    session.client.manage("POST", ("roles", name, "members"), {"principal": principal})
+    if session.output == "json":
+        print_json({"role": name, "added": principal})
+    else:
+        click.echo(f"added {principal} to role {name}")
+
+
+@role.command()
+@click.argument("name")
+@click.argument("principal")
+@administers
+def remove(session: Session, name: str, principal: str) -> None:
+    """Take a principal out of a role."""
+    session.client.manage("DELETE", ("roles", name, "members", principal))
+    if session.output == "json":
+        print_json({"role": name, "removed": principal})
+    else:
+        click.echo(f"removed {principal} from role {name}")
