@@ -282,7 +282,12 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         tells_names=settings.auth == ("none",),
     )
     await catalog.warehouses.refresh()
-    metrics = Metrics(lambda: store.counts, lambda: objects.local.counts, lambda: catalog.cache.bytes)
+    metrics = Metrics(
+        lambda: store.counts,
+        lambda: objects.local.counts,
+        lambda: catalog.cache.bytes,
+        lambda: app.audit.dropped if app.audit is not None else 0,
+    )
     app = App(catalog, Tokens(b""), metrics, settings.max_body_bytes, busy=InFlight(settings.max_in_flight))
     try:
         await _secure(app, settings)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from nunatak import settings
 from nunatak.access import cedar as cedar_module
 from nunatak.access.cedar import ACTIONS, SCHEMA, Cedar, open_cedar
-from nunatak.access.external import SEE, SEEN
 from nunatak.access.privileges import ADMIN, BUNDLES, EVERYTHING, READ, WRITE, Privilege, names_of
 from nunatak.access.securables import SERVER, entry, namespace, warehouse
 from nunatak.access.sessions import Session, session_of
@@ -66,8 +65,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Cedar:
         (ANA, entry("default", ("sales", "eu"), "orders"), READ),
         (ANA, RAW, 0),
         (ANA, LEDGER, 0),
-        (ANA, warehouse("default"), SEEN),
-        (ANA, SERVER, SEEN),
+        (ANA, warehouse("default"), Privilege.SEE),
+        (ANA, SERVER, Privilege.SEE),
         (ANA, namespace("default", ("sales2",)), 0),
         (ANA, entry("other", ("sales",), "orders"), 0),
         (session_of("ana", ()), ORDERS, 0),
@@ -99,8 +98,8 @@ def test_a_container_is_seen_by_whoever_may_see_it_or_use_it(example: Cedar) -> 
 def test_seeing_is_no_right(tmp_path: Path) -> None:
     cedar = opened(tmp_path, 'permit (principal, action == Nunatak::Action::"SEE", resource);')
 
-    assert rights_of(cedar, ANA, SALES) == [SEEN]
-    assert not SEEN & EVERYTHING
+    assert rights_of(cedar, ANA, SALES) == [Privilege.SEE]
+    assert not Privilege.SEE & EVERYTHING
 
 
 def test_the_schema_has_the_privileges_and_bundles_of_the_code(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_the_schema_has_the_privileges_and_bundles_of_the_code(tmp_path: Path) -
     for name in ACTIONS:
         policy = f'permit (principal, action == Nunatak::Action::"{name}", resource);'
         (held,) = rights_of(opened(tmp_path, policy), ANA, ORDERS)
-        assert names_of(held) == [name] or name in (SEE, "SERVER_ADMIN", "WAREHOUSE_ADMIN")
+        assert names_of(held) == [name] or name in ("SEE", "SERVER_ADMIN", "WAREHOUSE_ADMIN")
     known = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", re.sub(r"//.*", "", SCHEMA.read_text("utf-8"))))
     assert known == {*ACTIONS, *BUNDLES}
 

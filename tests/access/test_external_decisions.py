@@ -1,4 +1,4 @@
-"""A whole server for which OPA or Cedar decides: lists, what is hidden and what is forbidden, and who decides no more."""
+"""A whole server for which OPA or Cedar decides: lists, what is hidden, what is forbidden, and no decision at all."""
 
 import contextlib
 import json
@@ -69,10 +69,8 @@ def opa_world(folder: Path) -> Iterator[World]:
 
         def questions() -> int:
             with urllib.request.urlopen(f"{address}/metrics", timeout=30) as answer:
-                counts = re.findall(
-                    r'^http_request_duration_seconds_count\{.*"v1/data".*\} (\d+)', answer.read().decode(), re.M
-                )
-            return sum(map(int, counts))
+                text = answer.read().decode()
+            return sum(map(int, re.findall(r'^http_request_duration_seconds_count\{.*"v1/data".*\} (\d+)', text, re.M)))
 
         def take_everything_away() -> None:
             replace_policy(address, "nunatak", "package nunatak\nrights := [[] | some _ in input.securables]")

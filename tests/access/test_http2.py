@@ -202,6 +202,7 @@ class RawClient:
 
     def __init__(self, served: Served, settings: dict[str, int]) -> None:
         plain = socket.create_connection(("127.0.0.1", served.port), PATIENCE_SECONDS)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = served.certificates.client("h2").wrap_socket(plain, server_hostname="127.0.0.1")
         assert self.sock.selected_alpn_protocol() == "h2"
         self.h2 = h2.connection.H2Connection(

@@ -61,6 +61,7 @@ ON_ENTRY: dict[str, set[str]] = {
 }
 LISTS = {"listTables", "listViews"}
 ON_WAREHOUSE = {"listNamespaces", "search", "getConfig"}
+MANAGED = [route for route in MANAGEMENT_ROUTES if not (route.method == "POST" and route.template.endswith("/rotate"))]
 CATALOG_ROUTES = [
     route for route in ROUTES if route.privilege is not Privilege.PUBLIC and route.template.startswith("/v1")
 ]
@@ -71,6 +72,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog
     data: Path = tmp_path_factory.mktemp("matrix")
     secured = SecuredCatalog(data, {"NUNATAK_WAREHOUSES": f"elsewhere=file://{data}/elsewhere"})
     secured.principal("stranger")
+    secured.principal("victim")
     secured.principal("reader", default__own="READ")
     secured.principal("writer", default__own="WRITE")
     secured.principal("owner", default__own="ADMIN")
@@ -240,26 +242,24 @@ def test_nobody_gets_in_without_saying_who_they_are(catalog: SecuredCatalog, rou
             assert answer.headers["WWW-Authenticate".lower()].startswith("Bearer")
 
 
-@pytest.mark.parametrize("caller", ["stranger", "reader", "writer", "owner", "keeper"])
-@pytest.mark.parametrize("route", MANAGEMENT_ROUTES, ids=lambda route: route.operation)
-def test_the_management_api_is_for_administrators(catalog: SecuredCatalog, route: Any, caller: str) -> None:
+@pytest.mark.parametrize("names", ["existing", "absent"])
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("route", MANAGED, ids=lambda route: route.operation)
+def test_the_management_api_is_for_administrators(catalog: SecuredCatalog, route: Any, caller: str, names: str) -> None:
     """What a route leaves to its handler is tested beside the handler."""
+    known = {"{principal}": "victim", "{role}": "auditors", "{warehouse}": "elsewhere", "{credential}": "x"}
     path = route.template
-    for name, value in (
-        ("{principal}", "reader"),
-        ("{role}", "nobody"),
-        ("{warehouse}", "elsewhere"),
-        ("{credential}", "x"),
-    ):
-        path = path.replace(name, value)
+    for name, value in known.items():
+        path = path.replace(name, value if names == "existing" else "nobody")
 
-    answer = catalog.call_as(caller, route.method, path, {})
     stranger = catalog.run(catalog.request(route.method, path, {}, {}))
+    # An administrator would carry it out: what is asked for then is nonsense, and refused for that.
+    answer = catalog.call_as(caller, route.method, path, b"{" if caller == "root" else {})
 
     if route.privilege is not Privilege.PUBLIC:
         assert stranger.status == 401
     if route.privilege is Privilege.SERVER_ADMIN:
-        assert answer.status == 403
+        assert (answer.status == 403) == (caller != "root")
     assert answer.status < 500
 
 
@@ -271,5 +271,6 @@ def test_the_matrix_is_as_large_as_promised() -> None:
         *ON_WAREHOUSE,
         "createNamespace",
     }
-    cells = len(CATALOG_ROUTES) * len(CALLERS) * len(PLACES)
-    assert cells + len(MANAGEMENT_ROUTES) * 5 + len(CATALOG_ROUTES) * 4 * len(PLACES) >= 840
+    cells = len(CATALOG_ROUTES) * len(CALLERS) * len(PLACES) + len(MANAGED) * len(CALLERS) * 2
+    print(f"{cells} cells")
+    assert cells >= 840

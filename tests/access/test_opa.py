@@ -16,7 +16,6 @@ import uvloop
 
 from nunatak import settings
 from nunatak.access import opa as opa_module
-from nunatak.access.external import SEEN
 from nunatak.access.opa import MAX_SECURABLES, Opa, open_opa
 from nunatak.access.privileges import ADMIN, EVERYTHING, READ, WRITE, Privilege
 from nunatak.access.securables import SERVER, entry, namespace, warehouse
@@ -97,8 +96,8 @@ def writable(program: Path, tmp_path: Path) -> Iterator[str]:
         (ana(), NESTED, READ),
         (ana(), SALES, READ),
         (ana(), OTHER, 0),
-        (ana(), warehouse("default"), SEEN),
-        (ana(), SERVER, SEEN),
+        (ana(), warehouse("default"), Privilege.SEE),
+        (ana(), SERVER, Privilege.SEE),
         (ana(), namespace("default", ("sales2",)), 0),
         (ana(), entry("other", ("sales",), "orders"), 0),
         (ana(), entry("default", ("sales",), "_raw_orders"), 0),
@@ -106,7 +105,7 @@ def writable(program: Path, tmp_path: Path) -> Iterator[str]:
         (session_of("etl", ()), OTHER, WRITE),
         (session_of("etl", ()), warehouse("other"), 0),
         (session_of("auditor", ()), ORDERS, Privilege.TABLE_READ_META),
-        (session_of("auditor", ()), SALES, SEEN),
+        (session_of("auditor", ()), SALES, Privilege.SEE),
         (session_of("root", ("admins",)), SERVER, EVERYTHING),
         (session_of("root", ("admins",)), entry("default", ("sales",), "_raw_orders"), EVERYTHING),
         (session_of("", ()), ORDERS, 0),

@@ -27,7 +27,7 @@ from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guard
 from tests.support.postgres import PostgresServer
 from tests.support.server import running_server
 
-ACCESS_KEYS = int(os.environ.get("NUNATAK_TEST_ROTATION_KEYS", "1000"))
+ACCESS_KEYS = int(os.environ.get("NUNATAK_TEST_ROTATION_KEYS", "2000"))
 ROTATIONS = int(os.environ.get("NUNATAK_TEST_ROTATIONS", "2"))
 KILLS = int(os.environ.get("NUNATAK_TEST_ROTATION_KILLS", "2"))
 SEED = int(os.environ.get("NUNATAK_TEST_SEED") or random.randrange(2**32))
@@ -295,7 +295,7 @@ def test_a_rotation_killed_at_any_moment_loses_nothing_and_is_finished_later(
         deadline = time.monotonic() + ANSWER_SECONDS
         while key_file.ring() == before and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.1))
+        time.sleep(chance.uniform(0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=ANSWER_SECONDS)
         uses = on_database(settings, list_keys)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nunatak.access.external import PRIVILEGES, SEE, Undecided, agreed, principals_asked_about, sum_of
+from nunatak.access.external import ANSWERS, Undecided, agreed, principals_asked_about, sum_of
 from nunatak.access.securables import SERVER, chain, parts, printed
 from nunatak.access.sessions import Session
 from nunatak.errors import ServiceUnavailable
@@ -22,7 +22,7 @@ except ModuleNotFoundError:  # pragma: no cover - the extra `cedar` brings it
 log = logging.getLogger(__name__)
 
 SCHEMA = Path(__file__).with_name("nunatak.cedarschema")
-ACTIONS = (*PRIVILEGES, SEE)
+ACTIONS = tuple(ANSWERS)
 Entity = dict[str, Any]
 FileVersion = tuple[int, int, int]
 MAX_DECIDED = 100_000  # some 50 MB; beyond that everything is asked anew

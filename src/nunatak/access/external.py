@@ -8,11 +8,10 @@ from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, n
 from nunatak.access.sessions import Session, principal_grantee
 
 # Lets somebody see that a container is there without holding a right on it, because they hold one inside. It comes
-# along with the rights, so that a list need not ask twice, but it is not one of them: it is granted to nobody.
-SEE = "SEE"
-SEEN = 1 << 30
-PRIVILEGES = {name: Privilege[name] for name in names_of(GRANTABLE)}
-_KNOWN: dict[str, int] = {**PRIVILEGES, **BUNDLES, SEE: SEEN}
+# along with the rights, so that a list need not ask twice.
+SEEN = Privilege.SEE
+ANSWERS = {name: Privilege[name] for name in (*names_of(GRANTABLE), "SEE")}
+_KNOWN: dict[str, int] = {**ANSWERS, **BUNDLES}
 
 
 class Undecided(Exception):
@@ -43,4 +42,4 @@ def sum_of(names: Iterable[str]) -> int:
 def agreed(answers: Sequence[Sequence[int]]) -> list[int]:
     """What all of several answers about the same securables allow; to be seen is said only where it is all there is."""
     common = [reduce(and_, held) for held in zip(*answers, strict=True)]
-    return [held & ~SEEN or held for held in common]
+    return [int(held & ~SEEN) or held for held in common]

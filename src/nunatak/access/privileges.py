@@ -24,6 +24,7 @@ class Privilege(IntFlag):
     LOCATION_CHOOSE = 1 << 14
     AUDIT_READ = 1 << 15
     CONFIG_READ = 1 << 16  # held by everybody who is known; not granted
+    SEE = 1 << 17  # that a container is there; said by external decision points, not granted
 
 
 P = Privilege
@@ -48,7 +49,7 @@ def expanded(held: int) -> int:
 
 def names_of(held: int) -> list[str]:
     """The single privileges in a sum, by name, in the order above."""
-    return [single.name for single in Privilege if single & held and single.name is not None]
+    return [single.name for single in EVERYTHING if single & held and single.name is not None]
 
 
 class Securable(Enum):

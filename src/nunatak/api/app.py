@@ -206,7 +206,8 @@ class App:
             except NotAuthenticated:
                 if self.audit is not None:
                     agent = proof.headers.get(b"user-agent", b"").decode("latin-1")
-                    self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), None)
+                    request_id = proof.headers.get(b"x-request-id", b"").decode("latin-1") or None
+                    self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), request_id)
                 raise
         return known
 

@@ -11,8 +11,16 @@ from uuid import UUID
 
 import pytest
 
-from nunatak.client import Answer, Client, ServerUnreachable, error_of, new_idempotency_key
-from nunatak.errors import BadRequest, CatalogError, CommitFailed, Conflict, NoSuchTable, NotFound
+from nunatak.client import Answer, Client, Credential, ServerUnreachable, error_of, new_idempotency_key
+from nunatak.errors import (
+    BadRequest,
+    CatalogError,
+    CommitFailed,
+    Conflict,
+    NoSuchTable,
+    NotAuthenticated,
+    NotFound,
+)
 
 Reply = Callable[[BaseHTTPRequestHandler], None]
 
@@ -141,3 +149,72 @@ def test_an_answer_that_is_no_iceberg_error_says_what_was_asked(body: bytes) -> 
     assert error.message == "http://host answered 502 without an Iceberg error"
     assert error.hint is not None
     assert "proxy" in error.hint
+
+
+# Logging in
+
+NOT_KNOWN = reply(
+    401, {"error": {"message": "No credentials were sent", "type": "NotAuthorizedException", "code": 401}}
+)
+CONFIG = reply(200, {"defaults": {}, "overrides": {}})
+TOKEN = reply(200, {"access_token": "fresh", "token_type": "bearer", "expires_in": 60})
+
+
+def test_a_token_is_asked_for_only_by_who_is_asked() -> None:
+    with a_socket_that_answers(CONFIG) as (uri, seen), Client(uri, credential=Credential("id", "hush")) as client:
+        client.load_config()
+
+    assert [path for _, path, _ in seen] == ["/v1/config"]
+    assert "Authorization" not in seen[0][2]
+
+
+@pytest.mark.parametrize("status", [401, 419])
+def test_a_request_that_needs_a_login_is_sent_again_with_its_key_and_a_token(status: int) -> None:
+    expired = reply(status, {"error": {"message": "expired", "type": "x", "code": status}})
+    with (
+        a_socket_that_answers(CONFIG, expired, TOKEN, reply(204)) as (uri, seen),
+        Client(uri, token="old", credential=Credential("id", "hush")) as client,
+    ):
+        client.drop_table(("shop", "orders"))
+
+    assert [path for _, path, _ in seen][2] == "/v1/oauth/tokens"
+    assert [headers.get("Authorization") for _, _, headers in seen] == [
+        "Bearer old",
+        "Bearer old",
+        None,
+        "Bearer fresh",
+    ]
+    assert seen[1][2]["Idempotency-Key"] == seen[3][2]["Idempotency-Key"]
+
+
+def test_a_login_that_is_refused_says_why_and_not_with_what() -> None:
+    refused = reply(401, {"error": "invalid_client", "error_description": "Not a client"})
+    with (
+        a_socket_that_answers(NOT_KNOWN, refused) as (uri, _),
+        Client(uri, credential=Credential("id", "hush")) as client,
+        pytest.raises(NotAuthenticated, match="Not a client") as raised,
+    ):
+        client.load_config()
+    assert "hush" not in str(raised.value)
+
+
+def test_who_has_nothing_to_log_in_with_is_told_so() -> None:
+    with (
+        a_socket_that_answers(NOT_KNOWN) as (uri, _),
+        Client(uri) as client,
+        pytest.raises(NotAuthenticated, match="No credentials"),
+    ):
+        client.load_config()
+
+
+def test_a_list_of_the_management_api_is_read_to_its_end() -> None:
+    first = reply(200, {"roles": [{"name": "a"}], "next-page-token": "more"})
+    second = reply(200, {"roles": [{"name": "b"}]})
+    with a_socket_that_answers(first, second) as (uri, seen), Client(uri) as client:
+        found = [each["name"] for each in client.manage_pages(("roles", "a/b"), "roles")]
+
+    assert found == ["a", "b"]
+    assert [path for _, path, _ in seen] == [
+        "/management/v1/roles/a%2Fb?pageToken=&pageSize=1000",
+        "/management/v1/roles/a%2Fb?pageToken=more&pageSize=1000",
+    ]
