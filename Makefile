@@ -40,6 +40,7 @@ docs: $(VENV)/.installed-tests ## Write docs/reference anew from the code.
 
 openapi: $(VENV)/.installed-tests ## Write the OpenAPI document of our routes anew.
 	@mkdir -p spec && $(BIN)/python -m nunatak.api.openapi > spec/rest-catalog.json
+	@$(BIN)/python -m nunatak.api.openapi management > spec/management.json
 
 lock: ## Choose the versions of all dependencies anew, in a venv of its own.
 	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(PYTHON) -m venv "$$work/venv" \

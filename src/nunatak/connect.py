@@ -1,113 +1,205 @@
 """How each engine is wired to a catalog, as text to copy; nothing here talks to anybody."""
 
+import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 
 SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"  # belongs to pyspark 4.1
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.0:1.10.0"
 
 
-def wiring(engine: str, uri: str, warehouse: str | None = None) -> str:
+@dataclass(frozen=True)
+class Login:
+    """What an engine proves itself with: `credential` is a client's id:secret, `token` an API key or a token."""
+
+    credential: str | None = None
+    token: str | None = None
+
+
+NO_LOGIN = Login()
+# Words to be replaced: what is printed may end up in a file that others read.
+CLIENT_LOGIN = Login(credential="CLIENT-ID:CLIENT-SECRET")
+KEY_LOGIN = Login(token="API-KEY")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The catalog as one engine is to see it."""
+
+    uri: str
+    warehouse: str | None
+    login: Login
+
+    @property
+    def token_uri(self) -> str:
+        return f"{self.uri}/v1/oauth/tokens"
+
+    def properties(self) -> dict[str, str]:
+        """As Iceberg's own clients call them; without the address for tokens they warn that they guess it."""
+        found = {"uri": self.uri}
+        if self.warehouse is not None:
+            found["warehouse"] = self.warehouse
+        if self.login.credential is not None:
+            found |= {"credential": self.login.credential, "oauth2-server-uri": self.token_uri}
+        if self.login.token is not None:
+            found["token"] = self.login.token
+        return found
+
+
+def wiring(engine: str, uri: str, warehouse: str | None = None, login: Login = NO_LOGIN) -> str:
     """What a user of `engine` pastes to reach the catalog at `uri`; `engine` is one of `ENGINES`."""
-    return ENGINES[engine](uri.rstrip("/"), warehouse)
+    return ENGINES[engine](Place(uri.rstrip("/"), warehouse, login))
 
 
-def spark_settings(uri: str, warehouse: str | None = None) -> dict[str, str]:
+def _pyiceberg(place: Place) -> str:
+    properties = place.properties()
+    if "credential" not in properties:
+        given = "".join(f", {name}={_quoted(value)}" for name, value in properties.items())
+        call = f'load_catalog("lake", type="rest"{given})'
+    else:  # one of the names is no name in Python
+        lines = "".join(
+            f"        {_quoted(name)}: {_quoted(value)},\n" for name, value in ({"type": "rest"} | properties).items()
+        )
+        call = f'load_catalog(\n    "lake",\n    **{{\n{lines}    }},\n)'
+    return f"""\
+from pyiceberg.catalog import load_catalog
+
+catalog = {call}
+print(catalog.list_namespaces())
+"""
+
+
+def _spark(place: Place) -> str:
     """The Spark configuration that makes the catalog `lake` ours."""
     settings = {
         "spark.jars.packages": SPARK_RUNTIME,
         "spark.sql.extensions": SPARK_EXTENSIONS,
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "rest",
-        "spark.sql.catalog.lake.uri": uri,
-    }
-    if warehouse is not None:
-        settings["spark.sql.catalog.lake.warehouse"] = warehouse
-    return settings
-
-
-def _pyiceberg(uri: str, warehouse: str | None) -> str:
-    chosen = "" if warehouse is None else f", warehouse={warehouse!r}"
-    return f"""\
-from pyiceberg.catalog import load_catalog
-
-catalog = load_catalog("lake", type="rest", uri="{uri}"{chosen})
-print(catalog.list_namespaces())
-"""
-
-
-def _spark(uri: str, warehouse: str | None) -> str:
-    settings = "\n".join(f'    .config("{name}", "{value}")' for name, value in spark_settings(uri, warehouse).items())
+    } | {f"spark.sql.catalog.lake.{name}": value for name, value in place.properties().items()}
+    lines = "\n".join(f"    .config({_quoted(name)}, {_quoted(value)})" for name, value in settings.items())
     return f"""\
 from pyspark.sql import SparkSession
 
 spark = (
     SparkSession.builder
-{settings}
+{lines}
     .getOrCreate()
 )
 spark.sql("SHOW NAMESPACES IN lake").show()
 """
 
 
-def _duckdb(uri: str, warehouse: str | None) -> str:
+def _duckdb(place: Place) -> str:
+    secret, proof = _duckdb_secret(place), "SECRET lake_login"
+    if not secret:
+        proof = "AUTHORIZATION_TYPE 'none'"
     return f"""\
 INSTALL iceberg;
 LOAD iceberg;
-ATTACH '{_sql(warehouse or "")}' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none');
+{secret}ATTACH '{_sql(place.warehouse or "")}' AS lake (TYPE iceberg, ENDPOINT '{place.uri}', {proof});
 SHOW ALL TABLES;
 """
 
 
-def _trino(uri: str, warehouse: str | None) -> str:
-    chosen = "" if warehouse is None else f"iceberg.rest-catalog.warehouse={warehouse}\n"
-    return f"""\
-# etc/catalog/lake.properties
-connector.name=iceberg
-iceberg.catalog.type=rest
-iceberg.rest-catalog.uri={uri}
-{chosen}iceberg.rest-catalog.nested-namespace-enabled=true
-iceberg.unique-table-location=true
+def _duckdb_secret(place: Place) -> str:
+    login = place.login
+    if login.credential is not None:
+        client_id, _, client_secret = login.credential.partition(":")
+        return f"""\
+CREATE SECRET lake_login (
+  TYPE iceberg,
+  CLIENT_ID '{_sql(client_id)}',
+  CLIENT_SECRET '{_sql(client_secret)}',
+  OAUTH2_SERVER_URI '{place.token_uri}'
+);
 """
+    return "" if login.token is None else f"CREATE SECRET lake_login (TYPE iceberg, TOKEN '{_sql(login.token)}');\n"
 
 
-def _flink(uri: str, warehouse: str | None) -> str:
-    chosen = "" if warehouse is None else f",\n  'warehouse' = '{_sql(warehouse)}'"
+def _trino(place: Place) -> str:
+    login = place.login
+    lines = [
+        "# etc/catalog/lake.properties",
+        "connector.name=iceberg",
+        "iceberg.catalog.type=rest",
+        f"iceberg.rest-catalog.uri={place.uri}",
+    ]
+    if place.warehouse is not None:
+        lines.append(f"iceberg.rest-catalog.warehouse={place.warehouse}")
+    if login != NO_LOGIN:
+        lines.append("iceberg.rest-catalog.security=OAUTH2")
+    if login.credential is not None:
+        lines.append(f"iceberg.rest-catalog.oauth2.credential={login.credential}")
+        lines.append(f"iceberg.rest-catalog.oauth2.server-uri={place.token_uri}")
+    if login.token is not None:
+        lines.append(f"iceberg.rest-catalog.oauth2.token={login.token}")
+    lines += ["iceberg.rest-catalog.nested-namespace-enabled=true", "iceberg.unique-table-location=true"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _flink(place: Place) -> str:
+    options = {"type": "iceberg", "catalog-type": "rest"} | place.properties()
+    lines = ",\n".join(f"  '{name}' = '{_sql(value)}'" for name, value in options.items())
     return f"""\
 -- needs {FLINK_RUNTIME} (or the runtime of your Flink) on the class path
 CREATE CATALOG lake WITH (
-  'type' = 'iceberg',
-  'catalog-type' = 'rest',
-  'uri' = '{uri}'{chosen}
+{lines}
 );
 USE CATALOG lake;
 """
 
 
-def _clickhouse(uri: str, warehouse: str | None) -> str:
+def _clickhouse(place: Place) -> str:
+    login, settings = place.login, {"catalog_type": "rest", "warehouse": place.warehouse or ""}
+    if login.credential is not None:
+        settings |= {
+            "catalog_credential": login.credential,
+            "oauth_server_uri": place.token_uri,
+            "auth_scope": "PRINCIPAL_ROLE:ALL",
+        }
+    if login.token is not None:
+        settings["auth_header"] = f"Authorization: Bearer {login.token}"
+    lines = ",\n    ".join(f"{name} = '{_sql(value)}'" for name, value in settings.items())
     return f"""\
 -- ClickHouse lists a local (file:) warehouse but reads rows only from an object store.
 SET allow_database_iceberg = 1;
-CREATE DATABASE lake ENGINE = DataLakeCatalog('{uri}/v1')
-  SETTINGS catalog_type = 'rest', warehouse = '{_sql(warehouse or "")}';
+CREATE DATABASE lake ENGINE = DataLakeCatalog('{place.uri}/v1')
+  SETTINGS
+    {lines};
 SHOW TABLES FROM lake;
 """
 
 
-def _curl(uri: str, warehouse: str | None) -> str:
-    chosen = "" if warehouse is None else f" --get --data-urlencode 'warehouse={warehouse}'"
+def _curl(place: Place) -> str:
+    login, uri = place.login, place.uri
+    chosen = "" if place.warehouse is None else f" --get --data-urlencode {shlex.quote(f'warehouse={place.warehouse}')}"
+    token, proof = "", ""
+    if login.credential is not None:
+        asked = f"curl -s -u {shlex.quote(login.credential)} -d grant_type=client_credentials {place.token_uri}"
+        token = f"""TOKEN=$({asked} | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')\n"""
+    if login.token is not None:
+        token = f"TOKEN={shlex.quote(login.token)}\n"
+    if token:
+        proof = ' -H "Authorization: Bearer $TOKEN"'
     return f"""\
-curl -s{chosen} {uri}/v1/config
-curl -s {uri}/v1/namespaces
-curl -s -X POST {uri}/v1/namespaces -H 'Content-Type: application/json' -d '{{"namespace": ["demo"]}}'
+{token}curl -s{proof}{chosen} {uri}/v1/config
+curl -s{proof} {uri}/v1/namespaces
+curl -s{proof} -X POST {uri}/v1/namespaces -H 'Content-Type: application/json' -d '{{"namespace": ["demo"]}}'
 """
+
+
+def _quoted(value: str) -> str:
+    """In Python, as people write it."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _sql(value: str) -> str:
     return value.replace("'", "''")
 
 
-ENGINES: dict[str, Callable[[str, str | None], str]] = {
+ENGINES: dict[str, Callable[[Place], str]] = {
     "pyiceberg": _pyiceberg,
     "spark": _spark,
     "duckdb": _duckdb,

@@ -64,7 +64,8 @@ def test_a_limit_that_is_set_later_counts_for_the_tokens_from_before(home: Home,
     async def check() -> None:
         await home.principal("alice", "reader", "writer")
         client = await home.client("alice")
-        token = await home.token(client)
+        wide = await home.token(client)
+        both = await home.token(client, "PRINCIPAL_ROLE:reader PRINCIPAL_ROLE:writer")
         stored = home.vault.hmac(client[1].encode(), client[0])
         await home.write("drop_credential", credential_id=client[0], principal="alice")
         await home.write(
@@ -78,9 +79,10 @@ def test_a_limit_that_is_set_later_counts_for_the_tokens_from_before(home: Home,
             created_ms=MOMENT,
             expires_ms=None,
         )
-        session = await home.show(token)
-        assert session is not None
-        assert session.grantees == ("r:reader",)
+        for token in (wide, both):
+            session = await home.show(token)
+            assert session is not None
+            assert session.grantees == ("r:reader",)
 
     run(check())
 

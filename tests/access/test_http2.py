@@ -406,6 +406,25 @@ def test_trailers_are_ignored(served: Served) -> None:
     assert "x-trailer" not in dict(json.loads(body)["headers"])
 
 
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+@pytest.mark.parametrize("name", [None, "spark"], ids=["without", "with"])
+def test_the_name_in_the_clients_certificate_reaches_the_application(
+    served: Served, certificates: Certificates, tmp_path: Path, name: str | None, version: str
+) -> None:
+    context = certificates.client()
+    if name is not None:
+        issued = certificates.authority.issue_cert("spark.example", common_name=name)
+        issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")
+        context.load_cert_chain(tmp_path / "client.pem")
+    with httpx.Client(
+        base_url=served.uri, verify=context, http1=version == "HTTP/1.1", http2=version == "HTTP/2"
+    ) as client:
+        answers = [client.get("/echo") for _ in range(2)]
+
+    assert {answer.http_version for answer in answers} == {version}
+    assert [answer.json()["certificate"] for answer in answers] == [name, name]
+
+
 # What is refused
 
 
@@ -719,8 +738,9 @@ def test_a_client_that_says_goodbye_still_gets_its_answers(served: Served) -> No
         client.flush()
         eventually(lambda: served.application.running == 1)
         client.h2.close_connection()
-        client.flush()
         client.h2.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
+        client.h2.increment_flow_control_window(1000)  # not everything ends with a goodbye
+        client.flush()
         served.release()
         status, _ = client.answer(stream)
         client.until_closed()

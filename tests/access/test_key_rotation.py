@@ -248,7 +248,7 @@ def test_rotations_go_unnoticed_by_servers_that_work_meanwhile(store: Store, vau
         nonlocal reads
         await server.unlock(store)
         while len(rotations) < 3:
-            if not known or chance.random() < 0.2:
+            if not known or chance.random() < 0.05:
                 credential_id, secret = await add_access_key(store, server)
                 known[credential_id] = secret
             else:

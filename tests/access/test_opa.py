@@ -651,7 +651,7 @@ def test_containers_are_described_without_names_they_do_not_have() -> None:
     assert inside["within"] == ["server", "warehouse:w%2Fh", "namespace:w%2Fh/a.b"]
 
 
-def test_a_list_takes_one_question_for_each_thousand_names() -> None:
+def test_a_list_takes_one_question_for_so_many_names() -> None:
     replies = [json.dumps({"result": [["READ"]] * count}).encode() for count in (MAX_SECURABLES, 1)]
     double = kept([answer(reply) for reply in replies])
 

@@ -365,3 +365,18 @@ def test_a_refusal_for_lack_of_rights_is_not_remembered_for_its_key(catalog: Sec
     assert catalog.call_as("ann", "DELETE", T, headers=key).status == 404
     catalog.grant("ann", "default__ns", "ADMIN")
     done(catalog.call_as("ann", "DELETE", T, headers=key))
+
+
+@pytest.mark.parametrize(
+    "key", ["s3.secret-access-key", "s3.session-token", "adls.sas-token.account", "jdbc.password", "token"]
+)
+def test_a_secret_is_no_property_since_everybody_who_loads_it_would_read_it(catalog: SecuredCatalog, key: str) -> None:
+    before = catalog.state()
+    for path, body in (
+        (T, a_commit(set_properties(**{key: "x"}))),
+        (path_of("ns", "tables"), a_table("n", properties={key: "x"})),
+        (path_of("ns", "properties"), {"updates": {key: "x"}}),
+        ("/v1/namespaces", {"namespace": ["n"], "properties": {key: "x"}}),
+    ):
+        assert catalog.call("POST", path, body).status == 400
+    assert catalog.state() == before

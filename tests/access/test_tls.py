@@ -1,5 +1,6 @@
 """TLS in the server's own process: what it speaks, whom it verifies, which files it refuses to start with."""
 
+import asyncio
 import http.client
 import json
 import shutil
@@ -9,7 +10,6 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def test_a_whole_life_of_a_table_by_http2(server: RunningServer, files: Files) -
 
     assert [each.status_code for each in (created, committed, loaded, unchanged, dropped)] == [200, 200, 200, 304, 204]
     assert loaded.headers["content-encoding"] == "gzip"
-    assert loaded.json()["metadata"]["properties"] == large
+    assert loaded.json()["metadata"]["properties"].items() >= large.items()
 
 
 @pytest.mark.parametrize("argument", ["--http1.1", "--http2"])
@@ -132,18 +132,23 @@ def test_curl_agrees(server: RunningServer, files: Files, argument: str) -> None
     assert shown == ("1.1 200" if argument == "--http1.1" else "2 200")
 
 
-def test_concurrent_commits_by_http2_are_all_there(server: RunningServer, files: Files) -> None:
-    with caller(server, files.client(), version=2) as client, ThreadPoolExecutor(50) as pool:
-        made = list(
-            pool.map(
-                lambda number: client.post("/v1/namespaces", json={"namespace": [f"h2-{number}"]}).status_code,
-                range(200),
-            )
-        )
-        listed = client.get("/v1/namespaces").json()["namespaces"]
+async def create_namespaces(server: RunningServer, context: ssl.SSLContext, count: int) -> list[tuple[int, str]]:
+    async with httpx.AsyncClient(
+        base_url=server.uri, verify=context, http1=False, http2=True, timeout=PATIENCE_SECONDS
+    ) as client:
+        asked = [client.post("/v1/namespaces", json={"namespace": [f"h2-{number}"]}) for number in range(count)]
+        return [(answer.status_code, answer.json()["namespace"][0]) for answer in await asyncio.gather(*asked)]
 
-    assert made == [200] * 200
-    assert {f"h2-{number}" for number in range(200)} <= {name for (name,) in listed}
+
+def test_commits_that_come_together_by_http2_are_each_answered_with_their_own(
+    server: RunningServer, files: Files
+) -> None:
+    made = asyncio.run(create_namespaces(server, files.client(), 200))
+    with caller(server, files.client(), version=2) as client:
+        listed = {name for (name,) in client.get("/v1/namespaces").json()["namespaces"]}
+
+    assert made == [(200, f"h2-{number}") for number in range(200)]
+    assert {f"h2-{number}" for number in range(200)} <= listed
 
 
 def handshake(server: RunningServer, context: ssl.SSLContext) -> ssl.SSLSocket:
@@ -189,7 +194,7 @@ def test_older_tls_is_refused(server: RunningServer, files: Files) -> None:
     context.set_ciphers("ALL:@SECLEVEL=0")  # as lax as a client can be
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
 
-    with pytest.raises(ssl.SSLError, match=r"(?i)protocol version|alert"):
+    with pytest.raises((ssl.SSLError, ConnectionError)):
         handshake(server, context)
 
 
@@ -277,23 +282,29 @@ def test_a_name_is_taken_only_if_there_is_exactly_one(subject: tuple[tuple[str, 
 # The end
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_what_was_begun_is_answered_before_the_server_ends(tmp_path: Path, files: Files, version: int) -> None:
-    """A commit of which half has come when the server is told to stop."""
+@pytest.mark.parametrize("argument", ["--http1.1", "--http2"])
+def test_what_was_begun_is_answered_before_the_server_ends(tmp_path: Path, files: Files, argument: str) -> None:
+    """A request of which half has come when the server is told to stop."""
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("curl is not installed: httpx does not wait for an answer after a server has said goodbye")
     body = json.dumps({"namespace": ["late"]}).encode()
     environment = {"NUNATAK_TLS_CERTIFICATE": str(files.server)}
     with running_server(tmp_path / "nunatak-data", environment=environment) as server:
+        asked = subprocess.Popen(
+            [curl, "-sS", argument, "--cacert", files.trusted, "-X", "POST", "-T", "-", "-N",
+             "-w", " %{http_version} %{http_code}", f"{server.uri}/v1/namespaces"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert asked.stdin is not None
+        asked.stdin.write(body[:5])
+        asked.stdin.flush()
+        time.sleep(1)  # half of it is there; were it not, the server would refuse it and the test fail
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)  # the server has begun to stop; had it not, the test would prove less, not fail
+        said, _ = asked.communicate(body[5:], timeout=PATIENCE_SECONDS)
 
-        def in_two_parts() -> Iterator[bytes]:
-            yield body[:5]
-            server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)  # the server has begun to stop; if it had not, the test would prove less, not fail
-            yield body[5:]
-
-        with caller(server, files.client(), version=version) as client:
-            answer = client.post("/v1/namespaces", content=in_two_parts(), headers={"content-type": "application/json"})
-
-        assert answer.status_code == 200
+        assert said.split()[-2:] == [b"2" if argument == "--http2" else b"1.1", b"200"]
         assert server.process.wait(PATIENCE_SECONDS) == 0
 
 

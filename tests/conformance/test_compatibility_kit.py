@@ -8,6 +8,7 @@ from tests.support import mariadb
 from tests.support.cluster import round_robin, running_cluster
 from tests.support.java.project import missing_tools
 from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
+from tests.support.login import LoginServer, login_server
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
 from tests.support.server import running_server
 
@@ -18,12 +19,22 @@ ALLOWED = {"NUNATAK_ALLOWED_LOCATIONS": "file:///tmp"}
 PUBLISHED = 157  # executions of version 1.11.0: 106 for tables, 51 for views
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres", "two servers on postgres", "mariadb"])
+TOKEN_SECONDS = 10  # less than a suite takes; Java gets another token when a tenth is left
+LOGINS = 5  # of the kit, with tokens that outlive it
+
+VARIANTS = ("sqlite", "logged in", "signed", "postgres", "two servers on postgres", "mariadb")
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the compatibility kit ({reason})")
     if request.param == "sqlite":
         return _run(tmp_path_factory.mktemp("kit"), {})
+    if request.param == "logged in":
+        return _run_logged_in(tmp_path_factory.mktemp("kit"))
+    if request.param == "signed":
+        return _run_signed(tmp_path_factory.mktemp("kit"))
     if request.param == "mariadb":
         if mariadb.find_server() is None:
             pytest.skip(mariadb.NOT_INSTALLED)
@@ -40,6 +51,34 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def _run(folder: Path, environment: dict[str, str]) -> list[Result]:
     with running_server(folder / "data", environment=ALLOWED | environment) as server:
         return run_kit(server.uri, folder / "work")
+
+
+def _run_logged_in(folder: Path) -> list[Result]:
+    """By client id and secret, with tokens that end again and again while the kit runs."""
+    environment = ALLOWED | {"NUNATAK_TOKEN_SECONDS": str(TOKEN_SECONDS)}
+    with login_server(folder / "data", environment) as server:
+        client = server.principal("kit", warehouse="WAREHOUSE_ADMIN")
+        properties = {"credential": client.credential, "oauth2-server-uri": server.token_uri, "scope": "catalog"}
+        results = run_kit(server.uri, folder / "work", properties=properties)
+        assert server.tokens_issued() > LOGINS
+        assert server.turned_away() == 0
+    return results
+
+
+def _run_signed(folder: Path) -> list[Result]:
+    """With an access key, by which the Java client signs each request."""
+    with login_server(folder / "data", ALLOWED) as server:
+        key, secret = server.principal("kit", warehouse="WAREHOUSE_ADMIN").access_key
+        properties = {
+            "rest.sigv4-enabled": "true",
+            "rest.signing-name": "execute-api",
+            "rest.signing-region": "eu-north-1",
+            "rest.access-key-id": key,
+            "rest.secret-access-key": secret,
+        }
+        results = run_kit(server.uri, folder / "work", properties=properties)
+        assert server.tokens_issued() == 0
+    return results
 
 
 def _run_on_two(folder: Path, url: str) -> list[Result]:

@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 2.0  # for one question, connecting included
 MAX_CONNECTIONS = 32  # at once; further questions wait, which counts towards their deadline
 MAX_IDLE = 8
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-MAX_SECURABLES = 1000  # in one question, so that a long list does not run into the deadline
+MAX_SECURABLES = 500  # in one question, so that a long list does not run into the deadline on a busy machine
 
 
 class _Securable(msgspec.Struct, frozen=True):

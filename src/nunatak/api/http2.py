@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
+from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachine
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -49,6 +49,15 @@ MAX_RESETS = 100  # more streams than that, of those not answered, are not opene
 MAX_IDLE_FRAMES = 1000  # pings, settings and the like in a row, without a request or a byte of a body
 # Frames that do not end, headers that go on in the next frame, and what was on its way for streams that we reset.
 MAX_UNPARSED_BYTES = CONNECTION_WINDOW + 64 * 1024
+
+
+class _AfterGoodbye(H2ConnectionStateMachine):
+    """h2 takes a GOAWAY, sent or received, for the end of everything; what is open is to be finished first."""
+
+    def process_input(self, input_: ConnectionInputs) -> list[Event]:
+        if input_ in (ConnectionInputs.SEND_GOAWAY, ConnectionInputs.RECV_GOAWAY):
+            return []
+        return super().process_input(input_)
 
 
 class _Stream:
@@ -169,6 +178,7 @@ class Http2Protocol(asyncio.Protocol):
         self._app_state = app_state
         self._arrival = arrival
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self._h2.state_machine = _AfterGoodbye()
         self._streams: dict[int, _Stream] = {}
         self._leaving = False  # no new streams; closed after the last
         self._served = False
@@ -212,12 +222,7 @@ class Http2Protocol(asyncio.Protocol):
         if not self._leaving and not self._transport.is_closing():
             self._leaving = True
             self._h2.close_connection(code)
-            self._go_on()
             self._flush()
-
-    def _go_on(self) -> None:
-        # h2 takes a GOAWAY for the end of everything; streams that were open before are to be finished all the same.
-        self._h2.state_machine.state = ConnectionState.SERVER_OPEN
 
     def _give_up(self, code: ErrorCodes) -> None:
         """This client does us harm."""
@@ -345,7 +350,6 @@ class Http2Protocol(asyncio.Protocol):
             self._wake(event.stream_id)
         elif isinstance(event, ConnectionTerminated):
             self._leaving = True
-            self._go_on()
             self._close_if_done()
         else:
             self._idle_frames += 1

@@ -1,5 +1,6 @@
 """How much of something is too much: limits no honest client meets."""
 
+import re
 from collections.abc import Mapping
 
 from nunatak.errors import BadRequest
@@ -7,6 +8,10 @@ from nunatak.errors import BadRequest
 MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
 MAX_PROPERTIES = 1000
 MAX_PROPERTY_BYTES = 32 * 1024
+# Whoever may load a table or namespace reads its properties. These names are what clients call a secret of theirs.
+_SECRETS = re.compile(
+    r"^(?:token|credential|.*\.(?:secret-access-key|session-token|sas-token(?:\..+)?|account\.key|oauth2\.token|password))$"
+)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -15,5 +20,10 @@ def check_properties(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if not key:
             raise BadRequest("Invalid property: its key is empty")
+        if _SECRETS.match(key):
+            raise BadRequest(
+                f"Invalid property {key[:64]!r}: it names a secret, and everybody who may load this would read it",
+                hint="Give it to the client in its own configuration.",
+            )
         if len(key.encode("utf-8", "surrogatepass")) + len(value.encode("utf-8", "surrogatepass")) > MAX_PROPERTY_BYTES:
             raise BadRequest(f"Invalid property {key[:64]!r}: larger than {MAX_PROPERTY_BYTES} bytes")

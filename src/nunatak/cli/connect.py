@@ -1,15 +1,53 @@
 """`nunatak connect`: the lines that wire an engine to the catalog."""
 
+import os
+from collections.abc import Mapping
+
 import click
 
-from nunatak.cli.options import DEFAULT_URI
-from nunatak.connect import ENGINES, wiring
+from nunatak.cli.options import find_credential, uri_option
+from nunatak.connect import CLIENT_LOGIN, ENGINES, KEY_LOGIN, NO_LOGIN, Login, wiring
+from nunatak.settings import SettingsError
+
+LOGINS = {"none": NO_LOGIN, "client": CLIENT_LOGIN, "key": KEY_LOGIN}
 
 
 @click.command()
 @click.argument("engine", type=click.Choice(list(ENGINES)))
-@click.option("--uri", envvar="NUNATAK_URI", default=DEFAULT_URI, show_default=True, help="The catalog. [NUNATAK_URI]")
+@uri_option
 @click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
-def connect(engine: str, uri: str, warehouse: str | None) -> None:
+@click.option(
+    "--login",
+    type=click.Choice(list(LOGINS)),
+    help="With a client id and secret, with an API key, or without; unless given, as commands here log in themselves.",
+)
+@click.option(
+    "--with-secret",
+    is_flag=True,
+    help="Put in what NUNATAK_CREDENTIAL or NUNATAK_TOKEN holds, instead of words to replace.",
+)
+def connect(engine: str, uri: str, warehouse: str | None, login: str | None, with_secret: bool) -> None:
     """Print how to wire an engine to the catalog."""
-    click.echo(wiring(engine, uri, warehouse), nl=False)
+    kind = login or _own_kind(uri, os.environ)
+    chosen = _from(os.environ, kind) if with_secret else LOGINS[kind]
+    click.echo(wiring(engine, uri, warehouse, chosen), nl=False)
+
+
+def _own_kind(uri: str, environment: Mapping[str, str]) -> str:
+    """Whoever has to log in here will have to there."""
+    if environment.get("NUNATAK_TOKEN"):
+        return "key"
+    return "none" if find_credential(uri, environment) is None else "client"
+
+
+def _from(environment: Mapping[str, str], kind: str) -> Login:
+    """The administrator's own secret, which lies in a file, is never printed: engines get one of their own."""
+    credential, token = environment.get("NUNATAK_CREDENTIAL"), environment.get("NUNATAK_TOKEN")
+    if kind == "client" and credential:
+        return Login(credential=credential)
+    if kind == "key" and token:
+        return Login(token=token)
+    raise SettingsError(
+        "there is no secret to put in: set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET (--login client), or "
+        "NUNATAK_TOKEN to an API key (--login key); `nunatak key create` makes either"
+    )

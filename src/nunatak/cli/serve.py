@@ -1,10 +1,12 @@
 """`nunatak serve`: start the catalog and say how to reach it."""
 
+from functools import partial
+
 import click
 
 from nunatak import server
 from nunatak.cli.options import setting_options
-from nunatak.connect import wiring
+from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring
 from nunatak.settings import Settings
 
 SHOWN_ENGINES = {"PyIceberg": "pyiceberg", "Spark": "spark", "DuckDB": "duckdb", "curl": "curl"}
@@ -14,12 +16,19 @@ SHOWN_ENGINES = {"PyIceberg": "pyiceberg", "Spark": "spark", "DuckDB": "duckdb",
 @setting_options("host", "port", "data", "database_url", "workers")
 def serve(settings: Settings) -> None:
     """Start the catalog."""
-    server.run(settings, announce)
+    server.run(settings, partial(announce, login=_login(settings)))
 
 
-def announce(uri: str) -> None:
+def announce(uri: str, *, login: Login = NO_LOGIN) -> None:
     """Print where we listen, alone on the first line for programs that wait for it, then how to connect."""
     click.echo(f"listening on {uri}")
     click.echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
     for title, engine in SHOWN_ENGINES.items():
-        click.echo(f"--- {title}\n{wiring(engine, uri)}")
+        click.echo(f"--- {title}\n{wiring(engine, uri, login=login)}")
+
+
+def _login(settings: Settings) -> Login:
+    """How engines log in, as far as this server decides it."""
+    if "embedded" in settings.auth:
+        return CLIENT_LOGIN
+    return NO_LOGIN if settings.auth == ("none",) else Login(token="TOKEN")

@@ -107,6 +107,7 @@ class ServerReads(ABC):
 
     async def forget_overwritten(self) -> None:
         """Servers keep old versions of rows until they vacuum or purge, by rules of their own."""
+        return
 
     async def check(self) -> None:
         await self.apply([ForgetAnswers(0)])

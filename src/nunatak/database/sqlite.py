@@ -363,6 +363,9 @@ def _lock_file(path: Path) -> int:
 
 
 def _connect(path: Path) -> apsw.Connection:
+    if not path.exists():  # it is nobody else's; SQLite gives its log the same mode
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = apsw.Connection(str(path), statementcachesize=200)
     connection.set_busy_timeout(sqlite_changes.BUSY_MS)
     for pragma in PRAGMAS:

@@ -1,8 +1,10 @@
 """`nunatak connect`: what it prints is what works; the snippets that can run here are run against a real server."""
 
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +13,7 @@ import duckdb
 import pytest
 
 from nunatak.connect import ENGINES
+from tests.support.login import LoginServer, login_server
 from tests.support.server import RunningServer
 from tests.unit.cli.conftest import Run, run_command
 
@@ -56,15 +59,106 @@ def test_the_lines_for_curl_run(shared_server: RunningServer, tmp_path: Path) ->
     assert '["demo"]' in shell(listing).replace(" ", "")
 
 
-def test_the_lines_for_duckdb_run(shared_server: RunningServer, run: Run, namespace: str) -> None:
-    """000-83"""
-    run("table", "create", f"{namespace}.t", "--column", "id:long")
-    lines = run_command("connect", "duckdb", "--uri", shared_server.uri).out
+def in_duckdb(lines: str) -> list[tuple[object, ...]]:
     with closing(duckdb.connect(config={"autoinstall_known_extensions": "false"})) as connection:
         # The extension comes from its wheel, so the two lines that would download it are left out.
         for name in ("avro", "httpfs", "iceberg"):
             (extension,) = Path(str(files(f"duckdb_extension_{name}"))).rglob(f"{name}.duckdb_extension")
             connection.execute(f"LOAD '{extension}'")
-        shown = connection.execute(lines.removeprefix("INSTALL iceberg;\nLOAD iceberg;\n")).fetchall()
+        return connection.execute(lines.removeprefix("INSTALL iceberg;\nLOAD iceberg;\n")).fetchall()
+
+
+def test_the_lines_for_duckdb_run(shared_server: RunningServer, run: Run, namespace: str) -> None:
+    """000-83"""
+    run("table", "create", f"{namespace}.t", "--column", "id:long")
+    lines = run_command("connect", "duckdb", "--uri", shared_server.uri).out
+    shown = in_duckdb(lines)
 
     assert ("lake", namespace, "t") in [row[:3] for row in shown]
+
+
+# With a login
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+        yield server
+
+
+@pytest.fixture(params=["client", "key"])
+def login(request: pytest.FixtureRequest, secured: LoginServer) -> dict[str, str]:
+    """What the environment of somebody holds who logs in by a client's secret, or by an API key."""
+    way = {"client": ("NUNATAK_CREDENTIAL", secured.root.credential), "key": ("NUNATAK_TOKEN", secured.root.api_key)}
+    return dict([way[request.param]])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("login", "words"), [("client", ("CLIENT-ID", "CLIENT-SECRET")), ("key", ("API-KEY",))])
+def test_every_engine_is_shown_where_its_login_goes(engine: str, login: str, words: tuple[str, ...]) -> None:
+    uri = "http://catalog.example:9"
+    plain = run_command("connect", engine, "--uri", uri).out
+    shown = run_command("connect", engine, "--uri", uri, "--login", login).out
+
+    assert all(word in shown and word not in plain for word in words)
+    assert (f"{uri}/v1/oauth/tokens" in shown) == (login == "client")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_whoever_logs_in_is_shown_how_to_and_no_secret(engine: str, login: dict[str, str]) -> None:
+    shown = run_command("connect", engine, **login).out
+
+    assert ("CLIENT-SECRET" in shown) == ("NUNATAK_CREDENTIAL" in login)
+    assert ("API-KEY" in shown) == ("NUNATAK_TOKEN" in login)
+    assert not any(value.rpartition(":")[2] in shown for value in login.values())
+
+
+def test_a_login_is_left_out_when_told_so(login: dict[str, str]) -> None:
+    assert run_command("connect", "spark", "--login", "none", **login) == run_command("connect", "spark")
+
+
+def test_a_secret_that_is_not_there_is_not_put_in() -> None:
+    outcome = run_command("connect", "spark", "--login", "client", "--with-secret")
+
+    assert outcome.code == 2
+    assert "NUNATAK_CREDENTIAL" in outcome.err
+
+
+def test_the_administrators_file_tells_that_a_login_is_needed_and_is_not_printed(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    run_command("init", "--data", data)
+    secret = json.loads((tmp_path / "data" / "admin.json").read_text())["client-secret"]
+
+    shown = run_command("connect", "pyiceberg", NUNATAK_DATA=data).out
+    refused = run_command("connect", "pyiceberg", "--with-secret", NUNATAK_DATA=data)
+
+    assert "CLIENT-ID:CLIENT-SECRET" in shown
+    assert refused.code == 2
+    assert secret not in shown + refused.out + refused.err
+
+
+def test_the_lines_for_pyiceberg_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+    script = run_command("connect", "pyiceberg", "--uri", secured.uri, "--with-secret", **login).out
+
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert printed.stdout == "[]\n"
+    assert "oauth2-server-uri" not in printed.stderr
+
+
+def test_the_lines_for_curl_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    *lines, listing, creation = run_command(
+        "connect", "curl", "--uri", secured.uri, "--with-secret", **login
+    ).out.splitlines()
+    script = "\n".join([*lines, creation.replace("demo", f"demo_{len(lines[0])}"), listing])
+
+    printed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+
+    assert '"endpoints"' in printed
+    assert f'[["demo_{len(lines[0])}"]]' in printed
+
+
+def test_the_lines_for_duckdb_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+    assert in_duckdb(run_command("connect", "duckdb", "--uri", secured.uri, "--with-secret", **login).out) == []
