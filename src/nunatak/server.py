@@ -48,7 +48,7 @@ from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
-from nunatak.transport import tls_context
+from nunatak.transport import keep_certificate, tls_context
 from nunatak.workers import Lifeline, Workers
 
 log = logging.getLogger(__name__)
@@ -209,6 +209,8 @@ async def _serve(
     config.load()
     config.ssl = tls
     duties = [asyncio.create_task(duty) for duty in _duties(settings, app)]
+    if tls is not None:
+        duties.append(asyncio.create_task(keep_certificate(tls, settings)))
     server = _Server(config, announce)
     try:
         async with _in(company, app, server):

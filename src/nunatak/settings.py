@@ -223,16 +223,30 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("opa_token", Secret(""), Secret, "Bearer token for OPA; empty: none."),
     Setting("cedar_policies", "", str, "File with Cedar policies."),
     Setting("key_file", "", str, "File of keys that encrypt secrets; empty: nunatak.keys in the data folder."),
-    Setting("rate_limit", 1000, _not_negative, "Requests a second of one principal when auth is on; 0: no limit."),
     Setting(
-        "address_rate_limit", 2000, _not_negative, "Requests a second of one address when auth is on; 0: no limit."
+        "rate_limit",
+        1000,
+        _not_negative,
+        "Requests a second of one principal to one server process when auth is on, twice as many after a pause; "
+        "0: no limit.",
+    ),
+    Setting(
+        "address_rate_limit",
+        2000,
+        _not_negative,
+        "The same for one address; for IPv6, for one /64 network.",
     ),
     Setting("max_in_flight", 2000, _positive, "Requests worked on at once; more are asked to come back."),
     Setting("receive_seconds", 30, _positive, "How long a request may take to arrive before its connection is closed."),
     Setting("audit_reads", True, _flag, "Whether reads are audited, summed up by who and what, when auth is on."),
-    Setting("tls_certificate", "", str, "PEM file of the server's certificate chain; with it the server speaks TLS."),
+    Setting(
+        "tls_certificate",
+        "",
+        str,
+        "PEM file of the server's certificate chain; with it the server speaks TLS. It may be renewed while it runs.",
+    ),
     Setting("tls_key", "", str, "PEM file of its private key; empty: in the certificate's file."),
-    Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are verified."),
+    Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are accepted."),
     Setting("log_level", "warning", str, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

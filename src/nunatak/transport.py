@@ -3,6 +3,8 @@
 Nothing here knows a socket.
 """
 
+import asyncio
+import logging
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,9 @@ from cryptography import x509
 
 from nunatak.settings import Settings, SettingsError
 
+log = logging.getLogger(__name__)
+
+RENEWAL_SECONDS = 60.0  # how often the files are looked at
 # TLS 1.3 brings its own; these are for 1.2: with forward secrecy and authenticated encryption, as HTTP/2 demands.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 SPOKEN = ["h2", "http/1.1"]
@@ -56,6 +61,37 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
             f"tls_certificate and tls_key: {settings.tls_certificate} and {key} cannot be used: "
             f"{error.reason or error}; both must be PEM files, the key of a sufficient length"
         ) from error
+
+
+async def keep_certificate(context: ssl.SSLContext, settings: Settings, seconds: float = RENEWAL_SECONDS) -> None:
+    """Use a renewed certificate for new connections as soon as its files are whole; runs until cancelled."""
+    used = _versions(settings)
+    while True:
+        await asyncio.sleep(seconds)
+        found = _versions(settings)
+        if found == used:
+            continue
+        try:
+            tls_context(settings)  # tried on another one first: a failure would leave this one with half a pair
+            load_certificate(context, settings)
+        except SettingsError as error:
+            log.error("the renewed certificate is not used yet: %s", error)
+        else:
+            used = found
+            log.info("the certificate was renewed")
+
+
+def _versions(settings: Settings) -> list[tuple[int, int] | None]:
+    """What tells one version of the files from the next."""
+    return [_version(path) for path in (settings.tls_certificate, settings.tls_key or settings.tls_certificate)]
+
+
+def _version(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
 
 
 def _verify_clients(context: ssl.SSLContext, path: str) -> None:

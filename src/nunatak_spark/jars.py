@@ -151,9 +151,7 @@ def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
     fix = "Look at Maven's settings.xml, or set NUNATAK_MAVEN_URL to a repository that has it."
     try:
         # In a folder without a pom.xml, so that nobody's project has a say.
-        copied = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
-        )
+        copied = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoJar(f"mvn could not get {jar.coordinate}: {error}", fix=fix) from error
     if copied.returncode or not (folder / jar.file_name).is_file():
@@ -164,7 +162,9 @@ def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
 def _download_from(base: str, jar: Jar, file: Path) -> None:
     url, headers = _without_user(f"{base.rstrip('/')}/{quote(jar.repository_path)}")
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise NoJar(f"NUNATAK_MAVEN_URL is not an address: {url}", fix="Write it like https://repository.example/maven.")
+        raise NoJar(
+            f"NUNATAK_MAVEN_URL is not an address: {url}", fix="Write it like https://repository.example/maven."
+        )
     try:
         with _opened(url, headers) as answer, file.open("wb") as out:
             shutil.copyfileobj(answer, out, CHUNK_BYTES)

@@ -87,6 +87,13 @@ def test_who_is_not_known_yet_is_limited_by_address_alone(clock: Clock) -> None:
     assert taken(limits, "", "10.0.0.1", 1000) == 20
 
 
+def test_an_address_that_was_counted_before_is_not_counted_again(clock: Clock) -> None:
+    limits = rates(clock, per_principal=10, per_address=1)
+
+    assert taken(limits, "alice", "", 1000) == 20
+    assert taken(limits, "", "10.0.0.1", 1000) == 2
+
+
 def test_a_refused_request_costs_neither_the_address_nor_the_principal(clock: Clock) -> None:
     limits = rates(clock, per_principal=1, per_address=10)
     taken(limits, "alice", "10.0.0.1", 1000)

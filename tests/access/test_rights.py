@@ -284,6 +284,24 @@ def test_what_may_not_be_seen_is_answered_byte_for_byte_like_what_is_not_there(c
         assert there.body.replace(b"ns", b"xx").replace(b"elsewhere", b"elsewherf") == absent.body
 
 
+def test_what_may_not_be_seen_takes_as_many_statements_as_what_is_not_there(catalog: SecuredCatalog) -> None:
+    catalog.view("ns", "v")
+    catalog.namespace("mine")
+    catalog.principal("ann", default__mine="ADMIN")
+    counts = catalog.store.counts
+
+    def reads(method: str, path: str, body: Any = None) -> int:
+        before = counts["read"]
+        assert catalog.call_as("ann", method, path, body).status == 404
+        return counts["read"] - before
+
+    reads("GET", path_of("ns", "tables", "t"))  # now she is known
+    for method, body in (("GET", None), ("HEAD", None), ("DELETE", None), ("POST", a_commit(set_properties(a="b")))):
+        assert reads(method, path_of("ns", "tables", "t"), body) == reads(method, path_of("ns", "tables", "x"), body)
+    assert reads("GET", path_of("ns")) == reads("GET", path_of("xx"))
+    assert reads("GET", path_of("ns", "tables")) == reads("GET", path_of("xx", "tables"))
+
+
 def test_no_hint_names_what_was_not_asked_for(catalog: SecuredCatalog) -> None:
     catalog.principal("ann", default="READ")
 

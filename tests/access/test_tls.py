@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -26,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from nunatak.api.connection import certificate_name
 from nunatak.settings import SettingsError, load
-from nunatak.transport import tls_context
+from nunatak.transport import keep_certificate, tls_context
 from tests.api.wire import a_commit, a_table, set_properties
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
 from tests.support.server import RunningServer, command, running_server
@@ -322,6 +323,55 @@ def test_several_workers_speak_tls(tmp_path: Path, files: Files) -> None:
                 for _ in range(5):
                     with caller(server, files.client(), version=version) as client:
                         assert client.get("/v1/config").status_code == 200
+
+
+async def served_certificates(folder: Path, files: Files) -> list[int]:
+    """The serial numbers that new connections see: at first, amid a renewal, and after it."""
+    certificate, key = folder / "live.crt", folder / "live.key"
+
+    def renew(name: str, *, key_too: bool) -> None:
+        shutil.copy(files.folder / f"{name}.crt", certificate)
+        if key_too:
+            shutil.copy(files.folder / f"{name}.key", key)
+
+    files.issue("first", "127.0.0.1")
+    files.issue("second", "127.0.0.1")
+    renew("first", key_too=True)
+    settings = load({"tls_certificate": str(certificate), "tls_key": str(key)}, {"NUNATAK_CONFIG": "none.toml"})
+    context = tls_context(settings)
+    assert context is not None
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    async def serial() -> int:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=files.client())
+        found = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        writer.close()
+        return found.serial_number
+
+    seen = [await serial()]
+    duty = asyncio.create_task(keep_certificate(context, settings, 0.01))
+    await asyncio.sleep(0.05)
+    renew("second", key_too=False)
+    await asyncio.sleep(0.2)
+    seen.append(await serial())
+    renew("second", key_too=True)
+    for _ in range(1000):
+        await asyncio.sleep(0.02)
+        last = await serial()
+        if last != seen[0]:
+            break
+    duty.cancel()
+    await asyncio.gather(duty, return_exceptions=True)
+    server.close()
+    await server.wait_closed()
+    return [*seen, last]
+
+
+def test_a_renewed_certificate_is_used_without_a_restart_and_half_of_one_is_not(tmp_path: Path, files: Files) -> None:
+    first, amid, after = asyncio.run(served_certificates(tmp_path, files))
+
+    assert first == amid != after
 
 
 # Files that cannot be used

@@ -164,7 +164,8 @@ ONE_ROW = "SCAN nunatak_policy"
 def test_what_is_asked_often_is_answered_by_an_index(tmp_path: Path, name: str) -> None:
     plan = [row[3] for row in explained(tmp_path / "catalog.db", name, "EXPLAIN QUERY PLAN")]
 
-    assert [line for line in plan if line.startswith(("SCAN iceberg", "SCAN nunatak", "SCAN t", "SCAN h")) and line != ONE_ROW] == []
+    scans = [line for line in plan if line.startswith(("SCAN iceberg", "SCAN nunatak", "SCAN t", "SCAN h"))]
+    assert [line for line in scans if line != ONE_ROW] == []
 
 
 def test_a_file_that_is_locked_for_long_is_answered_as_busy_and_nothing_is_lost(

@@ -8,7 +8,7 @@ from tests.support import mariadb
 from tests.support.cluster import round_robin, running_cluster
 from tests.support.java.project import missing_tools
 from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
-from tests.support.login import LoginServer, login_server
+from tests.support.login import login_server
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
 from tests.support.server import running_server
 

@@ -179,9 +179,7 @@ def test_work_goes_on_after_all_tokens_were_taken_away(secured: LoginServer, lak
     assert secured.turned_away() > turned_away
 
 
-def test_a_token_that_cannot_be_replaced_ends_with_its_reason(
-    engine: DuckDBPyConnection, hurried: LoginServer
-) -> None:
+def test_a_token_that_cannot_be_replaced_ends_with_its_reason(engine: DuckDBPyConnection, hurried: LoginServer) -> None:
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     with logged_in(engine, hurried, writer) as lake:
         schema = create_cities(lake)
@@ -220,9 +218,12 @@ def test_whoever_was_granted_nothing_finds_nothing(
     engine: DuckDBPyConnection, secured: LoginServer, schema: str
 ) -> None:
     """MISSION: 000-79"""
-    with logged_in(engine, secured, secured.principal(a_name("stranger"))) as lake:
-        with pytest.raises(duckdb.CatalogException, match="does not exist"):
-            lake(f"FROM lake.{schema}.cities")
+    stranger = secured.principal(a_name("stranger"))
+    with (
+        logged_in(engine, secured, stranger) as lake,
+        pytest.raises(duckdb.CatalogException, match="does not exist"),
+    ):
+        lake(f"FROM lake.{schema}.cities")
 
 
 def test_lists_hold_only_what_the_caller_sees(

@@ -206,7 +206,9 @@ def test_a_reader_reads_and_is_refused_everything_else(secured: LoginServer, cit
         refused("TABLE_WRITE", f"table:default/{namespace}/{name}", lambda: table.append(rows(BODO)))
         refused("TABLE_WRITE", f"table:default/{namespace}/{name}", lambda: table.delete("id = 1"))
         refused("TABLE_DROP", f"table:default/{namespace}/{name}", lambda: catalog.drop_table(cities.name()))
-        refused("TABLE_CREATE", f"namespace:default/{namespace}", lambda: catalog.create_table((namespace, "t"), CITIES))
+        refused(
+            "TABLE_CREATE", f"namespace:default/{namespace}", lambda: catalog.create_table((namespace, "t"), CITIES)
+        )
         refused("NS_CREATE", f"namespace:default/{namespace}", lambda: catalog.create_namespace((namespace, "below")))
         refused("NS_CREATE", "warehouse:default", lambda: catalog.create_namespace(a_name("own")))
         refused("NS_DROP", f"namespace:default/{namespace}", lambda: catalog.drop_namespace(namespace))

@@ -131,9 +131,7 @@ def test_work_goes_on_after_the_first_token_has_ended(spark: "SparkSession", hur
 # What each may do
 
 
-def test_a_reader_reads_and_is_refused_everything_else(
-    spark: "SparkSession", secured: LoginServer, sql: Sql
-) -> None:
+def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
     """Spark shows our message with the privilege that is missing. MISSION: 000-78, 000-80"""
     reader = secured.principal(a_name("reader"), **{sql.namespace: "READ"})
     mine = log_in(spark, secured, sql.namespace, credential=reader.credential)

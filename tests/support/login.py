@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
-from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -84,6 +84,8 @@ def check_principal_name(name: str) -> str:
 
 
 def check_role_name(name: str) -> str:
+    if name == "ALL":
+        raise BadRequest(f"Invalid role name: {name}", hint=f"The scope PRINCIPAL_ROLE:{name} means every role.")
     return _checked(name, "role")
 
 

@@ -35,7 +35,8 @@ class Grants:
         return rows[0][0], [_along(chain, held) for chain in chains]
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        values = {"grantees": json_of(session.grantees), "container": container, "behind": container + securables.BEHIND}
+        values = {"grantees": json_of(session.grantees), "container": container}
+        values["behind"] = container + securables.BEHIND
         return bool(await self._store.rows("granted_inside", values))
 
     async def close(self) -> None:

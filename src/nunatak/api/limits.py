@@ -82,24 +82,26 @@ class Rates:
     def take(self, principal: str, address: str) -> Refusal | None:
         """Count one request of both, or of neither if one of them asks too much.
 
-        A caller that is not known yet has the principal "", which is not limited.
+        Whichever is "" is not counted: a principal that is not known yet, an address that was counted before.
         """
         now = self._clock()
         if now >= self._turn_at:
             self._turn(now)
         latest = now + BURST_SECONDS + _ROUNDING_SECONDS
-        if ":" in address:
-            address = _network_of(address)
         addresses, principals = self._addresses, self._principals
-        address_full = addresses.full_after_one_more(address, now)
-        if address_full > latest:
-            return self._refusal(addresses, address_full, now)
+        if address:
+            if ":" in address:
+                address = _network_of(address)
+            address_full = addresses.full_after_one_more(address, now)
+            if address_full > latest:
+                return self._refusal(addresses, address_full, now)
         if principal:
             principal_full = principals.full_after_one_more(principal, now)
             if principal_full > latest:
                 return self._refusal(principals, principal_full, now)
             principals.younger[principal] = principal_full
-        addresses.younger[address] = address_full
+        if address:
+            addresses.younger[address] = address_full
         return None
 
     def __len__(self) -> int:

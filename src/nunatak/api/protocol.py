@@ -183,6 +183,9 @@ class CatalogProtocol(HttpToolsProtocol):
             self.transport.write(head)
             self.transport.write(body)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """An offer to speak something else is no reason to complain: the request is answered as it is."""
+
     # What is refused, and how the connection ends then
 
     def send_400_response(self, msg: str) -> None:

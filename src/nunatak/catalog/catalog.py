@@ -14,7 +14,6 @@ from nunatak.errors import NoSuchWarehouse
 from nunatak.objectstore.location import parse_location
 from nunatak.objectstore.store import ObjectStore
 
-
 __all__ = ["Caller", "Catalog", "WarehousePlace"]
 
 

@@ -35,14 +35,15 @@ def test_a_server_that_is_asked_to_stop_ends_cleanly_and_forgets_nothing(stop: s
     assert got.json["namespaces"] == [["kept"]]
 
 
-def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -> None:
+def printed_by_serve(**settings: str) -> tuple[str, str]:
+    """The first line, and the rest."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "nunatak", "serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**environment, "NUNATAK_PORT": "0", "NUNATAK_DATA": str(tmp_path / "elsewhere")},
+        env={**environment, "NUNATAK_PORT": "0", **settings},
     )
     assert process.stdout is not None
     with process.stdout as printed:
@@ -50,6 +51,20 @@ def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
         rest = printed.read()
     process.wait(60)
+    return first, rest
+
+
+@pytest.mark.parametrize(("auth", "asks"), [("none", False), ("embedded", True)])
+def test_the_lines_to_copy_have_a_place_for_the_login_if_there_is_one(auth: str, asks: bool, tmp_path: Path) -> None:
+    _, rest = printed_by_serve(NUNATAK_DATA=str(tmp_path / "data"), NUNATAK_AUTH=auth)
+
+    assert "SparkSession" in rest
+    assert ("CLIENT-ID:CLIENT-SECRET" in rest) == asks
+    assert ("CREATE SECRET" in rest) == asks
+
+
+def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -> None:
+    first, rest = printed_by_serve(NUNATAK_DATA=str(tmp_path / "elsewhere"))
 
     said, _, uri = first.strip().rpartition(" ")
     assert said == "listening on"
