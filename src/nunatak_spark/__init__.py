@@ -1,4 +1,4 @@
-"""Spark for Nunatak: ready sessions, fingerprints and jobs. Importable without pyspark, which a session then asks for."""
+"""Spark for Nunatak: ready sessions, fingerprints and jobs; importable without pyspark, which only a session needs."""
 
 from nunatak_spark.configuration import Catalog
 from nunatak_spark.errors import CannotRun

@@ -1,5 +1,6 @@
 """Spark settings as values: what a catalog needs, what is set already, and how both become one. Starts nothing."""
 
+import itertools
 import os
 import re
 import shlex
@@ -122,14 +123,13 @@ def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str
         before = present.get(key)
         if before == value:
             continue
-        if before and key in LISTS:
-            value = _joined(before, value)
-        elif before is not None and key.startswith(CATALOG):
-            raise Clash(f"{key} is set already, to something else", fix="Choose another name for the catalog.")
-        elif before is not None:
-            continue
-        if value != before:
+        if not before:
             changes[key] = value
+        elif key in LISTS:
+            joined = _joined(before, value)
+            changes |= {key: joined} if joined != before else {}
+        elif key.startswith(CATALOG):
+            raise Clash(f"{key} is set already, to something else", fix="Choose another name for the catalog.")
     return changes
 
 
@@ -160,7 +160,7 @@ def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
     settings: dict[str, str] = {}
     file = None
     words = [part for word in shlex.split(arguments) for part in _parted(word)]
-    for option, value in zip(words, words[1:], strict=False):
+    for option, value in itertools.pairwise(words):
         if option in {"--conf", "-c"} and "=" in value:
             key, _, text = value.partition("=")
             settings[key.strip()] = text

@@ -1,4 +1,4 @@
-"""Which Iceberg runtime, Scala and Java belong to which Spark: matrix.toml as values. Nothing here looks at the machine."""
+"""Which Iceberg runtime, Scala and Java belong to which Spark: matrix.toml as values. Nothing looks at the machine."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""A Spark session that knows the catalog: made from nothing, or added to a builder or a running session of the user's."""
+"""A Spark session that knows the catalog: made from nothing, or added to a user's builder or session."""
 
 import contextlib
 import logging
@@ -44,7 +44,7 @@ def session(
     config: Mapping[str, str] | None = None,
     app_name: str = "nunatak",
 ) -> "SparkSession":
-    """A session in which `catalog` is the Nunatak at `uri`; what is wrong with this machine is said before a JVM starts.
+    """A session in which `catalog` is the Nunatak at `uri`; what this machine lacks is said before a JVM starts.
 
     Without `master` it is what Spark's own configuration says, or else every core of this machine. With `remote`
     (sc://…), or SPARK_REMOTE, it is a session of a Spark Connect server, which brings its own jars. A session that runs
@@ -195,7 +195,7 @@ def _starting(installation: Installation, master: str) -> Iterator[None]:
 
 def _require_runtime(spark: "SparkSession", installation: Installation) -> None:
     """A JVM that somebody else started has the jars that they gave it; without Iceberg among them say so at once."""
-    jvm: Any = spark._jvm  # type: ignore[attr-defined]
+    jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         jvm.java.lang.Class.forName(CATALOG_CLASS, False, loader)

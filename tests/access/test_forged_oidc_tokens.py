@@ -99,6 +99,7 @@ FORGED: dict[str, Callable[[Scene], str]] = {
     "an expiry that is true": lambda s: s.signed(exp=True),
     "an expiry beyond all numbers": lambda s: s.signed(exp=10**400),
     "a time of issue before time began": lambda s: s.signed(iat=-1),
+    "a time of issue that is true": lambda s: s.signed(iat=True),
     "a beginning that is text": lambda s: s.signed(nbf="0"),
     "an empty subject": lambda s: s.signed(sub=""),
     "a subject that is a number": lambda s: s.signed(sub=7),

@@ -32,7 +32,7 @@ def rates(clock: Clock, per_principal: int = 100, per_address: int = 0) -> Rates
     return Rates(per_principal, per_address, clock, clock.now_ms)
 
 
-def taken(limits: Rates, principal: str, address: str, tries: int) -> int:
+def taken(limits: Rates, principal: str, address: str | None, tries: int) -> int:
     return sum(limits.take(principal, address) is None for _ in range(tries))
 
 
@@ -90,7 +90,7 @@ def test_who_is_not_known_yet_is_limited_by_address_alone(clock: Clock) -> None:
 def test_an_address_that_was_counted_before_is_not_counted_again(clock: Clock) -> None:
     limits = rates(clock, per_principal=10, per_address=1)
 
-    assert taken(limits, "alice", "", 1000) == 20
+    assert taken(limits, "alice", None, 1000) == 20
     assert taken(limits, "", "10.0.0.1", 1000) == 2
 
 

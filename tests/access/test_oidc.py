@@ -119,6 +119,14 @@ def test_the_principal_comes_from_the_claim_that_is_set(issuer: Issuer, believer
         authenticate(run, trusting, a_token(issuer))
 
 
+@pytest.mark.parametrize("subject", [None, "", 7])
+def test_a_token_needs_a_subject_although_another_claim_names_the_principal(
+    subject: object, issuer: Issuer, believer: NewBeliever, run: Run[Any]
+) -> None:
+    with pytest.raises(NotAuthenticated, match="no subject"):
+        authenticate(run, believer(oidc_principal_claim="email"), a_token(issuer, sub=subject, email="alice"))
+
+
 def test_subjects_as_issuers_write_them_are_names(issuer: Issuer, believer: NewBeliever, run: Run[Any]) -> None:
     trusting = believer()
 

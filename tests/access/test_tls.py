@@ -251,6 +251,26 @@ def test_a_client_that_trusts_another_authority_does_not_connect(server: Running
         handshake(server, files.client(trusts=files.other.cert_pem.bytes()))
 
 
+def test_who_shows_a_certificate_is_known_by_it_and_nobody_else_is(tmp_path: Path, files: Files) -> None:
+    """MISSION 003-32. Known, but without rights: what is there cannot be told from what is not."""
+    environment = {
+        "NUNATAK_TLS_CERTIFICATE": str(files.server),
+        "NUNATAK_TLS_CLIENT_CA": str(files.trusted),
+        "NUNATAK_AUTH": "certificate",
+    }
+    shown = files.issue("analyst", "analyst.example", common_name="analyst")
+    with running_server(tmp_path / "nunatak-data", environment=environment) as server:
+        for version in (1, 2):
+            with caller(server, files.client(), version=version) as stranger:
+                refused = stranger.get("/v1/namespaces")
+            with caller(server, files.client(shown), version=version) as analyst:
+                known = analyst.get("/v1/namespaces")
+
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"].startswith("Bearer ")
+            assert known.status_code == 404
+
+
 class Shown:
     """A connection whose client showed this certificate, as the ssl module tells it."""
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.spark
 
 NUMBERS = itertools.count(1)
 TOKEN_SECONDS = 8  # Java gets another token when a tenth of the life is left, which a slow machine must be able to use
+WAIT_SECONDS = 30  # for what Java does in the background; a bound against hanging, not a promise of speed
 
 
 def a_name(what: str) -> str:
@@ -126,6 +128,27 @@ def test_work_goes_on_after_the_first_token_has_ended(spark: "SparkSession", hur
 
     assert hurried.tokens_issued() - issued >= 4
     assert hurried.turned_away() == turned_away
+
+
+def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried: LoginServer) -> None:
+    """The token ended while nobody could renew it: Java sends it with its secret and gets another one for both."""
+    writer = hurried.principal(a_name("writer"), warehouse="WRITE")
+    sql = log_in(spark, hurried, a_name("spark"), credential=writer.credential)
+    create_cities(sql)
+    java = spark.sparkContext._gateway.proc.pid
+
+    os.kill(java, signal.SIGSTOP)
+    try:
+        time.sleep(TOKEN_SECONDS)
+        issued = hurried.tokens_issued()
+    finally:
+        os.kill(java, signal.SIGCONT)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while hurried.tokens_issued() == issued and time.monotonic() < deadline:
+        time.sleep(0.1)
+    sql("INSERT INTO here.cities VALUES (3, 'Bodø')")
+
+    assert cities(sql) == ["Oslo", "Bergen", "Bodø"]
 
 
 # What each may do

@@ -79,17 +79,17 @@ class Rates:
         self._now_ms = now_ms
         self._turn_at = clock() + BURST_SECONDS
 
-    def take(self, principal: str, address: str) -> Refusal | None:
+    def take(self, principal: str, address: str | None) -> Refusal | None:
         """Count one request of both, or of neither if one of them asks too much.
 
-        Whichever is "" is not counted: a principal that is not known yet, an address that was counted before.
+        A principal that is not known yet is "", an address that was counted before is None: neither is counted.
         """
         now = self._clock()
         if now >= self._turn_at:
             self._turn(now)
         latest = now + BURST_SECONDS + _ROUNDING_SECONDS
         addresses, principals = self._addresses, self._principals
-        if address:
+        if address is not None:
             if ":" in address:
                 address = _network_of(address)
             address_full = addresses.full_after_one_more(address, now)
@@ -100,7 +100,7 @@ class Rates:
             if principal_full > latest:
                 return self._refusal(principals, principal_full, now)
             principals.younger[principal] = principal_full
-        if address:
+        if address is not None:
             addresses.younger[address] = address_full
         return None
 

@@ -10,7 +10,7 @@ from nunatak.errors import InvalidMetadata
 
 def manifest_paths(manifest_list: bytes) -> Iterator[str]:
     """The manifests a manifest list names, data and delete manifests alike."""
-    for record in _records(manifest_list):
+    for record in records(manifest_list):
         path = record.get("manifest_path")
         if isinstance(path, str):
             yield path
@@ -18,13 +18,13 @@ def manifest_paths(manifest_list: bytes) -> Iterator[str]:
 
 def file_paths(manifest: bytes) -> Iterator[str]:
     """The data and delete files a manifest names, live and deleted ones alike: all of them were the table's."""
-    for record in _records(manifest):
+    for record in records(manifest):
         entry = record.get("data_file")
         if isinstance(entry, dict) and isinstance(entry.get("file_path"), str):
             yield entry["file_path"]
 
 
-def _records(data: bytes) -> Iterator[dict[str, object]]:
+def records(data: bytes) -> Iterator[dict[str, object]]:
     if not data:
         return
     try:

@@ -1,0 +1,61 @@
+"""What manifest lists and manifests say about a table's live files: how many, how large, in which partitions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nunatak.objectstore.manifests import records
+
+DELETED = 2  # Spec, manifest entry status: 0 existing, 1 added, 2 deleted
+DATA = 0  # Spec, content: of a manifest 0 data and 1 deletes, of a file 0 data
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A line of a manifest list."""
+
+    path: str
+    length: int
+    holds_deletes: bool
+    live_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """`partition` is a text that is the same for files of the same partition, and readable."""
+
+    size_bytes: int
+    partition: str
+
+
+def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
+    for record in records(manifest_list):
+        path = record.get("manifest_path")
+        if isinstance(path, str):
+            live = _count(record, "added_files_count") + _count(record, "existing_files_count")
+            yield Manifest(path, _number(record.get("manifest_length")), bool(_number(record.get("content"))), live)
+
+
+def live_data_files(manifest: bytes) -> Iterator[LiveFile]:
+    """The data files that belong to the table still."""
+    for record in records(manifest):
+        entry = record.get("data_file")
+        if record.get("status") == DELETED or not isinstance(entry, dict) or _number(entry.get("content")) != DATA:
+            continue
+        yield LiveFile(_number(entry.get("file_size_in_bytes")), _partition(entry.get("partition")))
+
+
+def _partition(values: Any) -> str:
+    if not isinstance(values, dict):
+        return ""
+    return "/".join(f"{name}={value}" for name, value in values.items())
+
+
+def _count(record: dict[str, object], name: str) -> int:
+    """Spec: v1 writers called it `…_data_files_count`."""
+    value = record.get(name)
+    return _number(record.get(name.replace("_files_", "_data_files_")) if value is None else value)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
