@@ -6,13 +6,14 @@ which xor does not, and the row's sum sees values that moved from one row to ano
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.installation import import_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,7 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
 
 
 def marked(value: str, kind: Type, column: str, depth: int = 0) -> str:
-    """A value as arguments of xxhash64, which skips nulls: a mark before each keeps (null, 'a') from being ('a', null)."""
+    """A value as arguments of xxhash64, which skips nulls: a mark before each tells (null, 'a') from ('a', null)."""
     return f"isnull({value}), {canonical(value, kind, column, depth)}"
 
 
@@ -174,9 +175,7 @@ def printed_type(kind: Type) -> str:
 
 
 def _pieces(name: str) -> list[str]:
-    return [
-        f"sum(shiftrightunsigned({name}, {shift}) & {2**bits - 1}L) as {name}_{shift}" for shift, bits in PIECES
-    ]
+    return [f"sum(shiftrightunsigned({name}, {shift}) & {2**bits - 1}L) as {name}_{shift}" for shift, bits in PIECES]
 
 
 # Reading the answer
@@ -223,9 +222,11 @@ def fingerprint_by(
 
 
 def partition_name(by: Sequence[str], values: Sequence[str | None]) -> str:
-    """As Hive writes it: `day=2026-01-01/region=null`."""
-    pairs = zip(by, values, strict=True)
-    return "/".join(f"{expression}={'null' if value is None else value}" for expression, value in pairs)
+    """As people read it: `day=2026-01-01/region is null`; no two partitions have the same."""
+    return "/".join(
+        f"{expression} is null" if value is None else f"{expression}={value.replace('%', '%25').replace('/', '%2F')}"
+        for expression, value in zip(by, values, strict=True)
+    )
 
 
 def _frame(spark: "SparkSession", source: "str | DataFrame", snapshot_id: int | None) -> "DataFrame":
@@ -239,5 +240,21 @@ def _summed(frame: "DataFrame", planned: Plan) -> "DataFrame":
     keys = [f"k{i}" for i in range(planned.keys)]
     if not keys:
         return hashed.selectExpr(*planned.sums)
-    expr: Callable[[str], Any] = _sql_function("expr")
-    return hashed.groupBy(*keys).agg(*(expr(one) for one in planned.sums))
+    functions = import_pyspark("pyspark.sql.functions")
+    return hashed.groupBy(*keys).agg(*map(functions.expr, planned.sums))
+
+
+@contextmanager
+def _settings(spark: "SparkSession") -> Iterator[None]:
+    """What a fingerprint needs from the session, which then gets its own settings back."""
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

@@ -1,4 +1,4 @@
-"""Where a jar is: named, with Spark itself, in Maven's folder, in our cache, or still to download. Always by checksum."""
+"""Where a jar is: named, with Spark itself, in Maven's folder, in our cache, or still to download; by checksum."""
 
 import base64
 import contextlib

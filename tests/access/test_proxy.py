@@ -1,5 +1,6 @@
 """Headers of a proxy are believed if they come from it, and from nowhere else."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import SettingsError
 from tests.access.external_world import a_principal, a_proof, settings_of
+from tests.api.local import LocalCatalog
 from tests.backends.conftest import Run
 
 TRUSTED = "10.1.0.0/16, 192.0.2.7, fd00::/8"
@@ -124,3 +126,37 @@ def test_without_trusted_proxies_the_clients_address_is_its_own() -> None:
     trusted = TrustedProxies(settings_of())
 
     assert trusted.client_address("10.1.0.1", {b"x-forwarded-for": b"198.51.100.1"}) == "10.1.0.1"
+
+
+def test_a_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
+    """Whichever of them the proxy has set, the other may be the client's own."""
+    settings = {"NUNATAK_AUTH": "proxy", "NUNATAK_TRUSTED_PROXIES": "127.0.0.1"}
+    catalog = LocalCatalog(tmp_path / "data", settings)
+
+    async def status(*names: bytes) -> int:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "raw_path": b"/v1/config",
+            "query_string": b"",
+            "headers": [(b"x-forwarded-user", name) for name in names],
+            "client": ("127.0.0.1", 5),
+        }
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await catalog.app(scope, receive, send)
+        found: int = sent[0]["status"]
+        return found
+
+    try:
+        assert catalog.run(status(b"ann")) == 200
+        assert catalog.run(status(b"ann", b"root")) == 401
+        assert catalog.run(status(b"root", b"ann")) == 401
+    finally:
+        catalog.close()

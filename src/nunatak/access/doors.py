@@ -54,7 +54,7 @@ def _authenticators(
     if "oidc" in settings.auth:
         found.append(OidcAuthenticator(settings, store, now_ms))
     if identity is not None:
-        found += [identity, SigV4Authenticator(store, vault, now_ms)]
+        found += [identity, SigV4Authenticator(store, vault, now_ms, identity.touch)]
     if "certificate" in settings.auth:
         found.append(CertificateAuthenticator(settings, store))
     if "proxy" in settings.auth:

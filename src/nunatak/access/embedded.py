@@ -120,10 +120,10 @@ class EmbeddedIdentity:
         if not is_secret_of(self.vault, credential, credential_id, secret) or credential is None:
             raise NotAuthenticated(refusal)
         check_usable(credential, self.now_ms())
-        self._touch(credential)
+        self.touch(credential)
         return credential
 
-    def _touch(self, credential: Credential) -> None:
+    def touch(self, credential: Credential) -> None:
         """Write down that it is used, unless that was done a moment ago; nobody waits for it."""
         now_ms = self.now_ms()
         if now_ms - max(credential.last_used_ms or 0, self._touched.get(credential.credential_id, 0)) < TOUCH_MS:

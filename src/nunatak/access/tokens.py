@@ -143,7 +143,7 @@ class AccessTokens:
             sub=credential.principal,
             aud=AUDIENCE,
             iat=issued,
-            exp=issued + self.lifetime_seconds(credential.expires_ms),
+            exp=self._next_second() + self.lifetime_seconds(credential.expires_ms),
             jti=secrets.token_urlsafe(16),
             client_id=credential.credential_id,
             generation=credential.generation,
@@ -156,7 +156,11 @@ class AccessTokens:
     def lifetime_seconds(self, until_ms: int | None) -> int:
         if until_ms is None:
             return self.token_seconds
-        return min(self.token_seconds, until_ms // 1000 - self._now_ms() // 1000)
+        return min(self.token_seconds, until_ms // 1000 - self._next_second())
+
+    def _next_second(self) -> int:
+        """From which lives are counted, so that none is shorter than its client was told and plans with."""
+        return -(-self._now_ms() // 1000)
 
     async def verify(self, token: str, *, expired_too: bool = False) -> AccessToken:
         """What the token says, or NotAuthenticated; `expired_too` is for one that only says what was issued before."""

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,6 +102,8 @@ class App:
         started = time.perf_counter()
         method: str = scope["method"]
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        if len(headers) != len(scope["headers"]):
+            headers = _joined(scope["headers"])
         client = scope.get("client")
         operation, response = await self.answer(
             method,
@@ -368,6 +370,14 @@ async def _handled(route: Route, request: Request) -> Response:
         if request.caller.progress.may_answer(error.status):
             raise
         raise OutcomeUnknown(f"The change was handed to the database, and then: {error.message}") from error
+
+
+def _joined(listed: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """A header that came several times is one list: no copy of it hides another, least of all one a proxy has set."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in listed:
+        headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
 
 
 def _caller(known: Known | None, request: Request, address: tuple[str, int] | None, host: str) -> Caller:

@@ -90,7 +90,8 @@ class Counter:
     def _saved(self, partition: _Partition) -> int:
         if partition.small < MIN_INPUT_FILES and partition.small_bytes < self.target_bytes:
             return 0
-        return max(0, partition.small + -(-partition.small_bytes // -max(1, self.target_bytes)))
+        full = -(-partition.small_bytes // max(1, self.target_bytes))
+        return max(0, partition.small - max(1, full))
 
 
 def _bucket(size_bytes: int) -> int:

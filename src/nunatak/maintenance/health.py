@@ -1,0 +1,239 @@
+"""How well a table is kept: a score from 0 to 100, and for every point that is missing the reason and the remedy.
+
+Pure: facts in, health out. A check that the facts cannot answer costs nothing, and says so.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nunatak.maintenance.commands import Subject, sql_identifier
+from nunatak.maintenance.facts import MIB, MIN_INPUT_FILES, Facts, whole_property
+
+DAY_MS = 86_400_000
+WHOLE = 100
+
+# Each with its reason: from `limit` on points are lost, at `worst` all that the check can cost.
+SMALL_FILES_PERCENT = (20.0, 90.0)  # a fifth of the files costs a scan little, nine of ten is most of its time
+READ_AMPLIFICATION = (4.0, 100.0)  # files opened for each one that would do
+DELETE_PERCENT = (10.0, 100.0)  # from one delete file for each data file on every read is a merge
+FILES_PER_MANIFEST = 10.0  # fewer than that on average, and planning opens more manifests than it saves files
+MANY_MANIFESTS = (30.0, 1000.0)  # below this planning is quick whatever is in them
+SKEW = (10.0, 100.0)  # the largest partition against the average one: one task works while the others wait
+SNAPSHOTS = (100.0, 2000.0)  # every load carries all of them
+SNAPSHOT_AGE_DAYS = (30.0, 365.0)  # older ones keep files that nothing reads any more
+METADATA_BYTES = (8.0 * MIB, 64.0 * MIB)  # from 8 MiB on the database does not keep a copy, and every commit writes it
+STALE_BRANCH_DAYS = 30
+STALE_BRANCHES = (0.0, 5.0)
+STATISTICS_FROM_RECORDS = 100_000  # below this a planner needs no help
+STATISTICS_BEHIND = (20.0, 200.0)  # commits since they were made
+
+MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer; `value` is None if the facts do not tell, `points` of at most `most` are lost."""
+
+    name: str
+    most: int
+    unit: str
+    limit: float
+    value: float | None
+    points: int
+    reason: str
+    fix: str | None
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    score: int
+    checks: tuple[Check, ...]
+
+
+def health_of(facts: Facts, subject: Subject, now_ms: int) -> Health:
+    """Every check, the costliest first."""
+    checks = [check(facts, subject, now_ms) for check, _ in CHECKS]
+    checks.sort(key=lambda check: -check.points)
+    return Health(max(0, WHOLE - sum(check.points for check in checks)), tuple(checks))
+
+
+def points_lost(value: float, limit: float, worst: float, most: int) -> int:
+    """None up to the limit, all at the worst, and in between as far as it is on the way."""
+    if value <= limit:
+        return 0
+    return min(most, max(1, math.ceil(most * (value - limit) / (worst - limit))))
+
+
+def _small_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = SMALL_FILES_PERCENT
+    percent, saved = facts.small_file_percent, facts.files_saved
+    most = MOST["small-files"]
+    if percent is None:
+        return _unknown("small-files", "%", limit, subject, "the writer left the totals out of its summary")
+    counted = facts.layout is not None
+    points = points_lost(percent, limit, worst, most) if saved else 0
+    size, least = _size(facts.target_bytes), "" if counted else "at least "
+    reason = (
+        f"{least}{facts.small_files} of {facts.data_files} data files are below three quarters of {size}; "
+        f"a rewrite saves {'' if counted else 'about '}{saved}"
+    )
+    if facts.partitioned and not counted and points:
+        reason += " (fewer if they lie in many partitions: --deep counts)"
+    return Check(
+        "small-files", most, "%", limit, percent, points, reason, _if(points, subject.maintain(COMPACT)), counted
+    )
+
+
+def _compaction_debt(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = READ_AMPLIFICATION
+    needed = facts.files_needed
+    if needed is None or facts.data_files is None:
+        return _unknown("compaction-debt", "x", limit, subject, "the writer left the totals out of its summary")
+    factor = facts.data_files / needed if needed and facts.files_saved else 1.0
+    points = points_lost(factor, limit, worst, MOST["compaction-debt"])
+    reason = f"a full scan opens {facts.data_files} files where {needed} would do"
+    fix = _if(points, subject.maintain(COMPACT))
+    exact = facts.layout is not None
+    return Check("compaction-debt", MOST["compaction-debt"], "x", limit, factor, points, reason, fix, exact)
+
+
+def _delete_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = DELETE_PERCENT
+    percent = facts.delete_file_percent
+    if percent is None:
+        return _unknown("delete-files", "%", limit, subject, "the writer left the totals out of its summary")
+    points = points_lost(percent, limit, worst, MOST["delete-files"]) if (facts.delete_files or 0) > 1 else 0
+    reason = f"{facts.delete_files} delete files for {facts.data_files} data files: every read merges them"
+    if facts.equality_deletes:
+        reason += f"; {facts.equality_deletes} rows are deleted by value, which is the dearest kind"
+    # Only a rewrite of the data gets rid of deletes by value; v3 keeps the others as vectors, one for each file.
+    positions_only = not facts.equality_deletes and facts.format_version < 3
+    fix = _if(points, subject.maintain("delete-compaction" if positions_only else COMPACT))
+    return Check("delete-files", MOST["delete-files"], "%", limit, percent, points, reason, fix)
+
+
+def _manifests(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = MANY_MANIFESTS
+    if facts.manifests is None or facts.data_files is None:
+        return _unknown("manifests", "manifests", limit, subject, "the summary does not count them")
+    files = (facts.data_files + (facts.delete_files or 0)) / max(1, facts.manifests)
+    points = points_lost(facts.manifests, limit, worst, MOST["manifests"]) if files < FILES_PER_MANIFEST else 0
+    reason = f"{facts.manifests} manifests name {files:.1f} files each"
+    fix = _if(points, subject.maintain("manifest-rewrite"))
+    return Check("manifests", MOST["manifests"], "manifests", limit, float(facts.manifests), points, reason, fix)
+
+
+def _skew(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = SKEW
+    most = MOST["partition-skew"]
+    if not facts.partitioned or not facts.data_files:
+        return Check("partition-skew", most, "x", limit, 1.0, 0, "there is one partition", None)
+    if facts.layout is None:
+        return _unknown("partition-skew", "x", limit, subject, "the metadata does not tell partitions apart")
+    # Below a few files' worth one task does it all anyway.
+    large = (facts.data_bytes or 0) > MIN_INPUT_FILES * facts.target_bytes
+    points = points_lost(facts.layout.skew, limit, worst, most) if large else 0
+    reason = (
+        f"of {facts.layout.partitions} partitions the largest, {facts.layout.largest_partition or 'the only one'}, "
+        f"has {facts.layout.skew:.1f} times the bytes of the average one"
+    )
+    buckets = min(256, max(2, math.ceil(facts.layout.skew / 2)))
+    column = None if facts.splitting_column is None else sql_identifier(facts.splitting_column)
+    fix = subject.alter(f"ADD PARTITION FIELD bucket({buckets}, {column})") if column else None
+    return Check("partition-skew", most, "x", limit, facts.layout.skew, points, reason, fix if points else None)
+
+
+def _snapshots(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = SNAPSHOTS
+    count = len(facts.snapshots)
+    points = points_lost(count, limit, worst, MOST["snapshots"])
+    fix = _if(points, subject.maintain(EXPIRE))
+    reason = f"{count} snapshots, which every load and commit carries along"
+    return Check("snapshots", MOST["snapshots"], "snapshots", limit, float(count), points, reason, fix)
+
+
+def _old_snapshots(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    """Of those only that an expiry may remove: what a branch or tag holds on to is meant to stay."""
+    own_ms = whole_property(facts.properties, MAX_SNAPSHOT_AGE)
+    limit = own_ms / DAY_MS if own_ms else SNAPSHOT_AGE_DAYS[0]
+    worst = limit * SNAPSHOT_AGE_DAYS[1] / SNAPSHOT_AGE_DAYS[0]
+    over = facts.expirable(now_ms, int(limit * DAY_MS), 1)
+    oldest = max(((now_ms - each.timestamp_ms) / DAY_MS for each in over), default=0.0)
+    points = points_lost(oldest, limit, worst, MOST["old-snapshots"])
+    reason = f"{len(over)} snapshots are older than {limit:g} days and hold files that nothing else needs"
+    fix = _if(points, subject.maintain(EXPIRE))
+    return Check("old-snapshots", MOST["old-snapshots"], "days", limit, oldest, points, reason, fix)
+
+
+def _metadata_size(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = METADATA_BYTES
+    points = points_lost(facts.metadata_bytes, limit, worst, MOST["metadata-size"])
+    reason = f"every commit writes a metadata file of {_size(facts.metadata_bytes)}"
+    fix = None
+    if points and len(facts.snapshots) > SNAPSHOTS[0]:
+        fix = subject.maintain(EXPIRE)
+    elif points:
+        fix = subject.maintain("metadata-retention")
+    name = "metadata-size"
+    return Check(name, MOST[name], "bytes", limit, float(facts.metadata_bytes), points, reason, fix)
+
+
+def _stale_branches(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = STALE_BRANCHES
+    stale = facts.stale_branches(now_ms, STALE_BRANCH_DAYS * DAY_MS)
+    points = points_lost(len(stale), limit, worst, MOST["stale-branches"])
+    reason = f"{len(stale)} branches have not changed for {STALE_BRANCH_DAYS} days and keep their files"
+    fix = "; ".join(subject.alter(f"DROP BRANCH {sql_identifier(name)}") for name in stale) or None
+    return Check(
+        "stale-branches", MOST["stale-branches"], "branches", limit, float(len(stale)), points, reason, fix
+    )
+
+
+def _statistics(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    limit, worst = STATISTICS_BEHIND
+    name, most = "statistics", MOST["statistics"]
+    if facts.records is not None and facts.records < STATISTICS_FROM_RECORDS:
+        return Check(name, most, "commits", limit, 0.0, 0, "a table this small needs none", None)
+    behind = facts.commits_since_statistics()
+    fix = subject.maintain("statistics")
+    if behind is None:
+        value = max(worst, float(len(facts.snapshots)))
+        return Check(name, most, "commits", limit, value, most, "no statistics: planners guess how to join", fix)
+    points = points_lost(behind, limit, worst, most)
+    reason = f"the statistics are {behind} commits behind"
+    return Check(name, most, "commits", limit, float(behind), points, reason, _if(points, fix))
+
+
+def _unknown(name: str, unit: str, limit: float, subject: Subject, why: str) -> Check:
+    fix = subject.command("health --deep")
+    return Check(name, MOST[name], unit, limit, None, 0, f"not measured: {why}", fix, exact=False)
+
+
+def _if(points: int, fix: str) -> str | None:
+    return fix if points else None
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", MIB), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+COMPACT, EXPIRE = "data-compaction", "snapshot-expiry"
+# What each check can cost; together they are the whole score.
+CHECKS: tuple[tuple[Callable[[Facts, Subject, int], Check], tuple[str, int]], ...] = (
+    (_small_files, ("small-files", 25)),
+    (_delete_files, ("delete-files", 20)),
+    (_compaction_debt, ("compaction-debt", 10)),
+    (_snapshots, ("snapshots", 10)),
+    (_metadata_size, ("metadata-size", 10)),
+    (_manifests, ("manifests", 5)),
+    (_old_snapshots, ("old-snapshots", 5)),
+    (_skew, ("partition-skew", 5)),
+    (_stale_branches, ("stale-branches", 5)),
+    (_statistics, ("statistics", 5)),
+)
+MOST = {name: most for _, (name, most) in CHECKS}
