@@ -87,6 +87,23 @@ def test_a_server_whose_clock_is_a_little_behind_accepts_a_new_token(home: Home,
     run(check())
 
 
+@pytest.mark.parametrize("within_second_ms", [0, 1, 999])
+def test_a_token_lives_as_long_as_its_client_was_told(home: Home, run: Run[Any], within_second_ms: int) -> None:
+    """Java renews when a tenth of that is left, be it a tenth of a second."""
+
+    async def check() -> None:
+        client = await alice(home)
+        home.clock.ms += within_second_ms
+        token = await home.token(client)
+        home.clock.pass_seconds(899.999)
+        assert (await home.identity.tokens.verify(token)).sub == "alice"
+        home.clock.pass_seconds(1.001)
+        with pytest.raises(NotAuthenticated, match="expired"):
+            await home.identity.tokens.verify(token)
+
+    run(check())
+
+
 def test_a_token_does_not_outlive_the_credential(home: Home, run: Run[Any]) -> None:
     async def check() -> None:
         await home.principal("alice")

@@ -240,7 +240,7 @@ def test_the_memory_for_whole_requests_is_bounded(catalog: LocalCatalog, monkeyp
     monkeypatch.setattr("nunatak.api.fast_lane.MAX_REQUESTS", 3)
     lane = FastLane(catalog.app, catalog.store)
     for number in range(10):
-        lane.remember(b"request %d" % number, b"/", [])
+        lane.remember(b"request %d" % number, T.encode(), [])
         assert 0 < len(lane.requests) <= 3
-    lane.remember(b"x" * 5000, b"/", [])
+    lane.remember(b"x" * 5000, T.encode(), [])
     assert b"x" * 5000 not in lane.requests

@@ -139,7 +139,7 @@ def test_a_wrong_secret_is_refused_by_its_reason(secured: LoginServer, writer: L
 
 
 def test_a_client_without_credentials_is_told_to_send_some(secured: LoginServer) -> None:
-    with pytest.raises(UnauthorizedError, match="(?i)no credentials"):
+    with pytest.raises(UnauthorizedError, match=r"(?i)no credentials"):
         RestCatalog("lake", uri=secured.uri)
 
 

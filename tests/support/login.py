@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.access.guarded_server import ADMINISTRATOR, MANAGEMENT, GuardedServer, guarded_server
 
-SHORT_SECONDS = 3  # the life of a token in the tests that see it end
-EXPIRY_SECONDS = SHORT_SECONDS + 0.2  # lives are counted in whole seconds, rounded down
+SHORT_SECONDS = 2  # the life of a token in the tests that see it end
+EXPIRY_SECONDS = SHORT_SECONDS + 1.2  # lives are counted from the next whole second
 
 
 @dataclass(frozen=True)

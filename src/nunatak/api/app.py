@@ -174,6 +174,7 @@ class App:
         """First who asks, then everything else; again if somebody's rights change meanwhile."""
         guard, host = doors.guard, doors.proxies.client_address(proof.address, proof.headers) or ""
         for _ in range(POLICY_TRIES):
+            self._take("", host)  # somebody not known yet is counted before any work is done for them
             known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, host)
             warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
             request = Request(self.catalog, warehouse, proof.method, names, proof.query_string, proof.headers, self)
@@ -196,22 +197,21 @@ class App:
         raise ServiceUnavailable("Rights are being changed right now; nothing was done")
 
     async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
-        known = guard.known(proof.headers.get(b"authorization"))
-        # Somebody not known yet is counted by address before any work is done for them.
-        if self.rates is not None:
-            refusal = self.rates.take(known.session.principal if known is not None else "", host)
-            if refusal is not None:
-                raise refusal.error()
-        if known is None:
-            try:
-                known = await guard.identify(proof)
-            except NotAuthenticated:
-                if self.audit is not None:
-                    agent = proof.headers.get(b"user-agent", b"").decode("latin-1")
-                    request_id = proof.headers.get(b"x-request-id", b"").decode("latin-1") or None
-                    self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), request_id)
-                raise
+        try:
+            known = await guard.identify(proof)
+        except NotAuthenticated:
+            if self.audit is not None:
+                agent = proof.headers.get(b"user-agent", b"").decode("latin-1")
+                request_id = proof.headers.get(b"x-request-id", b"").decode("latin-1") or None
+                self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), request_id)
+            raise
+        self._take(known.session.principal, None)
         return known
+
+    def _take(self, principal: str, address: str | None) -> None:
+        refusal = self.rates.take(principal, address) if self.rates is not None else None
+        if refusal is not None:
+            raise refusal.error()
 
     def note_denial(self, request: Request, privileges: list[str], securable: str) -> None:
         self._note(request, ",".join(privileges), securable, DENIED)

@@ -32,14 +32,46 @@ _PLAIN = frozenset(
 )  # fmt: skip
 
 
+_READ_META = int(Privilege.TABLE_READ_META)  # a plain number: combining flags costs more than the rest of the check
+
+
 class PointerNow(Protocol):
     """A database that is read without waiting."""
 
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None: ...
 
 
+class Load:
+    """A request for a table as its bytes say it, and what was found of its sender, under one version of the policy."""
+
+    __slots__ = (
+        "agent",
+        "authorization",
+        "etag",
+        "expires_ms",
+        "host",
+        "key",
+        "packing",
+        "policy",
+        "principal",
+        "what",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.etag: bytes | None = None
+        self.packing: bytes | None = None
+        self.authorization: bytes | None = None
+        self.agent = b""
+        self.policy = -1  # under which the sender may load it; no version is negative
+        self.expires_ms = 0
+        self.principal = ""
+        self.host: str | None = None
+        self.what = ("", "", "", "", "")  # as the audit trail notes it, from this host
+
+
 class FastLane:
-    """Knows which URLs are plain loads, and answers them from memory and one read of the database."""
+    """Knows which requests are plain loads, and answers them from memory and one read of the database."""
 
     def __init__(self, app: App, pointers: PointerNow) -> None:
         self._app = app
@@ -48,19 +80,24 @@ class FastLane:
         self._cache = app.catalog.cache
         self._contended = app.catalog.contention.tables
         self._targets: dict[bytes, Key | None] = {}
-        self.requests: dict[bytes, tuple[bytes, list[tuple[bytes, bytes]]]] = {}
+        self.requests: dict[bytes, Load] = {}
 
     def remember(self, request: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         """Clients send the same bytes again and again: what these said need not be parsed the next time."""
-        if len(request) <= MAX_REQUEST_BYTES:
+        load = self._load(url, headers) if len(request) <= MAX_REQUEST_BYTES else None
+        if load is not None:
             if len(self.requests) >= MAX_REQUESTS:
                 self.requests.clear()
-            self.requests[request] = (url, headers)
+            self.requests[request] = load
 
     def answer(
         self, url: bytes, headers: list[tuple[bytes, bytes]], client: tuple[str, int] | None = None
     ) -> tuple[bytes, bytes] | None:
         """Head and body of the answer, or None if this is not for the fast lane."""
+        load = self._load(url, headers)
+        return None if load is None else self.answer_known(load, client)
+
+    def _load(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> Load | None:
         targets = self._targets
         key = targets.get(url)
         if key is None:
@@ -69,54 +106,68 @@ class FastLane:
             key = self._learn(url)
             if key is None:
                 return None
-        started = time.perf_counter()
-        loaded = self._cache.find(key)
-        if loaded is None or loaded.path is None or key in self._contended:
-            return None
-        etag = packing = authorization = None
-        agent = b""
+        load = Load(key)
         for name, value in headers:
             if name not in _PLAIN:
                 return None
             if name == b"if-none-match":
-                etag = value
+                load.etag = value
             elif name == b"accept-encoding":
-                packing = value
+                load.packing = value
             elif name == b"authorization":
-                authorization = value
+                if load.authorization is not None:
+                    return None  # whichever of the two counts
+                load.authorization = value
             elif name == b"user-agent":
-                agent = value
+                load.agent = value
+        return load
+
+    def answer_known(self, load: Load, client: tuple[str, int] | None) -> tuple[bytes, bytes] | None:
+        """As `answer`, for a request that was understood before."""
+        key = load.key
+        started = time.perf_counter()
+        loaded = self._cache.find(key)
+        if loaded is None or loaded.path is None or key in self._contended:
+            return None
         row = self._pointer_now(key, loaded.metadata_location)
         if row is None or row[0] != loaded.metadata_location or row[1] == "VIEW":
             return None
-        if self._guard is not None and not self._is_allowed(key, authorization, row[3], client, agent):
+        if self._guard is not None and not self._is_allowed(load, row[3], client):
             return None
         try:
             os.stat(loaded.path)
         except OSError:
             return None
-        return self._bytes(loaded, etag, packing, started)
+        return self._bytes(loaded, load.etag, load.packing, started)
 
-    def _is_allowed(
-        self, key: Key, authorization: bytes | None, policy: int, client: tuple[str, int] | None, agent: bytes
-    ) -> bool:
-        """Whether somebody known may load it, under the policy that was read with the pointer; it is counted and noted.
+    def _is_allowed(self, load: Load, policy: int, client: tuple[str, int] | None) -> bool:
+        """Whether the sender may load it, under the policy that was read with the pointer; it is counted and noted.
 
-        Whoever is not, or asks too often, is told so on the ordinary way.
+        Whoever is not known, or asks too often, is told so on the ordinary way.
         """
-        assert self._guard is not None
-        known = self._guard.known(authorization)
-        if known is None or known.version != policy:
-            return False
-        securable = securable_of(key)
-        if not known.rights.get(securable, 0) & Privilege.TABLE_READ_META:
-            return False
+        app = self._app
         host = client[0] if client is not None else ""
-        app, principal = self._app, known.session.principal
-        if app.rates is not None and app.rates.take(principal, host) is not None:
+        if (
+            load.policy != policy or load.host != host or load.expires_ms <= app.catalog.now_ms()
+        ) and not self._look_up(load, policy, host):
+            return False
+        if app.rates is not None and app.rates.take(load.principal, host) is not None:
             return False
         if app.audits_reads and app.audit is not None:
-            app.audit.note(principal, "loadTable", securable, ALLOWED, known.origin(host, agent), None)
+            app.audit.note_again(load.what)
+        return True
+
+    def _look_up(self, load: Load, policy: int, host: str) -> bool:
+        """What the guard remembers of the sender, taken along with the request."""
+        assert self._guard is not None
+        load.policy = -1
+        known = self._guard.known(load.authorization)
+        securable = securable_of(load.key)
+        if known is None or known.version != policy or not known.rights.get(securable, 0) & _READ_META:
+            return False
+        load.policy, load.expires_ms, load.host = policy, known.session.expires_ms, host
+        load.principal = known.session.principal
+        load.what = (load.principal, "loadTable", securable, ALLOWED, known.origin(host, load.agent))
         return True
 
     def _bytes(

@@ -10,12 +10,11 @@ from nunatak.api.connection import Arrival, certificate_name
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
 from nunatak.api.http2 import Http2Protocol
-from nunatak.errors import BadRequest, CatalogError
+from nunatak.errors import BadRequest, CatalogError, TooSlow
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
 DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
-# A client that still sends would lose our last words to a reset if we closed at once.
-LINGER_SECONDS, LINGER_BYTES = 1.0, 1024 * 1024
+LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
 
 
 class CatalogProtocol(HttpToolsProtocol):
@@ -66,7 +65,7 @@ class CatalogProtocol(HttpToolsProtocol):
             return
         known = lane.requests.get(data)
         if known is not None and self._is_free():
-            answer = lane.answer(*known, self.client)
+            answer = lane.answer_known(known, self.client)
             if answer is not None:
                 self._unset_keepalive_if_required()
                 self._write(*answer)
@@ -78,7 +77,7 @@ class CatalogProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         if self.refused:
             self.unread_bytes += len(data)
-            if self.unread_bytes > LINGER_BYTES:
+            if self.unread_bytes > 2 * self.arrival.body_bytes:
                 self.transport.close()
             return
         begun, ended = self.begun, self.ended
@@ -211,7 +210,10 @@ class CatalogProtocol(HttpToolsProtocol):
                 return
         if not silent:
             self.transport.write(_said(error))
-        self._close_soon()
+        if isinstance(error, TooSlow):
+            self.transport.close()
+        else:
+            self._close_soon()
 
     def _close_soon(self) -> None:
         self.flow.resume_reading()

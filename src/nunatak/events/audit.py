@@ -20,7 +20,7 @@ FLUSH_SECONDS = 1.0
 MOST_ROWS = 10_000  # that wait to be written, some 5 MB; what comes beyond is counted and forgotten
 AT_ONCE = 500  # rows of one transaction: SQLite adds them in the event loop, where others wait meanwhile
 
-_What = tuple[str, str, str, str, str | None]  # principal, action, securable, outcome and origin
+What = tuple[str, str, str, str, str | None]  # principal, action, securable, outcome and origin
 
 
 class _Times:
@@ -41,12 +41,15 @@ class AuditBuffer:
         self.dropped = 0
         self._now_ms = now_ms
         self._most_rows = most_rows
-        self._noted: dict[_What, _Times] = {}
+        self._noted: dict[What, _Times] = {}
 
     def note(
         self, principal: str, action: str, securable: str, outcome: str, origin: str | None, request_id: str | None
     ) -> None:
-        what = (principal, action, securable, outcome, origin)
+        self.note_again((principal, action, securable, outcome, origin), request_id)
+
+    def note_again(self, what: What, request_id: str | None = None) -> None:
+        """As `note`, for whoever keeps together what is noted."""
         times = self._noted.get(what)
         if times is not None:
             times.repeats += 1
@@ -71,7 +74,7 @@ class AuditBuffer:
                 self._put_back(noted[start + AT_ONCE :])  # the store carries out what it was handed
                 raise
 
-    def _put_back(self, noted: list[tuple[_What, _Times]]) -> None:
+    def _put_back(self, noted: list[tuple[What, _Times]]) -> None:
         for what, times in noted:
             again = self._noted.get(what)
             if again is not None:
@@ -82,7 +85,7 @@ class AuditBuffer:
             self._noted[what] = times
 
 
-def _rows(noted: list[tuple[_What, _Times]]) -> str:
+def _rows(noted: list[tuple[What, _Times]]) -> str:
     """As `add_audits` takes them; no database keeps a NUL, which a path may hold."""
     rows = [
         (times.at_ms, *(what[:4]), times.repeats, (times.request_id or "")[:LONGEST_REQUEST_ID] or None, what[4])
