@@ -134,6 +134,11 @@ class Client:
     def load_table(self, name: Levels) -> Json:
         return self.call("GET", _entry("tables", name))
 
+    def table_exists(self, name: Levels) -> bool:
+        """Whether the caller may see a table of that name."""
+        answer = self.send("HEAD", self._path(_entry("tables", name)))
+        return answer.status != errors.NotFound.status and bool(self._refuse_errors(answer))
+
     def create_table(self, name: Levels, request: Json) -> Json:
         return self.call("POST", (*_namespace(name[:-1]), "tables"), {"name": name[-1], **request})
 
@@ -215,13 +220,16 @@ class Client:
         query: Mapping[str, str] | None = None,
     ) -> Json:
         """One operation of the warehouse; `segments` are what follows the prefix, not yet encoded."""
+        parameters = f"?{urlencode(query)}" if query else ""
+        return self._refuse_errors(self.send(method, self._path(segments) + parameters, body)).json()
+
+    def _path(self, segments: Sequence[str]) -> str:
         if self._prefix is None:
             config = self.load_config()
             self._prefix = str({**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", ""))
         path = "/".join(quote(segment, safe="") for segment in segments)
         prefix = f"{quote(self._prefix, safe='')}/" if self._prefix else ""
-        parameters = f"?{urlencode(query)}" if query else ""
-        return self._refuse_errors(self.send(method, f"/v1/{prefix}{path}{parameters}", body)).json()
+        return f"/v1/{prefix}{path}"
 
     def send(self, method: str, path: str, body: Json | None = None) -> Answer:
         """One request as it stands; `path` starts with a slash and is encoded. Refusals are answers like others.

@@ -349,3 +349,20 @@ def test_a_transaction_is_one_entry_per_table_in_one_database_commit(tables: Loc
 
     assert tables.store.counts["group"] - before["group"] == 1
     assert tables.store.counts["transaction"] - before["transaction"] == 1
+
+
+def test_thousands_of_snapshots_are_removed_one_update_each(catalog: LocalCatalog) -> None:
+    """Java's expire_snapshots sends an update for every snapshot."""
+    catalog.namespace("many")
+    catalog.table("many", "t")
+    snapshots = [add_snapshot(number, sequence=number) for number in range(1, 1502)]
+    for start in range(0, 1501, 900):
+        ok(catalog.commit("many", "t", a_commit(*snapshots[start : start + 900])))
+    ok(catalog.commit("many", "t", a_commit(set_branch(1501))))
+    removals = [{"action": "remove-snapshots", "snapshot-ids": [number]} for number in range(1, 1501)]
+
+    ok(catalog.commit("many", "t", a_commit(set_properties(a="b"), *removals, set_properties(c="d"))))
+
+    metadata = catalog.load("many", "t")["metadata"]
+    assert [each["snapshot-id"] for each in metadata["snapshots"]] == [1501]
+    assert (metadata["properties"]["a"], metadata["properties"]["c"]) == ("b", "d")

@@ -13,6 +13,7 @@ LAYERS = [
     "server",
     "ui",
     "api",
+    "maintenance",
     "catalog",
     "events",
     "access",

@@ -397,6 +397,7 @@ def drop_warehouse(actor: Actor, name: str) -> list[Change]:
             Conflict(f"Warehouse is not empty: {name}", hint="Drop its namespaces first."),
         ),
         Write("forget_grants_inside", {"securable": where, "behind": where + securables.BEHIND}),
+        Write("forget_policies_inside", {"securable": where, "behind": where + securables.BEHIND}),
     ]
     return _changes(actor, "drop-warehouse", {"warehouse": name}, writes, where)
 

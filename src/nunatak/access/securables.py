@@ -53,6 +53,11 @@ def is_container(securable: str) -> bool:
     return ENTRY not in securable
 
 
+def behind(securable: str) -> str:
+    """Sorts behind the securable and all that lies in it, and before everything else that does."""
+    return securable + (BEHIND if is_container(securable) else "\x01")
+
+
 def printed(securable: str) -> str:
     """As people write it: server, warehouse:wh, namespace:wh/a/b, table:wh/a/b/t; a slash in a name is %2F."""
     if securable == SERVER:

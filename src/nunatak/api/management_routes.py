@@ -5,8 +5,10 @@ CONFIG_READ is held by everybody who is known: there the handler looks at the ca
 # ruff: noqa: E501 - one line for one URL
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import encryption_keys, management
+from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management
 from nunatak.api.audit import AUDIT_ROUTES
+from nunatak.api.maintenance_jobs import in_place_of_body, on_table_of_job
+from nunatak.api.places import in_place, on_place, on_place_of_policy
 from nunatak.api.route import Route
 
 P, S = Privilege, Securable
@@ -15,6 +17,11 @@ PRINCIPALS, ROLES, GRANTS, WAREHOUSES = (f"{BASE}/{word}" for word in ("principa
 PRINCIPAL, ROLE, WAREHOUSE = PRINCIPALS + "/{principal}", ROLES + "/{role}", WAREHOUSES + "/{warehouse}"
 ENCRYPTION_KEYS = BASE + "/encryption-keys"
 MEMBERS, CREDENTIALS = ROLE + "/members", PRINCIPAL + "/credentials"
+POLICIES, MAINTENANCE = BASE + "/policies", BASE + "/maintenance"
+# Whoever sets a policy has done by it what these allow, to every table of the place.
+CHANGE = P.TABLE_WRITE | P.TABLE_ALTER
+JOBS = MAINTENANCE + "/jobs"
+JOB = JOBS + "/{job}"
 
 MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("managementDocument", "GET", BASE + "/openapi.json", management.openapi, P.PUBLIC, S.SERVER, "This API as an OpenAPI document", False),
@@ -47,5 +54,19 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("listEncryptionKeys", "GET", ENCRYPTION_KEYS, encryption_keys.list_encryption_keys, P.SERVER_ADMIN, S.SERVER, "List the keys that encrypt secrets", False),
     Route("rotateEncryptionKeys", "POST", ENCRYPTION_KEYS + "/rotate", encryption_keys.rotate_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Encrypt all secrets with a new key", False),
     Route("retireEncryptionKeys", "POST", ENCRYPTION_KEYS + "/retire", encryption_keys.retire_encryption_keys, P.SERVER_ADMIN, S.SERVER, "Remove keys that encrypt nothing any more", False),
+    Route("loadHealth", "GET", BASE + "/health", health.load_health, P.TABLE_READ_META, S.TABLE, "How well tables are kept, and what would help", False, in_place),
+    Route("listPolicies", "GET", POLICIES, maintenance.list_policies, P.TABLE_READ_META, S.TABLE, "List the policies set on a place and inside it", False, on_place),
+    Route("effectivePolicies", "GET", POLICIES + "/effective", maintenance.effective_policies, P.TABLE_READ_META, S.TABLE, "Which policies count for a place", False, on_place),
+    Route("setPolicy", "POST", POLICIES, maintenance.set_policy, CHANGE, S.TABLE, "Set a policy on a warehouse, a namespace or a table", False, on_place_of_policy),
+    Route("dropPolicy", "DELETE", POLICIES, maintenance.drop_policy, CHANGE, S.TABLE, "Drop a policy from a place", False, on_place),
+    Route("planMaintenance", "GET", MAINTENANCE + "/plan", maintenance.plan_maintenance, P.TABLE_READ_META, S.TABLE, "Which jobs tables need now, and why", False, in_place),
+    Route("listMaintenanceJobs", "GET", JOBS, maintenance_jobs.list_jobs, P.TABLE_READ_META, S.TABLE, "List jobs, newest first", False, on_place),
+    Route("addMaintenanceJobs", "POST", JOBS, maintenance_jobs.add_jobs, CHANGE, S.TABLE, "Add the jobs that are due, or one that is asked for", False, in_place_of_body),
+    Route("loadMaintenanceJob", "GET", JOB, maintenance_jobs.load_job, P.TABLE_READ_META, S.TABLE, "Load a job: its state, progress and result", False, on_table_of_job),
+    Route("cancelMaintenanceJob", "POST", JOB + "/cancel", maintenance_jobs.cancel_job, CHANGE, S.TABLE, "Cancel a job", False, on_table_of_job),
+    Route("leaseMaintenanceJob", "POST", MAINTENANCE + "/lease", maintenance_jobs.lease_job, CHANGE, S.TABLE, "Give a worker the next job", False, in_place_of_body),
+    Route("extendMaintenanceLease", "POST", JOB + "/heartbeat", maintenance_jobs.heartbeat, CHANGE, S.TABLE, "A worker's sign of life", False, on_table_of_job),
+    Route("handBackMaintenanceJob", "POST", JOB + "/hand-back", maintenance_jobs.hand_back_job, CHANGE, S.TABLE, "Leave a job to another worker", False, on_table_of_job),
+    Route("finishMaintenanceJob", "POST", JOB + "/finish", maintenance_jobs.finish_job, CHANGE, S.TABLE, "What became of a job", False, on_table_of_job),
     *AUDIT_ROUTES,
 )  # fmt: skip

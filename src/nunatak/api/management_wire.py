@@ -1,6 +1,8 @@
 """Request bodies of the management API."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from nunatak.api.wire import Wire
 
@@ -44,3 +46,37 @@ class CreateWarehouseRequest(Wire, frozen=True):
 
 class RotateKeysRequest(Wire, frozen=True):
     forget_older: bool = False
+
+
+class SetPolicyRequest(Wire, frozen=True):
+    securable: str
+    policy: msgspec.Raw
+
+
+class AddJobsRequest(Wire, frozen=True):
+    securable: str
+    type: str | None = None
+    page_token: str | None = None
+
+
+class LeaseRequest(Wire, frozen=True):
+    securable: str
+    worker: str
+
+
+class HeartbeatRequest(Wire, frozen=True):
+    worker: str
+    progress: Any = None
+
+
+class HandBackRequest(Wire, frozen=True):
+    worker: str
+
+
+class FinishJobRequest(Wire, frozen=True):
+    worker: str
+    state: Literal["done", "failed", "cancelled"]
+    changed: bool = False
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 60)] = 0
+    result: Any = None
+    error: str | None = None

@@ -5,6 +5,7 @@ from typing import Any
 
 from nunatak.access.administration import LONGEST_NAME, LONGEST_NOTE
 from nunatak.access.privileges import BUNDLES, EVERYTHING, GRANTABLE, names_of
+from nunatak.api.openapi_maintenance import MAINTENANCE_OPERATIONS, MAINTENANCE_PARAMETERS, MAINTENANCE_SCHEMAS
 from nunatak.api.openapi_operations import Operation, whole
 from nunatak.api.openapi_schemas import (
     BOOLEAN,
@@ -178,6 +179,7 @@ SCHEMAS: Json = {
     },
     "ListAuditResponse": _page_of("records", ref("AuditRecord")),
     "OpenApiDocument": {"type": "object"},
+    **MAINTENANCE_SCHEMAS,
 }
 
 _OWN_PARAMETERS: Json = {
@@ -204,7 +206,7 @@ _SHARED_HEADERS = ("X-Request-Id", "Retry-After")
 
 COMPONENTS: Json = {
     "schemas": SCHEMAS,
-    "parameters": _OWN_PARAMETERS | {name: PARAMETERS[name] for name in _SHARED_PARAMETERS},
+    "parameters": _OWN_PARAMETERS | MAINTENANCE_PARAMETERS | {name: PARAMETERS[name] for name in _SHARED_PARAMETERS},
     "headers": {name: HEADERS[name] for name in _SHARED_HEADERS},
 }
 
@@ -258,6 +260,7 @@ MANAGEMENT_OPERATIONS: dict[str, Operation] = {
         response="ListAuditResponse",
         query=("actor", "action", "securable", "outcome", "request-id", "since", "until", "order", *_PAGE),
     ),
+    **MAINTENANCE_OPERATIONS,
     "managementDocument": Operation(tag="Callers", response="OpenApiDocument"),
 }
 
@@ -267,6 +270,7 @@ def management_document(routes: tuple[Route, ...]) -> Json:
     """Every route has an entry in MANAGEMENT_OPERATIONS."""
     info = {
         "title": "Nunatak's management API",
-        "description": "Principals, roles, grants, credentials and warehouses. Errors look as in the catalog's API.",
+        "description": "Principals, roles, grants, credentials, warehouses and the upkeep of tables. "
+        "Errors look as in the catalog's API.",
     }
     return whole(info, routes, MANAGEMENT_OPERATIONS, COMPONENTS)

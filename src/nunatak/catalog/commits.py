@@ -1,6 +1,7 @@
 """Commits to tables, one or many at once: requirements first, then files, then the pointers together."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from nunatak.iceberg.commit_request import (
     AssertTableUuid,
     AssignUuid,
     CommitTableRequest,
+    RemoveSnapshots,
     Requirement,
     SetLocation,
     Update,
@@ -66,12 +68,25 @@ class Planned:
 
 
 def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest]) -> TableCommit:
-    for request in requests:
-        if len(request.updates) > MAX_UPDATES:
-            raise BadRequest(
-                f"Too many updates: {len(request.updates)}, at most {MAX_UPDATES} are allowed in one commit"
-            )
-    return TableCommit(identifier, tuple((request.requirements, request.updates) for request in requests))
+    parts = tuple((request.requirements, _together(request.updates)) for request in requests)
+    for _, part in parts:
+        if len(part) > MAX_UPDATES:
+            raise BadRequest(f"Too many updates: {len(part)}, at most {MAX_UPDATES} are allowed in one commit")
+    return TableCommit(identifier, parts)
+
+
+def _together(part: Sequence[Update]) -> Sequence[Update]:
+    """Java's client removes thousands of snapshots one by one; those that follow each other are one removal."""
+    if sum(isinstance(update, RemoveSnapshots) for update in part) < 2:
+        return part
+    merged: list[Update] = []
+    for removes, run in itertools.groupby(part, lambda update: isinstance(update, RemoveSnapshots)):
+        if removes:
+            ids = [each for update in run if isinstance(update, RemoveSnapshots) for each in update.snapshot_ids]
+            merged.append(RemoveSnapshots(ids))
+        else:
+            merged += run
+    return merged
 
 
 async def commit_tables(

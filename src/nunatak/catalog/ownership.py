@@ -1,4 +1,4 @@
-"""What becomes of grants when something is created, dropped or renamed; in the same transaction as that."""
+"""What becomes of grants and policies when something is created, dropped or renamed; in the transaction of that."""
 
 from nunatak.access import securables
 from nunatak.access.privileges import OWNER
@@ -29,22 +29,28 @@ def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
 def disowned(key: Key) -> list[Change]:
     """Whoever creates something of that name later starts anew."""
     where = {"securable": securable_of(key)}
-    return [Write("bump_if_granted", where), Write("forget_grants_on", where)]
+    return [Write("bump_if_granted", where), Write("forget_grants_on", where), Write("forget_policies_on", where)]
 
 
 def moved(key: Key, to: Key) -> list[Change]:
-    """The grants go along with what they were given on; what a dropped table left under the new name does not count."""
+    """What was granted and set goes along with what it is about; what a dropped table left behind does not count."""
     where = {"securable": securable_of(key)}
     stale = {"securable": securable_of(to)}
     return [
         Write("bump_if_granted", where),
         Write("forget_grants_on", stale),
         Write("move_grants", {**where, "to_securable": stale["securable"]}),
+        Write("forget_policies_on", stale),
+        Write("move_policies", {**where, "to_securable": stale["securable"]}),
     ]
 
 
 def vacated(catalog_name: str, namespace: str) -> list[Change]:
-    """A namespace and, since it was empty, whatever was once granted inside it."""
+    """A namespace and, since it was empty, whatever was once granted or set inside it."""
     securable = f"{catalog_name}{securables.WAREHOUSE_END}{namespace}."
     where = {"securable": securable, "behind": securable + securables.BEHIND}
-    return [Write("bump_if_granted_inside", where), Write("forget_grants_inside", where)]
+    return [
+        Write("bump_if_granted_inside", where),
+        Write("forget_grants_inside", where),
+        Write("forget_policies_inside", where),
+    ]

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from nunatak.iceberg.shapes import Json
 from nunatak.iceberg.snapshot import MAIN
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.maintenance.layout import Layout
+from nunatak.maintenance.layout import MIN_INPUT_FILES, Layout
 
 MIB = 1 << 20
 TARGET_FILE_SIZE = "write.target-file-size-bytes"
 DEFAULT_TARGET_BYTES = 512 * MIB  # Iceberg's own
 SMALL_SHARE = 0.75  # below this part of the target Iceberg's rewrite takes a file for too small
-MIN_INPUT_FILES = 5  # from so many on Iceberg's rewrite joins files that do not fill a new one
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +134,15 @@ class Facts:
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[SnapshotFact]:
         """The snapshot, its parent and so on, as far as they are still there."""
-        by_id = {each.snapshot_id: each for each in self.snapshots}
-        seen: set[int] = set()
-        while snapshot_id is not None and snapshot_id in by_id and snapshot_id not in seen:
-            seen.add(snapshot_id)
-            snapshot = by_id[snapshot_id]
-            yield snapshot
-            snapshot_id = snapshot.parent_id
+        return _line({each.snapshot_id: each for each in self.snapshots}, snapshot_id)
 
     def expirable(self, now_ms: int, max_age_ms: int, min_to_keep: int) -> list[SnapshotFact]:
         """The snapshots that Iceberg's expiry would remove: what no branch or tag keeps, by its own rule or this."""
         kept: set[int] = set()
         led_to: set[int] = set()
+        by_id = {each.snapshot_id: each for each in self.snapshots}
         for ref in self.refs:
-            line = list(self.ancestors(ref.snapshot_id))
+            line = list(_line(by_id, ref.snapshot_id))
             if not line or _is_over(ref, line[0], now_ms):
                 continue
             if not ref.is_branch:
@@ -170,13 +164,24 @@ class Facts:
 
     def stale_branches(self, now_ms: int, age_ms: int) -> list[str]:
         """Branches besides main on which nothing happened for so long."""
-        found = []
-        for ref in self.refs:
-            head = next(self.ancestors(ref.snapshot_id), None)
-            if ref.is_branch and ref.name != MAIN and head is not None:
-                if head.timestamp_ms < now_ms - (ref.max_ref_age_ms or age_ms):
-                    found.append(ref.name)
-        return sorted(found)
+        by_id = {each.snapshot_id: each for each in self.snapshots}
+        return sorted(
+            ref.name
+            for ref in self.refs
+            if ref.is_branch
+            and ref.name != MAIN
+            and ref.snapshot_id in by_id
+            and by_id[ref.snapshot_id].timestamp_ms < now_ms - (ref.max_ref_age_ms or age_ms)
+        )
+
+
+def _line(by_id: Mapping[int, SnapshotFact], snapshot_id: int | None) -> Iterator[SnapshotFact]:
+    seen: set[int] = set()
+    while snapshot_id is not None and snapshot_id in by_id and snapshot_id not in seen:
+        seen.add(snapshot_id)
+        snapshot = by_id[snapshot_id]
+        yield snapshot
+        snapshot_id = snapshot.parent_id
 
 
 def _is_over(ref: RefFact, head: SnapshotFact, now_ms: int) -> bool:
@@ -192,8 +197,8 @@ def facts_of(metadata: TableMetadata, metadata_bytes: int, layout: Layout | None
     data_files, data_bytes = _total(summary, "total-data-files", empty), _total(summary, "total-files-size", empty)
     delete_files, manifests = _total(summary, "total-delete-files", empty), _manifests(summary, empty)
     if layout is not None:
-        data_files, data_bytes = layout.data_files, layout.data_bytes
-        delete_files, manifests = layout.delete_files, layout.manifests
+        data_files, delete_files, manifests = layout.data_files, layout.delete_files, layout.manifests
+        data_bytes = layout.data_bytes if layout.is_whole or data_bytes is None else data_bytes
     return Facts(
         table_uuid=metadata.table_uuid,
         format_version=metadata.format_version,

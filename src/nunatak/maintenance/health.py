@@ -8,10 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nunatak.maintenance.commands import Subject, sql_identifier
-from nunatak.maintenance.facts import MIB, MIN_INPUT_FILES, Facts, whole_property
+from nunatak.maintenance.facts import MIB, Facts, whole_property
+from nunatak.maintenance.layout import MIN_INPUT_FILES
 
 DAY_MS = 86_400_000
 WHOLE = 100
+COMPACT, EXPIRE = "data-compaction", "snapshot-expiry"
+
+# What each check can cost; together they are the whole score.
+MOST = {
+    "small-files": 25,
+    "delete-files": 20,
+    "compaction-debt": 10,
+    "snapshots": 10,
+    "metadata-size": 10,
+    "manifests": 5,
+    "old-snapshots": 5,
+    "partition-skew": 5,
+    "stale-branches": 5,
+    "statistics": 5,
+}
 
 # Each with its reason: from `limit` on points are lost, at `worst` all that the check can cost.
 SMALL_FILES_PERCENT = (20.0, 90.0)  # a fifth of the files costs a scan little, nine of ten is most of its time
@@ -54,7 +70,7 @@ class Health:
 
 def health_of(facts: Facts, subject: Subject, now_ms: int) -> Health:
     """Every check, the costliest first."""
-    checks = [check(facts, subject, now_ms) for check, _ in CHECKS]
+    checks = [check(facts, subject, now_ms) for check in CHECKS]
     checks.sort(key=lambda check: -check.points)
     return Health(max(0, WHOLE - sum(check.points for check in checks)), tuple(checks))
 
@@ -72,7 +88,7 @@ def _small_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
     most = MOST["small-files"]
     if percent is None:
         return _unknown("small-files", "%", limit, subject, "the writer left the totals out of its summary")
-    counted = facts.layout is not None
+    counted = facts.layout is not None and facts.layout.is_whole
     points = points_lost(percent, limit, worst, most) if saved else 0
     size, least = _size(facts.target_bytes), "" if counted else "at least "
     reason = (
@@ -95,7 +111,7 @@ def _compaction_debt(facts: Facts, subject: Subject, now_ms: int) -> Check:
     points = points_lost(factor, limit, worst, MOST["compaction-debt"])
     reason = f"a full scan opens {facts.data_files} files where {needed} would do"
     fix = _if(points, subject.maintain(COMPACT))
-    exact = facts.layout is not None
+    exact = facts.layout is not None and facts.layout.is_whole
     return Check("compaction-debt", MOST["compaction-debt"], "x", limit, factor, points, reason, fix, exact)
 
 
@@ -105,7 +121,9 @@ def _delete_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
     if percent is None:
         return _unknown("delete-files", "%", limit, subject, "the writer left the totals out of its summary")
     points = points_lost(percent, limit, worst, MOST["delete-files"]) if (facts.delete_files or 0) > 1 else 0
-    reason = f"{facts.delete_files} delete files for {facts.data_files} data files: every read merges them"
+    reason = f"{facts.delete_files} delete files for {facts.data_files} data files"
+    if facts.delete_files:
+        reason += ": every read merges them"
     if facts.equality_deletes:
         reason += f"; {facts.equality_deletes} rows are deleted by value, which is the dearest kind"
     # Only a rewrite of the data gets rid of deletes by value; v3 keeps the others as vectors, one for each file.
@@ -186,9 +204,7 @@ def _stale_branches(facts: Facts, subject: Subject, now_ms: int) -> Check:
     points = points_lost(len(stale), limit, worst, MOST["stale-branches"])
     reason = f"{len(stale)} branches have not changed for {STALE_BRANCH_DAYS} days and keep their files"
     fix = "; ".join(subject.alter(f"DROP BRANCH {sql_identifier(name)}") for name in stale) or None
-    return Check(
-        "stale-branches", MOST["stale-branches"], "branches", limit, float(len(stale)), points, reason, fix
-    )
+    return Check("stale-branches", MOST["stale-branches"], "branches", limit, float(len(stale)), points, reason, fix)
 
 
 def _statistics(facts: Facts, subject: Subject, now_ms: int) -> Check:
@@ -222,18 +238,15 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
-COMPACT, EXPIRE = "data-compaction", "snapshot-expiry"
-# What each check can cost; together they are the whole score.
-CHECKS: tuple[tuple[Callable[[Facts, Subject, int], Check], tuple[str, int]], ...] = (
-    (_small_files, ("small-files", 25)),
-    (_delete_files, ("delete-files", 20)),
-    (_compaction_debt, ("compaction-debt", 10)),
-    (_snapshots, ("snapshots", 10)),
-    (_metadata_size, ("metadata-size", 10)),
-    (_manifests, ("manifests", 5)),
-    (_old_snapshots, ("old-snapshots", 5)),
-    (_skew, ("partition-skew", 5)),
-    (_stale_branches, ("stale-branches", 5)),
-    (_statistics, ("statistics", 5)),
+CHECKS: tuple[Callable[[Facts, Subject, int], Check], ...] = (
+    _small_files,
+    _delete_files,
+    _compaction_debt,
+    _snapshots,
+    _metadata_size,
+    _manifests,
+    _old_snapshots,
+    _skew,
+    _stale_branches,
+    _statistics,
 )
-MOST = {name: most for _, (name, most) in CHECKS}

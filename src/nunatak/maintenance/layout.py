@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nunatak.objectstore.live_files import LiveFile, Manifest
 
-MIN_INPUT_FILES = 5  # as in facts.py: Iceberg joins files that fill no new one only from so many on
+MIN_INPUT_FILES = 5  # from so many on Iceberg's rewrite joins files that do not fill a new one
 BUCKETS_MIB = (8, 32, 128, 512)  # of the histogram of file sizes
 
 
@@ -72,10 +72,12 @@ class Counter:
         total = sum(each.bytes for each in parts.values())
         largest = max(parts, key=lambda name: parts[name].bytes, default="")
         of_data = [each for each in manifests if not each.holds_deletes]
+        is_whole = self._manifests_read == len(of_data)
+        counted, told = sum(each.files for each in parts.values()), sum(each.live_files for each in of_data)
         return Layout(
             manifests=len(manifests),
             manifests_read=self._manifests_read + len(manifests) - len(of_data),
-            data_files=sum(each.live_files for each in of_data),
+            data_files=counted if is_whole else told,
             data_bytes=total,
             delete_files=sum(each.live_files for each in manifests if each.holds_deletes),
             small_files=sum(each.small for each in joined),

@@ -1,0 +1,253 @@
+"""Maintenance jobs over HTTP: asked for by people and schedules, leased, kept alive and finished by workers."""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.administration import Actor
+from nunatak.access.privileges import Privilege, names_of
+from nunatak.api.http import NO_CONTENT, Request, Response, decode_segment, json_response
+from nunatak.api.maintenance import planner_for
+from nunatak.api.management_wire import (
+    AddJobsRequest,
+    FinishJobRequest,
+    HandBackRequest,
+    HeartbeatRequest,
+    LeaseRequest,
+)
+from nunatak.api.needs import ENTRY_BITS, Declared, Need, Target
+from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
+from nunatak.catalog.write import write
+from nunatak.database.records import Answer
+from nunatak.errors import BadRequest, Conflict, NoSuchTable
+from nunatak.iceberg.identifiers import Identifier
+from nunatak.maintenance import policy_store, queue
+from nunatak.maintenance.job_spec import JobSpec
+from nunatak.maintenance.planning import requested
+from nunatak.maintenance.policies import check_type, nearest
+from nunatak.maintenance.queue import QueuedJob, find_job, no_such_job
+from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
+
+Json = dict[str, Any]
+
+LARGEST_PAGE = 200  # tables that one request plans for
+NEWEST = 1 << 62
+CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
+
+
+async def add_jobs(request: Request) -> Response:
+    """One job of a type on a table, or all that are due in a place by its policies.
+
+    The answer is not kept for an Idempotency-Key: a job that waits already is not added again.
+    """
+    wanted = request.decode(AddJobsRequest)
+    place = await aim(request, wanted.securable)
+    if wanted.type is not None:
+        return json_response({"jobs": [await _ask_for(request, place, check_type(wanted.type))]})
+    planner = await planner_for(request, place)
+    if place.name is not None:
+        return json_response({"jobs": await _add_due(request, planner, place.identifier)})
+    await require_namespace(request, place)
+    resource = f"management/jobs/{place.securable}"
+    after = request.context.tokens.read(resource, wanted.page_token) if wanted.page_token else ""
+    names, following = await tables_in(request, place, CHANGING, after, LARGEST_PAGE)
+    jobs: list[Json] = []
+    for name in names:
+        with suppress(*UNREADABLE):  # a view, a table that is gone or cannot be read: `health` says which
+            jobs += await _add_due(request, planner, name)
+    body: Json = {"jobs": jobs}
+    if following is not None:
+        body["next-page-token"] = request.context.tokens.make(resource, following)
+    return json_response(body)
+
+
+async def _ask_for(request: Request, place: Place, kind: str) -> Json:
+    if place.name is None:
+        raise BadRequest("A job of one type is asked for on a table", hint="Leave the type out for all that is due.")
+    catalog = request.catalog
+    facts = await look(catalog, request.warehouse, place.identifier)
+    policies = nearest(await policy_store.policies_around(catalog.store, place.securable), place.securable)
+    subject = subject_of(catalog, request.warehouse, place.identifier)
+    spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
+    await catalog.store.apply(queue.add_job(_actor(request), spec, None, 0))
+    return await _added(request, spec)
+
+
+async def _add_due(request: Request, planner: Planner, identifier: Identifier) -> list[Json]:
+    catalog = request.catalog
+    facts = await look(catalog, request.warehouse, identifier)
+    subject = subject_of(catalog, request.warehouse, identifier)
+    added = []
+    for decision in await planner.plan(subject, facts, catalog.now_ms()):
+        if decision.spec is None or decision.attached is None:
+            continue
+        changes = queue.add_job(_actor(request), decision.spec, decision.attached.securable, decision.size_bytes)
+        try:
+            await catalog.store.apply(changes)
+        except Conflict:  # another server planned the same at the same time
+            continue
+        added.append(await _added(request, decision.spec))
+    return added
+
+
+async def _added(request: Request, spec: JobSpec) -> Json:
+    return {"job-id": await queue.find_open(request.catalog.store, spec), "job": spec}
+
+
+async def list_jobs(request: Request) -> Response:
+    """Newest first."""
+    place = await aim(request, request.query.get("securable"))
+    resource = f"management/jobs-of/{place.securable}"
+    page = request.context.tokens.page(resource, request.query)
+    before = int(page.after) if page.after else NEWEST
+    found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
+    body: Json = {"jobs": [_job(each) for each in found[: page.limit]]}
+    if len(found) > page.limit:
+        body["next-page-token"] = request.context.tokens.make(resource, str(found[page.limit - 1].job_id))
+    return json_response(body)
+
+
+async def load_job(request: Request) -> Response:
+    return json_response(_job(await _load(request)))
+
+
+async def cancel_job(request: Request) -> Response:
+    changes = queue.cancel(_actor(request), await _load(request))
+    await write(request.catalog, request.caller, changes, Answer(204))
+    return NO_CONTENT
+
+
+# Workers
+
+
+async def lease_job(request: Request) -> Response:
+    """The answer is not kept for an Idempotency-Key: a worker that did not get it is given another job, and the lease
+    of the first runs out."""
+    wanted = request.decode(LeaseRequest)
+    place = await aim(request, wanted.securable)
+    owner = queue.owner_of(request.caller.principal, wanted.worker)
+    job = await _next_job(request, owner, place)
+    told = {"lease-seconds": queue.LEASE_MS // 1000, "heartbeat-seconds": queue.HEARTBEAT_SECONDS}
+    return json_response({"job": None if job is None else _job(job), **told})
+
+
+async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | None:
+    """One whose table is still there under its name; what was planned for one that is gone is over."""
+    store = request.catalog.store
+    for _ in range(queue.CANDIDATES):
+        job = await queue.lease(store, owner, place.securable, request.catalog.now_ms())
+        if job is None or await _is_there(request, job):
+            return job
+        gone = "the table was dropped or renamed"
+        await store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=request.catalog.now_ms(), error=gone))
+    return None
+
+
+async def _is_there(request: Request, job: QueuedJob) -> bool:
+    _, levels, name = securables.parts(job.securable)
+    try:
+        facts = await look(request.catalog, request.warehouse, Identifier(levels, name or ""))
+    except NoSuchTable:
+        return False
+    return facts.table_uuid == job.table_uuid
+
+
+async def heartbeat(request: Request) -> Response:
+    """Extends the lease, and tells the worker whether somebody wants it to stop."""
+    wanted = request.decode(HeartbeatRequest)
+    job = await _load(request)
+    owner = queue.owner_of(request.caller.principal, wanted.worker)
+    await request.catalog.store.apply(queue.extend(job.job_id, owner, request.catalog.now_ms(), wanted.progress))
+    return json_response({"cancelled": job.cancelled})
+
+
+async def finish_job(request: Request) -> Response:
+    wanted = request.decode(FinishJobRequest)
+    job = await _load(request)
+    changes = queue.finish(
+        job.job_id,
+        queue.owner_of(request.caller.principal, wanted.worker),
+        wanted.state,
+        now_ms=request.catalog.now_ms(),
+        changed=wanted.changed,
+        size_bytes=wanted.size_bytes,
+        result=wanted.result,
+        error=wanted.error,
+    )
+    await write(request.catalog, request.caller, changes, Answer(204))
+    return NO_CONTENT
+
+
+async def hand_back_job(request: Request) -> Response:
+    wanted = request.decode(HandBackRequest)
+    job = await _load(request)
+    owner = queue.owner_of(request.caller.principal, wanted.worker)
+    changes = queue.hand_back(job.job_id, owner, request.catalog.now_ms())
+    await write(request.catalog, request.caller, changes, Answer(204))
+    return NO_CONTENT
+
+
+# What all have in common
+
+
+async def _load(request: Request) -> QueuedJob:
+    text = decode_segment(request.path_names[0])
+    found = (
+        await find_job(request.catalog.store, int(text))
+        if text.isascii() and text.isdigit() and len(text) < 19
+        else None
+    )
+    if found is None:
+        raise no_such_job(text[:50])
+    return found
+
+
+def _actor(request: Request) -> Actor:
+    caller = request.caller
+    return Actor(caller.principal, request.catalog.now_ms(), caller.request_id, caller.origin)
+
+
+def _job(job: QueuedJob) -> Json:
+    return {
+        "job-id": job.job_id,
+        "type": job.type,
+        "state": job.state,
+        "securable": securables.printed(job.securable),
+        "table-uuid": job.table_uuid,
+        "policy-on": None if job.policy is None else securables.printed(job.policy),
+        "job": msgspec.Raw(job.spec.encode()),
+        "created-by": job.created_by,
+        "created-ms": job.created_ms,
+        "attempts": job.attempts,
+        "worker": job.leased_by,
+        "cancelled": job.cancelled,
+        "progress": None if job.progress is None else msgspec.Raw(job.progress.encode()),
+        "finished-ms": job.finished_ms,
+        "changed": job.changed,
+        "size-bytes": job.size_bytes,
+        "result": None if job.result is None else msgspec.Raw(job.result.encode()),
+        "error": job.error,
+    }
+
+
+# What the routes need
+
+
+async def in_place_of_body(route: Declared, request: Request) -> list[Need]:
+    """The place stands in the body, under the same name in each of them."""
+    wanted = request.decode(AddJobsRequest if route.operation == "addMaintenanceJobs" else LeaseRequest)
+    return [need_on(route, request, await aim(request, wanted.securable))]
+
+
+async def on_table_of_job(route: Declared, request: Request) -> list[Need]:
+    """Whoever may not know the table is told that there is no such job, and nothing of whose it is."""
+    job = await _load(request)
+    if not await request.rights(job.securable) & ENTRY_BITS:
+        request.context.note_denial(request, names_of(route.privilege), job.securable)
+        raise no_such_job(job.job_id)
+    home, levels, name = securables.parts(job.securable)
+    if home in request.catalog.warehouses:
+        request.warehouse = request.catalog.warehouses[home]
+    return [Need(route.privilege, Target(job.securable, no_such_job(job.job_id), levels, name, "TABLE"))]

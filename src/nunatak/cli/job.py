@@ -1,0 +1,85 @@
+"""`nunatak job …`: the maintenance jobs that wait, run and are over."""
+
+import click
+
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.names import print_name
+from nunatak.cli.options import Session, administers, talks_to_server
+from nunatak.cli.output import print_facts, print_json, print_rows, time_of
+from nunatak.cli.plans import gains_of
+from nunatak.cli.securables import name_of, securable_of
+from nunatak.client import Json
+
+
+@click.group(cls=SuggestingGroup)
+def job() -> None:
+    """List, show and cancel maintenance jobs."""
+
+
+@job.command("list")
+@click.argument("securable", metavar="[OBJECT]", required=False)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@talks_to_server
+def list_jobs(session: Session, securable: str | None, limit: int) -> None:
+    """List the jobs on OBJECT and inside it, newest first; those of the warehouse unless given."""
+    query = {"securable": securable or securable_of(session.client, ()), "pageSize": str(limit)}
+    found = session.client.manage("GET", ("maintenance", "jobs"), query=query)["jobs"]
+    if session.output == "json":
+        print_json({"jobs": found})
+        return
+    rows = [
+        (
+            each["job-id"],
+            each["state"],
+            each["type"],
+            print_name(name_of(each["securable"])),
+            time_of(each["created-ms"]),
+            each["error"] or gains_of(each["job"].get("expected", ())),
+        )
+        for each in found
+    ]
+    print_rows(["job", "state", "type", "table", "since", ""], rows)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
+@administers
+def show(session: Session, job_id: int) -> None:
+    """Show a job: why it is done, how far it has come, what became of it."""
+    found = session.client.manage("GET", ("maintenance", "jobs", str(job_id)))
+    if session.output == "json":
+        print_json(found)
+    else:
+        print_facts(_facts(found))
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
+@administers
+def cancel(session: Session, job_id: int) -> None:
+    """Cancel a job; the worker of one that runs stops within half a minute."""
+    session.client.manage("POST", ("maintenance", "jobs", str(job_id), "cancel"))
+    if session.output == "json":
+        print_json({"cancelled": job_id})
+    else:
+        click.echo(f"cancelled job {job_id}")
+
+
+def _facts(found: Json) -> Json:
+    spec = found["job"]
+    return {
+        "job": found["job-id"],
+        "type": found["type"],
+        "table": print_name(name_of(found["securable"])),
+        "state": f"{found['state']}{', to be stopped' if found['cancelled'] and found['state'] == 'running' else ''}",
+        "because": "; ".join(spec.get("reasons", ())),
+        "policy on": found["policy-on"] or "none",
+        "expected": gains_of(spec.get("expected", ())) or "not known",
+        "added": f"{time_of(found['created-ms'])} by {found['created-by']}",
+        "worker": found["worker"] or "none",
+        "attempts": found["attempts"],
+        "progress": found["progress"] if found["progress"] is not None else "none",
+        "finished": "no" if found["finished-ms"] is None else time_of(found["finished-ms"]),
+        "result": found["result"] if found["result"] is not None else "none",
+        "error": found["error"] or "none",
+    }

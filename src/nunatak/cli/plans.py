@@ -1,0 +1,34 @@
+"""How a plan is printed: what was decided about each type of job, and why."""
+
+from collections.abc import Iterable
+
+from nunatak.cli.output import print_rows, time_of
+from nunatak.client import Json
+
+
+def print_decisions(decisions: Iterable[Json]) -> None:
+    rows = [
+        (each["type"], each["state"], each["policy-on"] or "", because(each), gains_of(each["expected"]))
+        for each in decisions
+    ]
+    print_rows(["job", "state", "policy on", "because", "expected"], rows)
+
+
+def because(decision: Json) -> str:
+    until = [each["until-ms"] for each in decision["holds"] if each["until-ms"] is not None]
+    told = str(decision["because"])
+    if until:
+        told += f"; not before {time_of(max(until))}"
+    if decision["overridden-by"]:
+        told += f" (the table says {', '.join(decision['overridden-by'].values())})"
+    return told
+
+
+def gains_of(gains: Iterable[Json]) -> str:
+    """What is expected to change, as far as it is known."""
+    return ", ".join(_gain(each) for each in gains if each.get("before") is not None)
+
+
+def _gain(gain: Json) -> str:
+    after = gain.get("after")
+    return f"{gain['of']} {gain['before']} -> {'?' if after is None else after}"

@@ -1,0 +1,297 @@
+"""What is to be done to tables, and when: the policies as values, and which of them counts for a table.
+
+A policy is set on a warehouse, a namespace or a table. Of each type the nearest counts, whole: a table's own before its
+namespace's before the warehouse's. What the table's own properties say goes before any policy; planning.py sees to it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nunatak.access import securables
+from nunatak.errors import BadRequest
+
+DAY_SECONDS = 86_400
+LONGEST_NOTE = 1000
+
+Percent = Annotated[float, Meta(gt=0, le=100)]
+Count = Annotated[int, Meta(ge=1, le=10**9)]
+Size = Annotated[int, Meta(ge=1, le=1 << 50)]
+Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * DAY_SECONDS)]
+TimeOfDay = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+Column = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+# The safest way to lose data is to delete files that a writer has not committed yet.
+OrphanAge = Annotated[int, Meta(ge=3 * DAY_SECONDS, le=10 * 366 * DAY_SECONDS)]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
+    """Whatever is misspelled is refused: a limit that nobody reads protects nothing."""
+
+
+class Trigger(Part, frozen=True, kw_only=True):
+    """From when on there is something to do: as soon as one of these is reached. What is absent does not count.
+
+    `min_interval_seconds` is the least time between two runs, `max_delay_seconds` the longest.
+    """
+
+    small_file_percent: Percent | None = None
+    delete_files: Count | None = None
+    delete_file_percent: Annotated[float, Meta(gt=0, le=10_000)] | None = None
+    snapshots: Count | None = None
+    metadata_bytes: Size | None = None
+    commits_since_last: Count | None = None
+    max_delay_seconds: Seconds | None = None
+    min_interval_seconds: Seconds | None = None
+
+    @property
+    def fires(self) -> bool:
+        """Whether it names anything to wait for."""
+        return any(getattr(self, name) is not None for name in FIRING)
+
+
+FIRING = tuple(name for name in Trigger.__struct_fields__ if name != "min_interval_seconds")
+
+
+class Window(Part, frozen=True, kw_only=True):
+    """When jobs may begin, in UTC; it may go over midnight, and then the day is that on which it begins."""
+
+    start: TimeOfDay
+    end: TimeOfDay
+    days: list[Day] | None = None
+
+
+class Budget(Part, frozen=True, kw_only=True):
+    """How much the jobs of one policy may use together, over all tables that it counts for."""
+
+    bytes_per_hour: Size | None = None
+    concurrent_jobs: Count | None = None
+    window: Window | None = None
+
+
+class Backoff(Part, frozen=True, kw_only=True):
+    """How long to wait after failures: twice as long after each in a row. The same after `unchanged_runs` in vain."""
+
+    first_seconds: Seconds = 900
+    longest_seconds: Seconds = DAY_SECONDS
+    unchanged_runs: Count = 3
+
+
+class Policy(Part, frozen=True, kw_only=True, tag_field="type"):
+    """What all types have; one that is not `enabled` shields what it is set on from those further out."""
+
+    usual: ClassVar[Trigger] = Trigger()
+    triggers: ClassVar[frozenset[str]] = frozenset()
+
+    enabled: bool = True
+    trigger: Trigger = Trigger()
+    budget: Budget = Budget()
+    backoff: Backoff = Backoff()
+    note: Annotated[str, Meta(max_length=LONGEST_NOTE)] | None = None
+
+    @property
+    def type(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    @property
+    def effective_trigger(self) -> Trigger:
+        """Its own, or the usual one if it names nothing to wait for; the usual interval unless it has its own."""
+        least = self.trigger.min_interval_seconds or self.usual.min_interval_seconds
+        return msgspec.structs.replace(self.trigger if self.trigger.fires else self.usual, min_interval_seconds=least)
+
+    def check(self) -> None:
+        """What the single fields cannot tell; BadRequest if it makes no sense."""
+        for name in FIRING:
+            if getattr(self.trigger, name) is not None and name not in {*self.triggers, *ALWAYS}:
+                known = ", ".join(sorted(each.replace("_", "-") for each in {*self.triggers, *ALWAYS}))
+                raise BadRequest(
+                    f"The trigger {name.replace('_', '-')} says nothing about {self.type}", hint=f"Use {known}."
+                )
+        if self.backoff.longest_seconds < self.backoff.first_seconds:
+            raise BadRequest("Invalid backoff: longest-seconds is less than first-seconds")
+        if self.budget.window is not None and self.budget.window.start == self.budget.window.end:
+            raise BadRequest("Invalid window: it ends when it begins", hint="Leave it out to allow any time.")
+
+
+ALWAYS = frozenset({"commits_since_last", "max_delay_seconds"})
+
+
+class DataCompaction(Policy, frozen=True, kw_only=True, tag="data-compaction"):
+    """Joins small files, and sorts on the way if it is told to."""
+
+    usual = Trigger(small_file_percent=30, delete_file_percent=30, min_interval_seconds=3600)
+    triggers = frozenset({"small_file_percent", "delete_files", "delete_file_percent"})
+
+    strategy: Literal["binpack", "sort", "zorder"] = "binpack"
+    columns: list[Column] | None = None
+    target_file_size_bytes: Size | None = None
+    min_input_files: Count | None = None
+    max_file_group_size_bytes: Size | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.strategy == "zorder" and not self.columns:
+            raise BadRequest("Invalid columns: zorder needs at least one", hint="Name those that filters use.")
+        if self.strategy == "binpack" and self.columns:
+            raise BadRequest("Invalid columns: binpack keeps the order of rows", hint="Use strategy sort or zorder.")
+
+
+class DeleteCompaction(Policy, frozen=True, kw_only=True, tag="delete-compaction"):
+    """Joins files of position deletes, and drops those that delete nothing any more."""
+
+    usual = Trigger(delete_files=20, delete_file_percent=10, min_interval_seconds=3600)
+    triggers = frozenset({"delete_files", "delete_file_percent"})
+
+
+class ManifestRewrite(Policy, frozen=True, kw_only=True, tag="manifest-rewrite"):
+    """Sorts manifests by partition, so that planning opens fewer."""
+
+    usual = Trigger(commits_since_last=50, min_interval_seconds=3600)
+
+
+class SnapshotExpiry(Policy, frozen=True, kw_only=True, tag="snapshot-expiry"):
+    """Removes snapshots that nobody goes back to, and the files that only they need."""
+
+    usual = Trigger(snapshots=100, max_delay_seconds=DAY_SECONDS, min_interval_seconds=3600)
+    triggers = frozenset({"snapshots", "metadata_bytes"})
+
+    max_snapshot_age_seconds: Seconds = 5 * DAY_SECONDS
+    min_snapshots_to_keep: Count = 1
+
+
+class MetadataRetention(Policy, frozen=True, kw_only=True, tag="metadata-retention"):
+    """Keeps the list of earlier metadata files short, and has those files deleted that leave it."""
+
+    usual = Trigger(metadata_bytes=8 << 20, max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=3600)
+    triggers = frozenset({"metadata_bytes", "snapshots"})
+
+    previous_versions_max: Annotated[int, Meta(ge=1, le=10_000)] = 20
+    delete_after_commit: bool = True
+
+
+class OrphanRemoval(Policy, frozen=True, kw_only=True, tag="orphan-removal"):
+    """Deletes files in the table's folder that the table does not know."""
+
+    usual = Trigger(max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=DAY_SECONDS)
+
+    older_than_seconds: OrphanAge = 7 * DAY_SECONDS
+
+
+class Statistics(Policy, frozen=True, kw_only=True, tag="statistics"):
+    """Counts distinct values for the planners of queries."""
+
+    usual = Trigger(commits_since_last=20, min_interval_seconds=DAY_SECONDS)
+
+    columns: list[Column] | None = None
+
+
+class RowRetention(Policy, frozen=True, kw_only=True, tag="row-retention"):
+    """Deletes rows whose time, in `column`, is longer ago than `max_age_seconds`."""
+
+    usual = Trigger(max_delay_seconds=DAY_SECONDS, min_interval_seconds=3600)
+
+    column: Column
+    max_age_seconds: Seconds
+
+
+AnyPolicy = (
+    DataCompaction
+    | DeleteCompaction
+    | ManifestRewrite
+    | SnapshotExpiry
+    | MetadataRetention
+    | OrphanRemoval
+    | Statistics
+    | RowRetention
+)
+# In the order in which the jobs of one table are done: what deletes rows first, what forgets files last.
+KINDS: tuple[type[AnyPolicy], ...] = (
+    RowRetention,
+    DataCompaction,
+    DeleteCompaction,
+    ManifestRewrite,
+    Statistics,
+    SnapshotExpiry,
+    MetadataRetention,
+    OrphanRemoval,
+)
+TYPES: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A policy and where it is set; `securable` as in securables.py."""
+
+    securable: str
+    policy: AnyPolicy
+    changed_by: str
+    changed_ms: int
+
+
+def parsed(body: bytes | str) -> AnyPolicy:
+    """A policy from JSON, checked; BadRequest names the field that is wrong."""
+    try:
+        policy: AnyPolicy = msgspec.json.decode(body, type=AnyPolicy)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"Invalid policy: {error}", hint=_hint(body)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"Invalid policy: not valid JSON: {error}") from error
+    policy.check()
+    return policy
+
+
+def _hint(body: bytes | str) -> str:
+    """The fields of the type that was meant, or the types."""
+    try:
+        named = msgspec.json.decode(body, type=dict[str, object]).get("type")
+    except msgspec.MsgspecError:
+        named = None
+    kind = next((each for each in KINDS if each.__struct_config__.tag == named), None)
+    if kind is None:
+        return f"Its type is one of {', '.join(TYPES)}."
+    parts = (
+        ("", kind),
+        ("trigger.", Trigger),
+        ("budget.", Budget),
+        ("budget.window.", Window),
+        ("backoff.", Backoff),
+    )
+    fields = [f"{prefix}{name}" for prefix, part in parts for name in part.__struct_encode_fields__]
+    return f"{named} has {', '.join(name for name in fields if name not in PARTS)}."
+
+
+PARTS = ("trigger", "budget", "budget.window", "backoff")
+
+
+def printed(policy: AnyPolicy) -> bytes:
+    """What `parsed` reads, without what is as usual."""
+    return msgspec.json.encode(policy)
+
+
+def check_type(text: str) -> str:
+    if text not in TYPES:
+        raise BadRequest(f"No such type of policy: {text[:100]!r}", hint=f"Use one of {', '.join(TYPES)}.")
+    return text
+
+
+def check_place(securable: str) -> str:
+    if securable == securables.SERVER:
+        raise BadRequest("A policy is not set on the server", hint="Set it on a warehouse, a namespace or a table.")
+    return securable
+
+
+def nearest(attached: Iterable[Attached], securable: str) -> dict[str, Attached]:
+    """By type, those that count for `securable`; others than those around it may be among `attached`."""
+    around = set(securables.chain(securable))
+    found: dict[str, Attached] = {}
+    for each in attached:
+        if each.securable not in around:
+            continue
+        other = found.get(each.policy.type)
+        # Of two that lie around the same thing the longer text is the nearer place.
+        if other is None or len(each.securable) > len(other.securable):
+            found[each.policy.type] = each
+    return found

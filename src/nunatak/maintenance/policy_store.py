@@ -1,0 +1,64 @@
+"""Policies in the database: each change as the list of writes that make it, with its audit row."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.administration import Actor
+from nunatak.database.records import Change, Write
+from nunatak.database.store import Store
+from nunatak.errors import NotFound
+from nunatak.maintenance.audited import row_of
+from nunatak.maintenance.policies import AnyPolicy, Attached, parsed, printed
+
+EVERY_POLICY = 1_000_000
+
+
+def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
+    """In place of one of the same type that is set there already."""
+    text = printed(policy).decode()
+    values = {
+        "securable": securable,
+        "type": policy.type,
+        "policy": text,
+        "changed_by": actor.principal,
+        "changed_ms": actor.at_ms,
+    }
+    row = row_of(actor, "set-policy", securable, {"policy": msgspec.json.decode(text)})
+    return [Write("set_maintenance_policy", values), row]
+
+
+def drop_policy(actor: Actor, securable: str, policy_type: str) -> list[Change]:
+    gone = NotFound(
+        f"No {policy_type} policy is set on {securables.printed(securable)}",
+        hint="`nunatak policy show` says where one that counts there is set.",
+    )
+    values = {"securable": securable, "type": policy_type}
+    row = row_of(actor, "drop-policy", securable, {"type": policy_type})
+    return [Write("drop_maintenance_policy", values, gone), row]
+
+
+async def policies_around(store: Store, securable: str) -> list[Attached]:
+    """Those set on the securable and on what it lies in."""
+    around = msgspec.json.encode(securables.chain(securable)).decode()
+    return _attached(await store.rows("policies_at", {"securables": around}))
+
+
+async def policies_inside(
+    store: Store, securable: str, after: tuple[str, str] = ("", ""), limit: int = EVERY_POLICY
+) -> list[Attached]:
+    """Those set on the securable and on what lies in it, in order; `after` is the place and type of the last one."""
+    values = {
+        "securable": securable,
+        "behind": securables.behind(securable),
+        "after_securable": after[0],
+        "after_type": after[1],
+        "limit": limit,
+    }
+    return _attached(await store.rows("policies_inside", values))
+
+
+def _attached(rows: Iterable[Sequence[Any]]) -> list[Attached]:
+    return [Attached(row[0], parsed(row[2]), row[3], row[4]) for row in rows]

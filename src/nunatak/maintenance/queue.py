@@ -1,0 +1,217 @@
+"""The jobs that workers pull: waiting, leased, finished. Of several workers one works on a table at a time.
+
+A worker that dies does nothing for it: when its lease runs out the job is handed to another, which finds done what was
+done before. A job that fails is over; the planner asks for another when its backoff allows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from nunatak.access import securables
+from nunatak.access.administration import Actor
+from nunatak.database.records import Change, Write
+from nunatak.database.store import Store
+from nunatak.errors import BadRequest, Conflict, NotFound
+from nunatak.maintenance.audited import row_of
+from nunatak.maintenance.job_spec import JobSpec
+
+HEARTBEAT_SECONDS = 30
+LEASE_MS = 90_000  # three missed heartbeats
+MOST_ATTEMPTS = 5  # a job that took so many workers with it is at fault itself
+CANDIDATES = 50  # jobs a lease looks at before it says that there is nothing to do
+KEPT_MS = 90 * 86_400_000  # how long it is told what became of a job
+LONGEST_PROGRESS, LONGEST_RESULT = 4 << 10, 256 << 10  # bytes of JSON; details belong into a table
+LONGEST_WORKER = 100
+
+Outcome = Literal["done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """As stored; `policy` is the place where the policy is set, None if somebody asked for the job."""
+
+    job_id: int
+    type: str
+    securable: str
+    table_uuid: str
+    policy: str | None
+    spec: str
+    state: str
+    created_by: str
+    created_ms: int
+    due_ms: int
+    attempts: int
+    leased_by: str | None
+    cancelled: bool
+    progress: str | None
+    finished_ms: int | None
+    changed: bool
+    size_bytes: int
+    result: str | None
+    error: str | None
+
+
+def add_job(actor: Actor, spec: JobSpec, policy: str | None, size_bytes: int) -> list[Change]:
+    """Conflict if a job of this type waits or runs for the table already."""
+    securable = securables.entry(spec.warehouse, tuple(spec.namespace), spec.table)
+    values = {
+        "type": spec.type,
+        "securable": securable,
+        "table_uuid": spec.table_uuid,
+        "policy": policy,
+        "spec": msgspec.json.encode(spec).decode(),
+        "open_key": open_key(spec),
+        "created_by": actor.principal,
+        "created_ms": actor.at_ms,
+        "size_bytes": min(size_bytes, spec.max_bytes or size_bytes),
+    }
+    busy = Conflict(f"A {spec.type} job waits or runs for {securables.printed(securable)} already")
+    detail = {"type": spec.type, "reasons": spec.reasons}
+    return [
+        Write("add_maintenance_job", values, busy),
+        Write("forget_maintenance_jobs", {"before_ms": actor.at_ms - KEPT_MS}),
+        row_of(actor, "add-job", securable, detail),
+    ]
+
+
+def open_key(spec: JobSpec) -> str:
+    return f"{spec.table_uuid}/{spec.type}"
+
+
+async def find_open(store: Store, spec: JobSpec) -> int | None:
+    rows = await store.rows("open_maintenance_job", {"open_key": open_key(spec)})
+    return rows[0][0] if rows else None
+
+
+async def find_job(store: Store, job_id: int) -> QueuedJob | None:
+    rows = await store.rows("find_maintenance_job", {"job_id": job_id})
+    return _job(rows[0]) if rows else None
+
+
+async def list_jobs(store: Store, securable: str, before: int, limit: int) -> list[QueuedJob]:
+    """Those on the securable and on what lies in it, newest first."""
+    behind = securables.behind(securable)
+    rows = await store.rows(
+        "list_maintenance_jobs", {"securable": securable, "behind": behind, "before": before, "limit": limit}
+    )
+    return [_job(row) for row in rows]
+
+
+async def lease(store: Store, owner: str, securable: str, now_ms: int) -> QueuedJob | None:
+    """The job inside `securable` that has been due for longest and whose table is free; None if there is none."""
+    behind = securables.behind(securable)
+    values = {"securable": securable, "behind": behind, "now_ms": now_ms, "limit": CANDIDATES}
+    for job_id, table_uuid in await store.rows("due_maintenance_jobs", values):
+        try:
+            await store.apply(take(job_id, table_uuid, owner, now_ms))
+        except Conflict:
+            continue
+        job = await find_job(store, job_id)
+        if job is None or job.leased_by != owner:
+            continue
+        if job.attempts <= MOST_ATTEMPTS and not job.cancelled:
+            return job
+        over: Outcome = "cancelled" if job.cancelled else "failed"
+        told = None if job.cancelled else f"given up: {MOST_ATTEMPTS} workers began it and were not heard of again"
+        await store.apply(finish(job_id, owner, over, now_ms=now_ms, error=told))
+    return None
+
+
+def take(job_id: int, table_uuid: str, owner: str, now_ms: int) -> list[Change]:
+    """A certain job, if it is due and nobody works on its table; Conflict otherwise."""
+    values = {
+        "job_id": job_id,
+        "table_uuid": table_uuid,
+        "owner": owner,
+        "now_ms": now_ms,
+        "until_ms": now_ms + LEASE_MS,
+    }
+    return [
+        Write("lock_maintenance_jobs", {"table_uuid": table_uuid}),
+        Write("lease_maintenance_job", values, Conflict(f"Job {job_id} is not due, or its table is taken")),
+    ]
+
+
+def extend(job_id: int, owner: str, now_ms: int, progress: object | None) -> list[Change]:
+    """A worker's sign of life; Conflict if the job is not its own any more."""
+    text = _json("progress", progress, LONGEST_PROGRESS)
+    values = {"job_id": job_id, "owner": owner, "until_ms": now_ms + LEASE_MS, "progress": text}
+    return [Write("extend_maintenance_lease", values, _lost(job_id))]
+
+
+def finish(
+    job_id: int,
+    owner: str,
+    outcome: Outcome,
+    *,
+    now_ms: int,
+    changed: bool = False,
+    size_bytes: int = 0,
+    result: object | None = None,
+    error: str | None = None,
+) -> list[Change]:
+    """What became of it; Conflict if the job is not the owner's any more."""
+    values = {
+        "job_id": job_id,
+        "owner": owner,
+        "state": outcome,
+        "finished_ms": now_ms,
+        "changed": int(changed),
+        "size_bytes": size_bytes,
+        "result": _json("result", result, LONGEST_RESULT),
+        "error": None if error is None else error[:1000],
+    }
+    return [Write("finish_maintenance_job", values, _lost(job_id))]
+
+
+def hand_back(job_id: int, owner: str, now_ms: int) -> list[Change]:
+    """For a worker that stops: another may begin at once."""
+    values = {"job_id": job_id, "owner": owner, "due_ms": now_ms, "error": None}
+    return [Write("postpone_maintenance_job", values, _lost(job_id))]
+
+
+def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
+    """One that waits is over; the worker of one that runs is told with its next sign of life."""
+    row = row_of(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
+    moved = Conflict(f"Job {job.job_id} is not {job.state} any more", hint="Look again.")
+    if job.state == "waiting":
+        return [Write("cancel_waiting_job", {"job_id": job.job_id, "now_ms": actor.at_ms}, moved), row]
+    if job.state == "running":
+        return [Write("cancel_running_job", {"job_id": job.job_id}, moved), row]
+    raise Conflict(f"Job {job.job_id} is over: it is {job.state}")
+
+
+def owner_of(principal: str, worker: str) -> str:
+    """Who holds a lease; a name that somebody else made up is not the same owner."""
+    if not 1 <= len(worker) <= LONGEST_WORKER or not worker.isprintable():
+        raise BadRequest(f"Invalid worker: use 1 to {LONGEST_WORKER} printable characters")
+    return f"{principal}/{worker}"
+
+
+def no_such_job(job_id: object) -> NotFound:
+    return NotFound(f"Job does not exist: {job_id}")
+
+
+def _lost(job_id: int) -> Conflict:
+    return Conflict(
+        f"Job {job_id} is not this worker's any more",
+        hint="Its lease ran out: stop, and change nothing further. Another worker goes on.",
+    )
+
+
+def _json(name: str, value: object | None, longest: int) -> str | None:
+    if value is None:
+        return None
+    text = msgspec.json.encode(value).decode()
+    if len(text.encode()) > longest:
+        raise BadRequest(f"The {name} is longer than {longest} bytes of JSON")
+    return text
+
+
+def _job(row: Sequence[Any]) -> QueuedJob:
+    values = list(row)
+    values[12], values[15] = bool(values[12]), bool(values[15])
+    return QueuedJob(*values)

@@ -1,0 +1,125 @@
+"""Looks at tables for health and plans: what their metadata says, and if asked what their manifests say."""
+
+import asyncio
+from collections.abc import Mapping
+
+from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.heads import load_head
+from nunatak.catalog.reachable import is_inside
+from nunatak.errors import BadRequest, InternalError, NotFound
+from nunatak.iceberg import table_metadata
+from nunatak.iceberg.identifiers import Identifier, Namespace, to_jdbc
+from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.maintenance.commands import Subject
+from nunatak.maintenance.facts import SMALL_SHARE, Facts, facts_of
+from nunatak.maintenance.layout import Counter, Layout
+from nunatak.maintenance.planning import HOUR_MS, Decision, History, Load, Run, history_of, plan
+from nunatak.maintenance.policies import Attached, nearest
+from nunatak.objectstore.live_files import Manifest, live_data_files, manifests_of
+
+LARGE_BYTES = 1 << 20  # metadata from here on is parsed in a thread: it takes longer than other requests should wait
+MOST_MANIFESTS = 2000  # read of one table; beyond that the counts are of a part
+MANIFESTS_AT_ONCE = 4
+# What is wrong with one table, and must not hide others; a database that does not answer is another matter.
+UNREADABLE = (NotFound, BadRequest, InternalError)
+RUNS_LOOKED_AT = 400  # the latest jobs of a table: enough for every type to show what became of its last ones
+
+
+def subject_of(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Subject:
+    return Subject(warehouse.name, identifier, warehouse.name == catalog.default_warehouse)
+
+
+async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, *, deep: bool = False) -> Facts:
+    """NoSuchTable if it is not there. Nothing is kept of what was parsed: a look at all tables must not crowd out
+    those that are at work."""
+    loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+    size = len(loaded.data)
+    if isinstance(loaded.parsed, TableMetadata):
+        metadata = loaded.parsed
+    elif size < LARGE_BYTES:
+        metadata = table_metadata.decode(loaded.data)
+    else:
+        metadata = await asyncio.to_thread(table_metadata.decode, loaded.data)
+    if not deep:
+        return facts_of(metadata, size)
+    target_bytes = facts_of(metadata, size).target_bytes
+    return facts_of(metadata, size, await _layout(catalog, warehouse, metadata, target_bytes))
+
+
+async def _layout(
+    catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata, target_bytes: int
+) -> Layout | None:
+    """How the files of the current snapshot lie; None if there is none."""
+    current = metadata.current_snapshot
+    if current is None:
+        return None
+    if current.get("manifest-list"):
+        found = await _read(catalog, warehouse, current["manifest-list"])
+        manifests = await asyncio.to_thread(list, manifests_of(found))
+    else:  # Spec, v1: a snapshot may name its manifests itself, which tells nothing else of them
+        manifests = [Manifest(path, 0, False, 0) for path in current.get("manifests") or ()]
+    counter = Counter(target_bytes, int(target_bytes * SMALL_SHARE))
+    wanted = [each for each in manifests if not each.holds_deletes][:MOST_MANIFESTS]
+    for start in range(0, len(wanted), MANIFESTS_AT_ONCE):
+        chunk = wanted[start : start + MANIFESTS_AT_ONCE]
+        for data in await asyncio.gather(*(_read(catalog, warehouse, each.path) for each in chunk)):
+            await asyncio.to_thread(counter.add, live_data_files(data))
+    return counter.layout(manifests)
+
+
+async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:
+    if not is_inside(warehouse, location):
+        raise BadRequest(f"{location} lies outside the warehouse {warehouse.name} and is not read")
+    return await catalog.objects.read(location)
+
+
+async def tables_after(
+    catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace, after: str, limit: int
+) -> list[Identifier]:
+    """The tables of a namespace behind the one named `after`, in order."""
+    values = {
+        "catalog": warehouse.name,
+        "namespace": to_jdbc(namespace),
+        "type": "TABLE",
+        "after": after,
+        "limit": limit,
+    }
+    return [Identifier(namespace, row[0]) for row in await catalog.store.rows("names_after", values)]
+
+
+# Plans
+
+
+async def histories_of(catalog: Catalog, table_uuid: str) -> dict[str, History]:
+    """What became of the latest jobs of a table, by type."""
+    rows = await catalog.store.rows("runs_of_table", {"table_uuid": table_uuid, "limit": RUNS_LOOKED_AT})
+    runs: dict[str, list[Run]] = {}
+    for job_id, kind, state, finished_ms, changed in rows:
+        runs.setdefault(kind, []).append(Run(job_id, state, finished_ms, bool(changed)))
+    return {kind: history_of(found) for kind, found in runs.items()}
+
+
+async def loads_of(catalog: Catalog, now_ms: int) -> dict[tuple[str, str], Load]:
+    """What the jobs of every policy use, by where it is set and its type."""
+    rows = await catalog.store.rows("load_of_policies", {"since_ms": now_ms - HOUR_MS})
+    return {(row[0], row[1]): Load(int(row[2]), int(row[3] or 0)) for row in rows}
+
+
+class Planner:
+    """Plans table after table; what one of them is going to use is taken into account for the next."""
+
+    def __init__(self, catalog: Catalog, policies: list[Attached], loads: Mapping[tuple[str, str], Load]) -> None:
+        self._catalog = catalog
+        self._policies = policies
+        self._loads = dict(loads)
+
+    async def plan(self, subject: Subject, facts: Facts, now_ms: int) -> list[Decision]:
+        attached = nearest(self._policies, subject.securable)
+        loads = {kind: self._loads.get((each.securable, kind), Load()) for kind, each in attached.items()}
+        histories = await histories_of(self._catalog, facts.table_uuid)
+        decisions = plan(subject, facts, attached, histories, loads, now_ms)
+        for decision in decisions:
+            if decision.spec is not None and decision.attached is not None:
+                key = (decision.attached.securable, decision.type)
+                self._loads[key] = loads[decision.type].with_job(decision.spec, decision.size_bytes)
+        return decisions

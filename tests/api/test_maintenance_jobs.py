@@ -1,0 +1,261 @@
+"""Maintenance jobs over HTTP: planned into the queue, asked for, leased by workers, watched and cancelled."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.access.secured import SecuredCatalog
+from tests.api.local import LocalCatalog
+from tests.api.test_health import write
+from tests.api.test_policies import COMPACTION, decision, set_policy
+from tests.api.wire import a_table, done, identifier, ok, path_of, rename
+
+JOBS, LEASE = "/management/v1/maintenance/jobs", "/management/v1/maintenance/lease"
+MIB = 1 << 20
+KEY = {"Idempotency-Key": "0192d5a0-0000-7000-8000-000000000001"}
+
+
+@pytest.fixture
+def messy(catalog: LocalCatalog) -> LocalCatalog:
+    """The tables `a` and `b` with a hundred small files each, to be compacted by the warehouse's policy."""
+    for name in ("a", "b"):
+        catalog.table("ns", name)
+        write(catalog, name, 1, data_files=100, files_size=100 * MIB, delete_files=0)
+    catalog.view("ns", "v")
+    set_policy(catalog, "warehouse:default", COMPACTION)
+    return catalog
+
+
+def add(catalog: LocalCatalog, securable: str = "warehouse:default", **more: Any) -> list[Any]:
+    added: list[Any] = ok(catalog.call("POST", JOBS, {"securable": securable, **more}))["jobs"]
+    return added
+
+
+def lease(catalog: LocalCatalog, worker: str = "w1", securable: str = "warehouse:default") -> Any:
+    return ok(catalog.call("POST", LEASE, {"securable": securable, "worker": worker}))["job"]
+
+
+def state(catalog: LocalCatalog, job_id: int) -> str:
+    return str(ok(catalog.call("GET", f"{JOBS}/{job_id}"))["state"])
+
+
+def test_what_is_due_is_added_once(messy: LocalCatalog) -> None:
+    added = add(messy)
+    again = add(messy)
+
+    assert [(each["job"]["table"], each["job"]["type"]) for each in added] == [
+        ("a", "data-compaction"),
+        ("b", "data-compaction"),
+    ]
+    assert again == []
+    held = decision(messy, "table:default/ns/a", "data-compaction")
+    assert held["state"] == "held"
+    assert [each["because"] for each in held["holds"]] == ["open-job"]
+
+
+def test_a_worker_leases_keeps_alive_and_finishes_a_job(messy: LocalCatalog) -> None:
+    add(messy)
+
+    job = lease(messy)
+    beat = ok(messy.call("POST", f"{JOBS}/{job['job-id']}/heartbeat", {"worker": "w1", "progress": {"done": 3}}))
+    seen = ok(messy.call("GET", f"{JOBS}/{job['job-id']}"))
+    result = {"worker": "w1", "state": "done", "changed": True, "size-bytes": 9, "result": {"files": 1}}
+    done(messy.call("POST", f"{JOBS}/{job['job-id']}/finish", result, KEY))
+    done(messy.call("POST", f"{JOBS}/{job['job-id']}/finish", result, KEY))
+    over = ok(messy.call("GET", f"{JOBS}/{job['job-id']}"))
+
+    assert job["job"]["options"]["strategy"] == "binpack"
+    assert job["worker"] == "anonymous/w1"
+    assert beat == {"cancelled": False}
+    assert (seen["state"], seen["progress"], seen["attempts"]) == ("running", {"done": 3}, 1)
+    assert (over["state"], over["changed"], over["result"], over["error"]) == ("done", True, {"files": 1}, None)
+    assert decision(messy, "table:default/ns/a", "data-compaction")["holds"][0]["because"] == "min-interval"
+
+
+def test_a_failure_makes_the_next_plan_wait(messy: LocalCatalog) -> None:
+    add(messy, "table:default/ns/a")
+    job = lease(messy)
+    done(messy.call("POST", f"{JOBS}/{job['job-id']}/finish", {"worker": "w1", "state": "failed", "error": "no space"}))
+
+    waits = decision(messy, "table:default/ns/a", "data-compaction")
+    messy.clock.added_ms = 901_000
+    goes_on = decision(messy, "table:default/ns/a", "data-compaction")
+
+    assert [each["because"] for each in waits["holds"]] == ["backoff"]
+    assert goes_on["state"] == "due"
+
+
+def test_a_worker_that_slept_too_long_is_told_to_stop(messy: LocalCatalog) -> None:
+    add(messy, "table:default/ns/a")
+    job = lease(messy, "sleeper")
+    messy.clock.added_ms = 91_000
+    other = lease(messy, "other")
+
+    for action, body in (("heartbeat", {}), ("finish", {"state": "done"}), ("hand-back", {})):
+        answer = messy.call("POST", f"{JOBS}/{job['job-id']}/{action}", {"worker": "sleeper", **body})
+        assert answer.error[0] == 409
+        assert "stop" in answer.hint
+    assert (other["job-id"], other["attempts"]) == (job["job-id"], 2)
+    done(messy.call("POST", f"{JOBS}/{job['job-id']}/hand-back", {"worker": "other"}))
+    assert lease(messy, "third")["job-id"] == job["job-id"]
+
+
+def test_a_job_is_cancelled_before_and_while_it_runs(messy: LocalCatalog) -> None:
+    first, second = (each["job-id"] for each in add(messy))
+    assert lease(messy)["job-id"] == first
+
+    done(messy.call("POST", f"{JOBS}/{first}/cancel"))
+    done(messy.call("POST", f"{JOBS}/{second}/cancel"))
+
+    assert (state(messy, first), state(messy, second)) == ("running", "cancelled")
+    assert ok(messy.call("POST", f"{JOBS}/{first}/heartbeat", {"worker": "w1"})) == {"cancelled": True}
+    done(messy.call("POST", f"{JOBS}/{first}/finish", {"worker": "w1", "state": "cancelled"}))
+    assert messy.call("POST", f"{JOBS}/{first}/cancel").error[0] == 409
+    assert lease(messy) is None
+
+
+def test_a_job_may_be_asked_for_whatever_the_policies_say(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t")
+    write(catalog, "t", 1, data_files=1, files_size=MIB)
+
+    (added,) = add(catalog, "table:default/ns/t", type="snapshot-expiry")
+
+    assert added["job"]["reasons"] == ["asked for"]
+    body = {"securable": "table:default/ns/t", "type": "snapshot-expiry"}
+    assert catalog.call("POST", JOBS, body).error[0] == 409
+    assert catalog.call("POST", JOBS, body | {"type": "tidying"}).error[0] == 400
+    assert catalog.call("POST", JOBS, body | {"securable": "namespace:default/ns"}).error[0] == 400
+
+
+def test_jobs_are_listed_newest_first_page_by_page(messy: LocalCatalog) -> None:
+    numbers = [each["job-id"] for each in add(messy)]
+    numbers += [each["job-id"] for each in add(messy, "table:default/ns/a", type="statistics")]
+
+    path = f"{JOBS}?securable={quote('namespace:default/ns', safe='')}&pageSize=2"
+    first = ok(messy.call("GET", path))
+    second = ok(messy.call("GET", f"{path}&pageToken={first['next-page-token']}"))
+
+    assert [each["job-id"] for each in (*first["jobs"], *second["jobs"])] == numbers[::-1]
+    assert "next-page-token" not in second
+
+
+@pytest.mark.parametrize("job", ["0", "7", "x", "99999999999999999999999", "-1"])
+def test_a_job_that_is_not_there_is_refused(catalog: LocalCatalog, job: str) -> None:
+    assert catalog.call("GET", f"{JOBS}/{job}").error[0] == 404
+    assert catalog.call("POST", f"{JOBS}/{job}/heartbeat", {"worker": "w"}).error[0] == 404
+
+
+def test_a_job_of_a_table_that_is_gone_goes_to_nobody(messy: LocalCatalog) -> None:
+    renamed, dropped = (each["job-id"] for each in add(messy))
+    done(messy.call("POST", "/v1/tables/rename", rename(identifier("ns", "a"), identifier("ns", "c"))))
+    done(messy.call("DELETE", path_of("ns", "tables", "b")))
+    messy.table("ns", "b")
+
+    assert lease(messy) is None
+    assert (state(messy, renamed), state(messy, dropped)) == ("cancelled", "cancelled")
+    assert [each["job"]["table"] for each in add(messy)] == ["c"], "under its new name it is planned anew"
+
+
+def test_a_policys_jobs_are_no_more_than_it_allows(messy: LocalCatalog) -> None:
+    set_policy(messy, "warehouse:default", {**COMPACTION, "budget": {"concurrent-jobs": 1}})
+
+    added = add(messy)
+    held = decision(messy, "table:default/ns/b", "data-compaction")
+
+    assert [each["job"]["table"] for each in added] == ["a"]
+    assert [each["because"] for each in held["holds"]] == ["budget"]
+    done(messy.call("POST", f"{JOBS}/{added[0]['job-id']}/cancel"))
+    assert [each["job"]["table"] for each in add(messy, "table:default/ns/b")] == ["b"]
+
+
+def test_too_much_progress_is_refused(messy: LocalCatalog) -> None:
+    add(messy)
+    job = lease(messy)
+
+    answer = messy.call("POST", f"{JOBS}/{job['job-id']}/heartbeat", {"worker": "w1", "progress": "x" * 5000})
+
+    assert answer.error[0] == 400
+    assert state(messy, job["job-id"]) == "running"
+
+
+def test_jobs_survive_a_restart_of_the_server(messy: LocalCatalog) -> None:
+    add(messy)
+    job = lease(messy)
+
+    messy.restart()
+
+    assert ok(messy.call("POST", f"{JOBS}/{job['job-id']}/heartbeat", {"worker": "w1"})) == {"cancelled": False}
+    assert lease(messy, "w2")["job-id"] != job["job-id"]
+
+
+# Who may
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
+    made = SecuredCatalog(tmp_path)
+    for namespace in ("sales", "hr"):
+        made.namespace(namespace)
+        ok(made.call("POST", path_of(namespace, "tables"), a_table("t")))
+        write_as_root(made, namespace)
+    made.principal("stranger")
+    made.principal("reader", default__sales="READ")
+    made.principal("worker", default__sales="WRITE")
+    yield made
+    made.close()
+
+
+def write_as_root(catalog: SecuredCatalog, namespace: str) -> None:
+    snapshot = {
+        "snapshot-id": 1,
+        "sequence-number": 1,
+        "timestamp-ms": catalog.app.catalog.now_ms(),
+        "manifest-list": "file:///elsewhere/snap-1.avro",
+        "summary": {"operation": "append", "total-data-files": "100", "total-files-size": "100"},
+        "schema-id": 0,
+    }
+    updates = [
+        {"action": "add-snapshot", "snapshot": snapshot},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1},
+    ]
+    ok(catalog.call("POST", path_of(namespace, "tables", "t"), {"requirements": [], "updates": updates}))
+
+
+def test_a_worker_gets_and_touches_jobs_of_tables_that_it_may_change_alone(secured: SecuredCatalog) -> None:
+    numbers = {
+        namespace: add(secured, f"table:default/{namespace}/t", type="statistics")[0]["job-id"]
+        for namespace in ("sales", "hr")
+    }
+
+    def status(caller: str, method: str, path: str, body: Any = None) -> int:
+        return secured.call_as(caller, method, path, body).status
+
+    for_sales = {"securable": "namespace:default/sales", "worker": "w1"}
+    assert status("worker", "POST", LEASE, {"securable": "warehouse:default", "worker": "w1"}) == 403
+    assert status("worker", "POST", LEASE, {"securable": "namespace:default/hr", "worker": "w1"}) == 404
+    assert status("reader", "POST", LEASE, for_sales) == 403
+    assert status("stranger", "POST", LEASE, for_sales) == 404
+    leased = ok(secured.call_as("worker", "POST", LEASE, for_sales))["job"]
+    assert leased["job-id"] == numbers["sales"]
+
+    mine, others = f"{JOBS}/{numbers['sales']}", f"{JOBS}/{numbers['hr']}"
+    assert status("reader", "GET", mine) == 200
+    assert status("reader", "POST", f"{mine}/cancel") == 403
+    assert status("stranger", "GET", mine) == 404
+    assert status("worker", "GET", others) == 404
+    assert status("worker", "POST", f"{others}/cancel") == 404
+    # Another principal cannot speak for the worker, although it knows its name.
+    assert status("root", "POST", f"{mine}/heartbeat", {"worker": "w1"}) == 409
+    assert status("worker", "POST", f"{mine}/heartbeat", {"worker": "w1"}) == 200
+
+
+def test_whose_a_hidden_job_is_cannot_be_told_from_one_that_is_not_there(secured: SecuredCatalog) -> None:
+    (hidden,) = add(secured, "table:default/hr/t", type="statistics")
+
+    seen = secured.call_as("worker", "GET", f"{JOBS}/{hidden['job-id']}")
+    absent = secured.call_as("worker", "GET", f"{JOBS}/999")
+
+    assert seen.body.replace(str(hidden["job-id"]).encode(), b"N") == absent.body.replace(b"999", b"N")
