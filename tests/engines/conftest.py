@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nunatak_spark.errors import CannotRun
 from tests.support.login import LoginServer, login_server, short_lived
-from tests.support.spark import CannotRun, Installation, Sql, find_installation, rest_catalog, spark_session
+from tests.support.spark import Installation, Sql, find_installation, rest_catalog, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

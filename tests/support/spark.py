@@ -1,134 +1,29 @@
 """A real Spark for tests: the Java it needs, its jars by checksum, one lean session. No server and no fixture."""
 
 import contextlib
-import hashlib
-import importlib.util
 import logging
 import os
 import re
-import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 from urllib.parse import unquote, urlparse
 
+from nunatak_spark.errors import WrongJar, WrongJava
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.java import find_java
+from nunatak_spark.matrix import matrix
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-JAVA = "17"  # what this Spark is tested with; newer ones lack classes that its Hadoop needs
-FETCH_SECONDS = 600  # 60 MB over a slow line
-
-
-@dataclass(frozen=True)
-class Jar:
-    """One artifact of a Maven repository, trusted by its checksum and not by where it came from."""
-
-    group: str
-    artifact: str
-    version: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
-
-    @property
-    def coordinate(self) -> str:
-        return f"{self.group}:{self.artifact}:{self.version}"
-
-
-JARS = (
-    Jar(
-        "org.apache.iceberg",
-        "iceberg-spark-runtime-4.1_2.13",
-        "1.12.0",
-        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
-    ),
-    Jar(
-        "org.xerial",
-        "sqlite-jdbc",
-        "3.53.4.0",
-        "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
-    ),
-    Jar(
-        "org.postgresql",
-        "postgresql",
-        "42.7.8",
-        "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
-    ),
-    Jar(
-        "org.mariadb.jdbc",
-        "mariadb-java-client",
-        "3.5.7",
-        "07bb1229dc184f3313a5aef4c5a6b3207c8dbaa09db4a26814c936f004b4c526",
-    ),
-)
-
-
-class CannotRun(Exception):
-    """This machine lacks something that the Spark suite needs; the message says what."""
-
-
-def find_java_home() -> Path:
-    """The first Java of the right version: JAVA_HOME, the PATH, then the usual places."""
-    candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
-    on_path = shutil.which("java")
-    if on_path:
-        candidates.append(Path(on_path).resolve().parents[1])
-    candidates += sorted(Path("/usr/lib/jvm").glob("*"))
-    candidates += sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"))
-    for home in candidates:
-        if (home / "bin" / "java").exists() and _java_version(home) == JAVA:
-            return home
-    raise CannotRun(f"no Java {JAVA}; install it or point JAVA_HOME at it")
-
-
-def _java_version(home: Path) -> str | None:
-    release = home / "release"
-    found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.exists() else None
-    return found.group(1) if found else None
-
-
-def fetch_jars(folder: Path) -> list[Path]:
-    """The jars, from `folder` if they are there and from Maven's configured repository otherwise."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_fetch_jar(jar, folder) for jar in JARS]
-
-
-def _fetch_jar(jar: Jar, folder: Path) -> Path:
-    target = folder / jar.file_name
-    if not (target.exists() and _sha256(target) == jar.sha256):
-        incoming = folder / f"incoming-{os.getpid()}"
-        try:
-            _copy_with_maven(jar, incoming)
-            if _sha256(incoming / jar.file_name) != jar.sha256:
-                raise AssertionError(f"{jar.coordinate} is not the file that was pinned: the checksum differs")
-            (incoming / jar.file_name).replace(target)
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
-    return target
-
-
-def _copy_with_maven(jar: Jar, folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise CannotRun(
-            f"no mvn to fetch {jar.coordinate} with; install Maven or put {jar.file_name} into {folder.parent}"
-        )
-    command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={jar.coordinate}", f"-DoutputDirectory={folder}"]
-    fetched = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    if fetched.returncode:
-        raise CannotRun(f"mvn could not fetch {jar.coordinate}: {fetched.stdout[-500:]}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+SPARK = matrix().spark(matrix().default)
+JARS = (SPARK.runtime, *matrix().drivers.values())
 
 
 def rest_catalog(name: str, uri: str, **options: str) -> dict[str, str]:
@@ -157,10 +52,17 @@ class Installation:
 
 
 def find_installation(jar_folder: Path) -> Installation:
-    """What this machine has, or CannotRun if something is missing."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise CannotRun("no pyspark; pip install 'nunatak[spark]'")
-    return Installation(find_java_home(), fetch_jars(jar_folder))
+    """What this machine has, or CannotRun if something is missing; a jar that is not the pinned one is a failure."""
+    import_pyspark("pyspark")
+    try:
+        java_home = find_java(SPARK, os.environ)
+    except WrongJava:  # a user is told; a test takes another one if there is one
+        java_home = find_java(SPARK, {"PATH": os.environ["PATH"]})
+    places = replace(places_of(os.environ), cache=jar_folder)
+    try:
+        return Installation(java_home, [load_jar(jar, places).path for jar in JARS])
+    except WrongJar as error:
+        raise AssertionError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -27,6 +27,10 @@ COMMANDS = {
     "grant": ("nunatak.cli.grant:grant", "List, add and remove grants."),
     "key": ("nunatak.cli.key:key", "List, create and drop the keys that principals log in with."),
     "access": ("nunatak.cli.access:access", "Explain who may do what."),
+    "health": ("nunatak.cli.health:health", "Score tables, and say what would help them."),
+    "policy": ("nunatak.cli.policy:policy", "Set, show, drop and explain what is to be done to tables."),
+    "maintain": ("nunatak.cli.maintain:maintain", "Have done to tables what policies ask for, or you."),
+    "job": ("nunatak.cli.job:job", "List, show and cancel maintenance jobs."),
     "get": ("nunatak.cli.get:get", "Answer one GET request without a running server."),
     "config": ("nunatak.cli.config:config", "Look at the settings."),
     "backup": ("nunatak.cli.backup:backup", "Copy the catalog's database into FILE while the server runs."),
@@ -38,6 +42,7 @@ COMMANDS = {
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
     "keys": ("nunatak.cli.keys:keys", "Look after the keys that encrypt secrets."),
     "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
+    "spark": ("nunatak.cli.spark:spark", "Prepare PySpark for the catalog: settings, jars, a check-up."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }
 

@@ -1,0 +1,204 @@
+"""`nunatak spark …`: what PySpark needs to work with the catalog; jobs themselves run in `nunatak_spark`."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+import click
+from rich.console import Console
+
+from nunatak.cli.main import Refused, SuggestingGroup
+from nunatak.cli.names import NameType
+from nunatak.cli.options import connected, find_credential, output_option, uri_option
+from nunatak.cli.output import print_json, print_rows
+from nunatak_spark.configuration import (
+    EXTENSIONS,
+    EXTENSIONS_CLASS,
+    JARS,
+    PACKAGES,
+    REDACTED,
+    catalog_of,
+    properties_text,
+)
+from nunatak_spark.doctor import Check, check_machine, check_server, check_session
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.installation import installed_version
+from nunatak_spark.jars import find_jar, load_jar, places_of
+from nunatak_spark.matrix import RUNTIME, Jar, Spark, matrix
+from nunatak_spark.sessions import session
+
+PRIVATE = 0o600  # a file that may hold a secret
+PROBLEM = 1  # the exit code: something keeps Spark from working
+
+warehouse_option = click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
+catalog_option = click.option("--catalog", default="lake", show_default=True, help="What it is called in Spark.")
+spark_option = click.option(
+    "--spark", "version", help=f"For this Spark: {' or '.join(matrix().sparks)}; else for the pyspark installed here."
+)
+bundle_option = click.option(
+    "--bundle",
+    "bundles",
+    multiple=True,
+    type=click.Choice(sorted({name for one in matrix().sparks.values() for name in one.jars} - {RUNTIME})),
+    help="Also the jar for this cloud's storage; may be repeated.",
+)
+
+
+@click.group(cls=SuggestingGroup)
+def spark() -> None:
+    """Prepare PySpark for the catalog: settings, jars, a check-up."""
+
+
+@spark.command()
+@uri_option
+@warehouse_option
+@catalog_option
+@spark_option
+@bundle_option
+@click.option("--packages", is_flag=True, help="Let Spark fetch the jars, also if they are on this machine.")
+@click.option("--with-secret", is_flag=True, help="Also what to log in with: NUNATAK_TOKEN or …_CREDENTIAL.")
+@click.option(
+    "--to", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write a file that only you can read."
+)
+def conf(
+    uri: str,
+    warehouse: str | None,
+    catalog: str,
+    version: str | None,
+    bundles: tuple[str, ...],
+    packages: bool,
+    with_secret: bool,
+    file: Path | None,
+) -> None:
+    """Print the lines of spark-defaults.conf, as `spark-submit --properties-file` takes them, too."""
+    with _refusals():
+        # The administrator's own secret, which lies in a file, is never printed: engines get one of their own.
+        wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
+        if with_secret and not wanted.secrets():
+            fix = "`nunatak key create` makes one; set NUNATAK_CREDENTIAL or NUNATAK_TOKEN to it."
+            raise CannotRun("There is no secret to put in", fix=fix)
+        jars = _spark_of(version).chosen_jars(bundles)
+        settings = {
+            **_jar_settings(jars, packages=packages),
+            EXTENSIONS: EXTENSIONS_CLASS,
+            "spark.redaction.regex": REDACTED,
+            **wanted.settings(),
+            **(wanted.secrets() if with_secret else {}),
+        }
+        text = properties_text(settings)
+    if not with_secret and (wanted.secrets() or find_credential(uri, os.environ)):
+        click.echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        _write_private(file, text)
+        click.echo(f"Wrote {file}.", err=True)
+
+
+def _jar_settings(jars: list[Jar], *, packages: bool) -> dict[str, str]:
+    found = [] if packages else [find_jar(jar, places_of(os.environ)) for jar in jars]
+    paths = [str(one.path) for one in found if one is not None]
+    if len(paths) == len(jars):
+        return {JARS: ",".join(paths)}
+    return {PACKAGES: ",".join(jar.coordinate for jar in jars)}
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)  # an old file would keep its mode
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+@spark.command(name="fetch-jars")
+@spark_option
+@bundle_option
+@click.option(
+    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Copy them here, as for an image."
+)
+def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | None) -> None:
+    """Get the jars onto this machine, check them, and print where they are, a line each.
+
+    They come from Maven's local repository, the cache, or else through `mvn`; NUNATAK_MAVEN_URL names a repository to
+    take them from without Maven.
+    """
+    with _refusals():
+        places = places_of(os.environ)
+        for jar in _spark_of(version).chosen_jars(bundles):
+            with Console(stderr=True).status(f"Getting {jar.coordinate} …"):
+                path = load_jar(jar, places).path
+                if folder is not None:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    path = Path(shutil.copy(path, folder / jar.file_name))
+            click.echo(str(path))
+
+
+@spark.command()
+@uri_option
+@warehouse_option
+@catalog_option
+@bundle_option
+@click.option(
+    "--namespace", type=NameType(), help="Where to look whether tables may be created; the first one unless given."
+)
+@click.option("--start", is_flag=True, help="Also start Spark, and let it ask the catalog.")
+@output_option
+def doctor(
+    uri: str,
+    warehouse: str | None,
+    catalog: str,
+    bundles: tuple[str, ...],
+    namespace: tuple[str, ...] | None,
+    start: bool,
+    output: Literal["table", "json"],
+) -> None:
+    """Look at everything Spark needs, and say what to do about what is missing.
+
+    Nothing is changed. Exit codes: 0 all is well, 1 something is not.
+    """
+    checks = check_machine(os.environ, bundles=bundles)
+    try:
+        with connected(uri, warehouse) as client:
+            checks += check_server(client, namespace)
+    except ConnectionError as error:  # an address that is none
+        said, _, fix = str(error).partition("; ")
+        checks.append(Check("server", "problem", said, fix))
+    if start:
+        checks.append(_started(checks, uri, warehouse, catalog, bundles))
+    if output == "json":
+        print_json([asdict(check) for check in checks])
+    else:
+        print_rows(["check", "state", "found", "fix"], [(c.name, c.state, c.found, c.fix or "") for c in checks])
+    if any(check.state == "problem" for check in checks):
+        raise click.exceptions.Exit(PROBLEM)
+
+
+def _started(checks: list[Check], uri: str, warehouse: str | None, catalog: str, bundles: tuple[str, ...]) -> Check:
+    if any(check.state == "problem" for check in checks):
+        return Check("session", "not checked", "Spark is not started while there are problems")
+    known = find_credential(uri, os.environ)
+    credential = None if known is None else f"{known.client_id}:{known.secret}"
+    try:
+        started = session(uri, warehouse=warehouse, credential=credential, catalog=catalog, bundles=bundles)
+    except CannotRun as error:
+        return Check("session", "problem", error.problem, error.fix)
+    try:
+        return check_session(started, catalog)
+    finally:
+        started.stop()
+
+
+def _spark_of(version: str | None) -> Spark:
+    """The Spark that was asked for, or that of the pyspark which is installed, or the one we ship for."""
+    return matrix().spark(version or installed_version() or matrix().default)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except CannotRun as error:
+        raise Refused(error.problem, hint=error.fix) from error

@@ -1,0 +1,13 @@
+"""`python -m nunatak_spark`, and the file to give to spark-submit."""
+
+import sys
+from pathlib import Path
+
+# Started as a file, Python puts this folder first among those it imports from; its modules are not to be found there.
+if sys.path and sys.path[0] == str(Path(__file__).parent):
+    del sys.path[0]
+
+from nunatak_spark.runner import main
+
+if __name__ == "__main__":
+    sys.exit(main())

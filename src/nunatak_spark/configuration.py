@@ -1,0 +1,201 @@
+"""Spark settings as values: what a catalog needs, what is set already, and how both become one. Starts nothing."""
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nunatak_spark.errors import CannotRun, Clash
+from nunatak_spark.jars import Found
+from nunatak_spark.matrix import Spark
+
+CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
+EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+JARS, PACKAGES, EXTENSIONS = "spark.jars", "spark.jars.packages", "spark.sql.extensions"
+LISTS = {JARS, PACKAGES, EXTENSIONS}  # what is added to, and never put in the place of what was there
+CATALOG = "spark.sql.catalog."
+# Spark hides what matches this in its pages and logs; its own default does not know of credentials.
+REDACTED = "(?i)secret|password|token|access[.]?key|credential"
+SUBMIT_OPTIONS = {"--jars": JARS, "--packages": PACKAGES, "--master": "spark.master", "--name": "spark.app.name"}
+RUNTIME_ARTIFACT = re.compile(r"(?:^|/|:)(iceberg-spark-runtime-[\d.]+_[\d.]+)[-:]")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """One catalog of a session: its name there, the server behind it, and how to log in."""
+
+    uri: str
+    name: str = "lake"
+    warehouse: str | None = None
+    token: str | None = field(default=None, repr=False)
+    credential: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name):
+            raise CannotRun(f"{self.name!r} cannot name a catalog in SQL", fix="Use letters, digits and _.")
+        if urlsplit(self.uri).scheme not in {"http", "https"}:
+            raise CannotRun(f"{self.uri!r} is not the address of a catalog", fix="Write it like http://127.0.0.1:8181")
+        if self.token and self.credential:
+            raise CannotRun("A token and a credential were given", fix="Give the one to log in with.")
+        if self.credential and ":" not in self.credential:
+            raise CannotRun("The credential has no colon", fix="Write it as CLIENT-ID:CLIENT-SECRET.")
+
+    def settings(self) -> dict[str, str]:
+        """All but the secrets."""
+        prefix = f"{CATALOG}{self.name}"
+        settings = {prefix: CATALOG_CLASS, f"{prefix}.type": "rest", f"{prefix}.uri": self.uri.rstrip("/")}
+        if self.warehouse is not None:
+            settings[f"{prefix}.warehouse"] = self.warehouse
+        return settings
+
+    def secrets(self) -> dict[str, str]:
+        """How to log in; kept apart, because what a JVM is started with can be read in the list of processes."""
+        prefix = f"{CATALOG}{self.name}"
+        if self.token:
+            return {f"{prefix}.token": self.token}
+        if self.credential:
+            root = self.uri.rstrip("/").removesuffix("/v1")
+            return {f"{prefix}.credential": self.credential, f"{prefix}.oauth2-server-uri": f"{root}/v1/oauth/tokens"}
+        return {}
+
+
+def catalog_of(
+    environment: Mapping[str, str],
+    uri: str | None,
+    *,
+    name: str,
+    warehouse: str | None,
+    token: str | None,
+    credential: str | None,
+) -> Catalog:
+    """What was given, completed by the variables that the command line reads too."""
+    if not token and not credential:
+        token = environment.get("NUNATAK_TOKEN")
+        credential = None if token else environment.get("NUNATAK_CREDENTIAL")
+    address = uri or environment.get("NUNATAK_URI") or "http://127.0.0.1:8181"
+    return Catalog(address, name, warehouse, token, credential)
+
+
+def quiet_settings(master: str) -> dict[str, str]:
+    """What makes a session of ours silent, and alike on every machine. Whatever the user set stays."""
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",  # a timestamp means the same here and on a cluster
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        # Nobody else takes part: no name of this machine is looked up, and nothing listens on the network.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
+    return settings
+
+
+def jar_settings(present: Mapping[str, str], spark: Spark, found: Sequence[Found], extra: Sequence[Path]) -> list[str]:
+    """The paths to add to spark.jars: ours and those that the user named, but no second Iceberg runtime."""
+    runtimes = [match.group(1) for key in (JARS, PACKAGES) for match in _runtimes(present.get(key, ""))]
+    for artifact in runtimes:
+        if artifact != spark.runtime.artifact:
+            raise Clash(
+                f"{artifact} is set already, and belongs to another Spark than {spark.minor}",
+                fix=f"Use {spark.runtime.coordinate}, or leave it out: it is added by itself.",
+            )
+    paths = [str(one.path) for one in found if not one.with_spark and not (runtimes and one.jar == spark.runtime)]
+    return list(dict.fromkeys([*paths, *map(str, extra)]))
+
+
+def _runtimes(value: str) -> list[re.Match[str]]:
+    return [match for item in value.split(",") if (match := RUNTIME_ARTIFACT.search(item.strip()))]
+
+
+def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """What to set so that all that is wanted is there and nothing that is present is lost.
+
+    Lists grow; other settings stay as they are. A catalog of this name that is another one is refused: whoever asks
+    for a catalog must not silently get a different one.
+    """
+    changes = {}
+    for key, value in wanted.items():
+        before = present.get(key)
+        if before == value:
+            continue
+        if not before:
+            changes[key] = value
+        elif key in LISTS:
+            joined = _joined(before, value)
+            changes |= {key: joined} if joined != before else {}
+        elif key.startswith(CATALOG):
+            raise Clash(f"{key} is set already, to something else", fix="Choose another name for the catalog.")
+    return changes
+
+
+def _joined(before: str, added: str) -> str:
+    items = [item.strip() for value in (before, added) for item in value.split(",")]
+    return ",".join(dict.fromkeys(item for item in items if item))
+
+
+# What is set already, outside of the program
+
+
+def present_settings(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """What Spark will find when it starts: spark-defaults.conf, and what PYSPARK_SUBMIT_ARGS says."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
+    submitted, properties_file = submit_settings(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    file = properties_file or folder / "spark-defaults.conf"
+    try:
+        defaults = parse_properties(file.read_text("utf-8"))
+    except OSError:
+        defaults = {}
+    if environment.get("MASTER"):
+        defaults["spark.master"] = environment["MASTER"]
+    return {**defaults, **submitted}
+
+
+def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
+    """Settings among the arguments of spark-submit, and the properties file that they name."""
+    settings: dict[str, str] = {}
+    file = None
+    words = [part for word in shlex.split(arguments) for part in _parted(word)]
+    for option, value in itertools.pairwise(words):
+        if option in {"--conf", "-c"} and "=" in value:
+            key, _, text = value.partition("=")
+            settings[key.strip()] = text
+        elif option in SUBMIT_OPTIONS:
+            settings[SUBMIT_OPTIONS[option]] = value
+        elif option == "--properties-file":
+            file = Path(value)
+    return settings, file
+
+
+def _parted(word: str) -> list[str]:
+    """`--conf=a=b` is two words."""
+    return word.split("=", 1) if re.match(r"--[a-z-]+=", word) else [word]
+
+
+# Properties files, as spark-defaults.conf is one
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    width = max(map(len, settings), default=0)
+    return "".join(f"{key:<{width}} {_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    if "\n" in value or "\r" in value:
+        raise CannotRun("A value with a line break cannot stand in spark-defaults", fix="Set it in the program.")
+    escaped = value.replace("\\", "\\\\")
+    return f"\\{escaped}" if escaped[:1] in {" ", "=", ":"} else escaped
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of a file in Java's format, as far as spark-defaults files use it."""
+    settings = {}
+    for line in re.sub(r"((?<!\\)(?:\\\\)*)\\\n\s*", r"\1", text).splitlines():
+        found = re.match(r"\s*(?![#!])([^\s=:]+)\s*[=:\s]\s*(.*?)\s*$", line)
+        if found:
+            settings[found.group(1)] = re.sub(r"\\(.)", r"\1", found.group(2))
+    return settings

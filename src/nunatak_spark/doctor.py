@@ -1,0 +1,153 @@
+"""Whether Spark on this machine can work with a catalog: finding after finding, each with its fix. Changes nothing."""
+
+import contextlib
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from nunatak.client import Client
+from nunatak.errors import CatalogError, Forbidden, NotAuthenticated
+from nunatak_spark.errors import CannotRun, NoJar, WrongJava
+from nunatak_spark.installation import Installation, find_installation
+from nunatak_spark.jars import find_jar, places_of
+
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+
+State = Literal["ok", "problem", "not checked"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    found: str
+    fix: str | None = None
+
+
+def check_machine(
+    environment: Mapping[str, str], *, jars: Sequence[str | Path] = (), bundles: tuple[str, ...] = ()
+) -> list[Check]:
+    """Python, pyspark, Java and the jars."""
+    checks = [Check("python", "ok", f"{platform.python_version()} at {sys.executable}")]
+    try:
+        installation = find_installation(environment)
+    except CannotRun as error:
+        return [*checks, _problem("java" if isinstance(error, WrongJava) else "pyspark", error)]
+    java = "a JVM runs already" if installation.java_home is None else str(installation.java_home)
+    checks.append(Check("pyspark", "ok", f"{installation.pyspark} at {installation.spark_home}"))
+    checks.append(Check("java", "ok", java))
+    return [*checks, *_check_jars(installation, environment, jars, bundles)]
+
+
+def _check_jars(
+    installation: Installation, environment: Mapping[str, str], named: Sequence[str | Path], bundles: tuple[str, ...]
+) -> list[Check]:
+    checks = []
+    try:
+        places = places_of(environment, named=named, spark_home=installation.spark_home)
+        for jar in installation.spark.chosen_jars(bundles):
+            found = find_jar(jar, places)
+            if found is None:
+                raise NoJar(f"{jar.file_name} is not on this machine", fix="nunatak spark fetch-jars")
+            checks.append(Check("jar", "ok", f"{found.path}, sha256 as pinned"))
+    except CannotRun as error:
+        checks.append(_problem("jar", error))
+    return checks
+
+
+def check_server(client: Client, namespace: tuple[str, ...] | None = None) -> list[Check]:
+    """Whether the catalog answers, knows us, and would let us write; without a namespace, into the first there is."""
+    try:
+        config = client.load_config()
+    except ConnectionError as error:
+        said, _, fix = str(error).partition("; ")
+        return [Check("server", "problem", said, fix or "Look at --uri and NUNATAK_URI.")]
+    except NotAuthenticated as error:
+        answers = Check("server", "ok", f"{client.uri} answers")
+        return [answers, Check("login", "problem", error.message, error.hint or "Set NUNATAK_TOKEN or …_CREDENTIAL.")]
+    except CatalogError as error:
+        return [_refused("server", error)]
+    checks = [Check("server", "ok", f"{client.uri} answers, {len(config.get('endpoints', []))} endpoints")]
+    try:
+        checks.append(_check_login(client))
+        checks.append(_check_writing(client, namespace))
+    except CatalogError as error:
+        checks.append(_refused("login" if isinstance(error, NotAuthenticated) else "write", error))
+    return checks
+
+
+def _check_login(client: Client) -> Check:
+    try:
+        me = client.manage("GET", ("me",))
+    except NotAuthenticated:
+        raise
+    except CatalogError as error:  # another catalog than ours, whose tables are as good
+        return Check("login", "not checked", f"this catalog does not say who we are: {error.message}")
+    return Check("login", "ok", f"as {me.get('principal') or me.get('name') or 'anybody'}")
+
+
+def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> Check:
+    """A table that is staged is never created, but whoever may not create it is refused."""
+    chosen = namespace or next(iter(client.list_namespaces()), None)
+    if chosen is None:
+        return Check("write", "not checked", "there is no namespace to try", "nunatak namespace create demo")
+    name = ".".join(chosen)
+    try:
+        staged = client.create_table(
+            (*chosen, f"doctor_{uuid4().hex}"), {"schema": SCHEMA, "stage-create": True, "properties": {}}
+        )
+    except Forbidden as error:
+        return _refused("write", error)
+    location = str(staged["metadata"]["location"])
+    if urlsplit(location).scheme != "file":
+        return Check("write", "ok", f"may create tables in {name}, at {location}")
+    return _check_folder(name, Path(unquote(urlsplit(location).path)))
+
+
+def _check_folder(namespace: str, table: Path) -> Check:
+    """Tables in a local folder are written by Spark itself, so one is written there, and all removed again."""
+    try:
+        if not table.parent.is_dir():
+            raise FileNotFoundError(f"there is no {table.parent} on this machine")
+        table.mkdir(exist_ok=True)
+        (table / "doctor").touch()
+        (table / "doctor").unlink()
+    except OSError as error:
+        fix = "Run Spark where the catalog keeps its files, as a user who may write there, or use an object store."
+        return Check("write", "problem", f"may create tables in {namespace}, but not write them: {error}", fix)
+    finally:
+        _remove_empty(table)
+    return Check("write", "ok", f"may create tables in {namespace}, and write below {table.parent}")
+
+
+def _remove_empty(folder: Path) -> None:
+    """The folder and those in it, as far as they are empty; the server prepares them for a staged table."""
+    with contextlib.suppress(OSError):
+        for inside in folder.iterdir():
+            inside.rmdir()
+        folder.rmdir()
+
+
+def _problem(name: str, error: CannotRun) -> Check:
+    return Check(name, "problem", error.problem, error.fix)
+
+
+def _refused(name: str, error: CatalogError) -> Check:
+    return Check(name, "problem", error.message, error.hint or "Ask whoever administers the catalog.")
+
+
+def check_session(spark: Any, catalog: str) -> Check:
+    """A whole round trip: Spark, the jar, the login, the catalog."""
+    try:
+        count = len(spark.sql(f"SHOW NAMESPACES IN {catalog}").collect())
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        return Check("session", "problem", f"Spark cannot list namespaces: {first}", "See the checks above.")
+    return Check("session", "ok", f"Spark lists {count} namespaces in {catalog}")

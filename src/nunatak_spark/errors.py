@@ -1,0 +1,34 @@
+"""What keeps Spark work from starting, or from ending; each says what to do about it."""
+
+
+class CannotRun(Exception):
+    """This machine or this request lacks something; `fix` is the line that puts it right."""
+
+    def __init__(self, problem: str, *, fix: str) -> None:
+        super().__init__(f"{problem}\nFix: {fix}")
+        self.problem = problem
+        self.fix = fix
+
+
+class WrongPyspark(CannotRun):
+    """No pyspark, or one that no Iceberg runtime belongs to."""
+
+
+class WrongJava(CannotRun):
+    """No Java, or one that this Spark does not run on."""
+
+
+class NoJar(CannotRun):
+    """A jar is nowhere to be found."""
+
+
+class WrongJar(NoJar):
+    """A file is not the one that was pinned: damaged, or somebody else's."""
+
+
+class Clash(CannotRun):
+    """Something is set already that cannot live beside what we were asked to set."""
+
+
+class WrongSpec(CannotRun):
+    """The job does not exist, or its specification is not one."""

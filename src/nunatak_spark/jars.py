@@ -1,0 +1,195 @@
+"""Where a jar is: named, with Spark itself, in Maven's folder, in our cache, or still to download; by checksum."""
+
+import base64
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from nunatak_spark.errors import Clash, NoJar, WrongJar
+from nunatak_spark.matrix import Jar
+
+FETCH_SECONDS = 600  # 70 MB over a slow line
+SILENCE_SECONDS = 60  # a repository that sends nothing for so long is not going to
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where this machine keeps jars, and how it gets more."""
+
+    cache: Path
+    named: tuple[Path, ...] = ()
+    spark_jars: Path | None = None
+    maven_repository: Path | None = None
+    maven: str | None = None
+    maven_url: str | None = None
+
+
+def places_of(
+    environment: Mapping[str, str], *, named: Sequence[str | Path] = (), spark_home: Path | None = None
+) -> Places:
+    """Those of this user: the environment decides."""
+    home = Path(environment.get("HOME") or Path.home())
+    given = [*map(str, named), *environment.get("NUNATAK_SPARK_JARS", "").replace(os.pathsep, ",").split(",")]
+    return Places(
+        cache=Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "nunatak" / "jars",
+        named=tuple(Path(path) for path in given if path),
+        spark_jars=None if spark_home is None else spark_home / "jars",
+        maven_repository=home / ".m2" / "repository",
+        maven=shutil.which("mvn", path=environment.get("PATH", "")),
+        maven_url=environment.get("NUNATAK_MAVEN_URL") or None,
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A jar whose bytes were checked; one that lies with Spark itself is on every class path already."""
+
+    jar: Jar
+    path: Path
+    with_spark: bool = False
+
+
+def find_jar(jar: Jar, places: Places) -> Found | None:
+    """The jar if it is on this machine; nothing is downloaded."""
+    with_spark = _with_spark(jar, places)  # first, for one of another version clashes with whatever is named
+    named = _named(jar, places)
+    if named is not None:
+        return Found(jar, named)
+    if with_spark is not None:
+        return Found(jar, with_spark, with_spark=True)
+    kept = [places.cache / jar.file_name]
+    if places.maven_repository is not None:
+        kept.insert(0, places.maven_repository / jar.repository_path)
+    return next((Found(jar, path) for path in kept if path.is_file() and sha256_of(path) == jar.sha256), None)
+
+
+def load_jar(jar: Jar, places: Places) -> Found:
+    """The jar, downloaded into the cache if this machine has none."""
+    return find_jar(jar, places) or Found(jar, _download(jar, places))
+
+
+def checked(path: Path, jar: Jar) -> Path:
+    """The same path, if it holds the very bytes that were pinned."""
+    digest = sha256_of(path)
+    if digest != jar.sha256:
+        raise WrongJar(
+            f"{path} is not the {jar.coordinate} that was pinned: its sha256 is {digest}, not {jar.sha256}",
+            fix="Remove the file; `nunatak spark fetch-jars` gets the right one.",
+        )
+    return path
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _with_spark(jar: Jar, places: Places) -> Path | None:
+    """In the folder that is on every class path of this Spark."""
+    if places.spark_jars is None:
+        return None
+    for path in sorted(places.spark_jars.glob(f"{_family(jar)}*.jar")):
+        if path.name != jar.file_name:
+            raise Clash(
+                f"{path} is on Spark's class path and cannot live beside {jar.file_name}",
+                fix=f"Remove {path.name}, or put {jar.file_name} in its place.",
+            )
+        return checked(path, jar)
+    return None
+
+
+def _named(jar: Jar, places: Places) -> Path | None:
+    """Among the paths that the user gave; a folder stands for the jars in it."""
+    for path in places.named:
+        if not path.exists():
+            raise NoJar(f"There is no {path}", fix="Correct the path, or leave it out to have the jar looked for.")
+        file = path / jar.file_name if path.is_dir() else path
+        if file.name.startswith(_family(jar)) and file.is_file():
+            return checked(file, jar)
+    return None
+
+
+def _family(jar: Jar) -> str:
+    """What the file names of all versions of a jar start with; of the runtime, those for any Spark."""
+    return jar.artifact.partition("-runtime-")[0] + "-runtime-" if "-runtime-" in jar.artifact else f"{jar.artifact}-"
+
+
+# Downloading
+
+
+def _download(jar: Jar, places: Places) -> Path:
+    if places.maven_url is None and places.maven is None:
+        raise NoJar(
+            f"{jar.file_name} is not on this machine, and neither Maven nor NUNATAK_MAVEN_URL is there to get it",
+            fix=f"Install Maven, or set NUNATAK_MAVEN_URL to a repository, or put the file (sha256 {jar.sha256}) "
+            f"into {places.cache}.",
+        )
+    places.cache.mkdir(parents=True, exist_ok=True)
+    # A folder of its own inside the cache: what is half there is never taken for whole, and moving it is atomic.
+    with tempfile.TemporaryDirectory(prefix="incoming-", dir=places.cache) as incoming:
+        file = Path(incoming) / jar.file_name
+        if places.maven_url is not None:
+            _download_from(places.maven_url, jar, file)
+        elif places.maven is not None:
+            _copy_with_maven(places.maven, jar, file.parent)
+        return checked(file, jar).replace(places.cache / jar.file_name)
+
+
+def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
+    command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={jar.coordinate}", f"-DoutputDirectory={folder}"]
+    fix = "Look at Maven's settings.xml, or set NUNATAK_MAVEN_URL to a repository that has it."
+    try:
+        # In a folder without a pom.xml, so that nobody's project has a say.
+        copied = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoJar(f"mvn could not get {jar.coordinate}: {error}", fix=fix) from error
+    if copied.returncode or not (folder / jar.file_name).is_file():
+        said = (copied.stdout + copied.stderr).strip()[-400:]
+        raise NoJar(f"mvn could not get {jar.coordinate}: {said}", fix=fix)
+
+
+def _download_from(base: str, jar: Jar, file: Path) -> None:
+    url, headers = _without_user(f"{base.rstrip('/')}/{quote(jar.repository_path)}")
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise NoJar(
+            f"NUNATAK_MAVEN_URL is not an address: {url}", fix="Write it like https://repository.example/maven."
+        )
+    try:
+        with _opened(url, headers) as answer, file.open("wb") as out:
+            shutil.copyfileobj(answer, out, CHUNK_BYTES)
+    except (OSError, ValueError) as error:  # urllib's errors are among them
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise NoJar(
+            f"{url} could not be downloaded: {error}", fix="Look at NUNATAK_MAVEN_URL, or unset it to use Maven."
+        ) from error
+
+
+@contextlib.contextmanager
+def _opened(url: str, headers: Mapping[str, str]) -> Iterator[BinaryIO]:
+    request = urllib.request.Request(url)
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)  # a password is not for whom we are sent on to
+    with urllib.request.urlopen(request, timeout=SILENCE_SECONDS) as answer:
+        yield answer
+
+
+def _without_user(url: str) -> tuple[str, dict[str, str]]:
+    """The URL as it may be printed, and a user and password in it as the header that they become."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return bare, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

@@ -1,0 +1,76 @@
+"""Which Java a Spark would start with, told from files alone, so that a wrong one is refused before it starts."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nunatak_spark.errors import WrongJava
+from nunatak_spark.matrix import Spark
+
+USUAL_PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/java/*")
+ASK_SECONDS = 30  # a JVM says its version in a tenth of a second; a starved machine gets time
+
+
+def find_java(spark: Spark, environment: Mapping[str, str], places: tuple[str, ...] = USUAL_PLACES) -> Path:
+    """The Java home to start with: JAVA_HOME if it is set, else the one on the PATH, else one that lies around.
+
+    A JAVA_HOME that does not fit is refused and not passed over: somebody set it, and Spark would take it.
+    """
+    named = environment.get("JAVA_HOME")
+    if named:
+        version = java_version(Path(named))
+        if version in spark.java:
+            return Path(named)
+        what = f"Java {version}" if version else "no Java at all"
+        raise WrongJava(f"JAVA_HOME={named} is {what}; {_wanted(spark)}", fix=_fix(spark, places))
+    for home in (*_on_path(environment), *_lying_around(places)):
+        if java_version(home) in spark.java:
+            return home
+    raise WrongJava(f"No Java was found that fits; {_wanted(spark)}", fix=_fix(spark, places))
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of the Java in this folder, or None if there is none."""
+    if not (home / "bin" / "java").exists():
+        return None
+    try:
+        said = (home / "release").read_text("utf-8", errors="replace")
+    except OSError:
+        said = _ask(home)
+    # Java 8 calls itself 1.8.
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else None
+
+
+def _ask(home: Path) -> str:
+    try:
+        asked = subprocess.run(
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stderr
+
+
+def _on_path(environment: Mapping[str, str]) -> Iterator[Path]:
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found:
+        yield Path(found).resolve().parents[1]
+
+
+def _lying_around(places: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in places:
+        yield from sorted(Path("/").glob(pattern.removeprefix("/")))
+
+
+def _wanted(spark: Spark) -> str:
+    return f"Spark {spark.minor} runs on Java {spark.java_text}"
+
+
+def _fix(spark: Spark, places: tuple[str, ...]) -> str:
+    fitting = next((home for home in _lying_around(places) if java_version(home) in spark.java), None)
+    if fitting is not None:
+        return f"export JAVA_HOME={fitting}"
+    return f"Install a JDK {spark.java_text}, and point JAVA_HOME at it."

@@ -1,0 +1,87 @@
+"""How far Spark has come with what it is asked: tasks done of all tasks, while a statement runs."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.jobs import Progress, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_SECONDS = 1.0  # often enough for people, and nothing beside a job that reads tables
+GROUP, DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
+
+
+@contextlib.contextmanager
+def tasks_told(spark: "SparkSession", text: str, progress: Progress) -> Iterator[None]:
+    """While the block runs, tell how many tasks of its statements are done; each count is told once, all at the end."""
+    told = _Told(text, progress)
+    watch = _over_connect if import_pyspark("pyspark.sql.utils").is_remote() else _in_this_process
+    with watch(spark, told):
+        yield
+    told.finish()
+
+
+class _Told:
+    def __init__(self, text: str, progress: Progress) -> None:
+        self._text, self._progress, self._last = text, progress, (0, 0)
+
+    def tell(self, done: int, total: int) -> None:
+        if total and (done, total) != self._last:
+            self._last = (done, total)
+            self._progress(Step(self._text, done, total))
+
+    def finish(self) -> None:
+        """Whatever Spark last said: the block is through. Stages that it could skip never count as done."""
+        total = max(self._last[1], 1)
+        self.tell(total, total)
+
+
+@contextlib.contextmanager
+def _over_connect(spark: Any, told: _Told) -> Iterator[None]:
+    def heard(stages: Any, **_: Any) -> None:
+        found = list(stages or ())
+        told.tell(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
+
+    spark.registerProgressHandler(heard)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(heard)
+
+
+@contextlib.contextmanager
+def _in_this_process(spark: "SparkSession", told: _Told) -> Iterator[None]:
+    """Statements of this thread are marked, and another thread counts the tasks of what is so marked."""
+    context: Any = spark.sparkContext
+    group, before = f"nunatak-{uuid4()}", {key: context.getLocalProperty(key) for key in (GROUP, DESCRIPTION)}
+    tracker = context.statusTracker()
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(lambda: _count(tracker, group), told, ended), daemon=True)
+    context.setLocalProperty(GROUP, group)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        for key, value in before.items():
+            context.setLocalProperty(key, value)
+
+
+def _watch(count: Callable[[], tuple[int, int]], told: _Told, ended: threading.Event) -> None:
+    while not ended.wait(LOOK_SECONDS):
+        told.tell(*count())
+    told.tell(*count())
+
+
+def _count(tracker: Any, group: str) -> tuple[int, int]:
+    """Done and all tasks of the statements so far; a stage that Spark forgot counts for nothing."""
+    jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)

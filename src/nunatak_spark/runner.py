@@ -1,0 +1,198 @@
+"""The program that runs one job: `python -m nunatak_spark run`, alike under spark-submit, locally and over Connect."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import rich.progress
+from rich.console import Console
+from rich.markup import escape
+
+from nunatak_spark.errors import CannotRun, WrongSpec
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
+from nunatak_spark.sessions import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DONE, FAILED, WRONG_USAGE, CANNOT_RUN, FOUND = range(5)
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 the job failed, 2 wrong usage or specification, 3 Spark cannot run here, 4 done, and the "
+    "report names something to look at."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def root() -> None:
+    """Jobs on Spark for the Nunatak catalog."""
+
+
+@root.command(name="jobs")
+def list_jobs() -> None:
+    """List the jobs."""
+    for name in JOBS:
+        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(find_job(name).spec))
+        click.echo(f"{name}: {fields}")
+
+
+@root.command(name="run", epilog=EXIT_CODES)
+@click.option("--job", "name", required=True, help=f"{', '.join(JOBS)}, or module:function.")
+@click.option("--spec", required=True, help="JSON, a file with it, or - for standard input.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Where to write it; else it is printed."
+)
+@click.option(
+    "--uri",
+    help="The catalog; left out, the session's own settings name it. Log in with NUNATAK_TOKEN or …_CREDENTIAL.",
+)
+@click.option("--warehouse", help="Warehouse by name.")
+@click.option("--catalog", default="lake", show_default=True, help="What the catalog is called in SQL.")
+@click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077; else as Spark is configured.")
+@click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+@click.option(
+    "--progress",
+    type=click.Choice(["bar", "text", "json", "none"]),
+    help="How to tell on standard error how far it is; a bar in a terminal, else text.",
+)
+def run_job(
+    name: str,
+    spec: str,
+    report: Path | None,
+    uri: str | None,
+    warehouse: str | None,
+    catalog: str,
+    master: str | None,
+    remote: str | None,
+    conf: Sequence[str],
+    progress: str | None,
+) -> None:
+    """Run one job and print its report."""
+    job = find_job(name)
+    parsed = parse_spec(job, _read(spec))  # before Spark starts: a mistake shall not cost half a minute
+    settings = dict(_pair(one) for one in conf)
+    with _starting():
+        if uri is None:
+            spark = _bare_session(master, remote, settings)
+        else:
+            spark = session(
+                uri, warehouse=warehouse, catalog=catalog, master=master, remote=remote, config=settings, app_name=name
+            )
+    try:
+        with TELLERS[progress or ("bar" if sys.stderr.isatty() else "text")]() as tell:
+            outcome = run(job, spark, parsed, tell)
+    finally:
+        spark.stop()
+    _write(outcome, report)
+    if not outcome.ok:
+        raise click.exceptions.Exit(FOUND)
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    try:
+        yield
+    except CannotRun:
+        raise
+    except Exception as error:
+        raise CannotRun(f"Spark did not start: {_first_line(error)}", fix="nunatak spark doctor") from error
+
+
+def _bare_session(master: str | None, remote: str | None, settings: dict[str, str]) -> "SparkSession":
+    """The session that Spark's own configuration describes, as under spark-submit with a properties file."""
+    builder = import_pyspark("pyspark.sql").SparkSession.builder.config(map=settings)
+    if remote:
+        builder = builder.remote(remote)
+    elif master:
+        builder = builder.master(master)
+    spark: SparkSession = builder.getOrCreate()
+    return spark
+
+
+def _read(spec: str) -> str | bytes:
+    if spec == "-":
+        return sys.stdin.buffer.read()
+    if spec.lstrip().startswith("{"):
+        return spec
+    try:
+        return Path(spec).read_bytes()
+    except OSError as error:
+        raise WrongSpec(f"{spec} cannot be read: {error}", fix="Give a file, JSON or - for standard input.") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise WrongSpec(f"--conf {text} has no value", fix="Write it as KEY=VALUE.")
+    return key, value
+
+
+def _write(outcome: Report, file: Path | None) -> None:
+    text = msgspec.json.format(msgspec.json.encode(outcome), indent=2)
+    if file is None:
+        click.echo(text)
+    else:
+        file.write_bytes(text + b"\n")
+
+
+@contextlib.contextmanager
+def _nothing() -> Iterator[Progress]:
+    yield silent
+
+
+@contextlib.contextmanager
+def _text() -> Iterator[Progress]:
+    yield lambda step: click.echo(f"[{step.done}/{step.total}] {step.text}", err=True)
+
+
+@contextlib.contextmanager
+def _json() -> Iterator[Progress]:
+    yield lambda step: click.echo(msgspec.json.encode(step), err=True)
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    """One line for each text, as long as it is told of."""
+    with rich.progress.Progress(console=Console(stderr=True)) as bars:
+        lines: dict[str, rich.progress.TaskID] = {}
+
+        def tell(step: Step) -> None:
+            if step.text not in lines:
+                lines[step.text] = bars.add_task(escape(step.text))
+            bars.update(lines[step.text], completed=step.done, total=step.total)
+
+        yield tell
+
+
+TELLERS = {"bar": _bar, "text": _text, "json": _json, "none": _nothing}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return how it ended; what went wrong is on standard error, the fix on its last line."""
+    try:
+        outcome = root(args=arguments, prog_name="python -m nunatak_spark", standalone_mode=False)
+        return outcome if isinstance(outcome, int) else DONE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return FAILED
+    except WrongSpec as error:
+        click.echo(error, err=True)
+        return WRONG_USAGE
+    except CannotRun as error:
+        click.echo(error, err=True)
+        return CANNOT_RUN
+    except Exception as error:
+        click.echo(f"The job failed: {_first_line(error)}", err=True)
+        return FAILED
+
+
+def _first_line(error: Exception) -> str:
+    """Spark's messages carry whole plans; the first line says what is wrong."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,208 @@
+"""A Spark session that knows the catalog: made from nothing, or added to a user's builder or session."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nunatak_spark.configuration import (
+    CATALOG_CLASS,
+    EXTENSIONS,
+    EXTENSIONS_CLASS,
+    JARS,
+    REDACTED,
+    Catalog,
+    additions,
+    catalog_of,
+    jar_settings,
+    present_settings,
+    quiet_settings,
+    submit_settings,
+)
+from nunatak_spark.errors import Clash, NoJar
+from nunatak_spark.installation import GATEWAY, Installation, find_installation, import_pyspark, require_connect
+from nunatak_spark.jars import load_jar, places_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(
+    uri: str | None = None,
+    *,
+    warehouse: str | None = None,
+    token: str | None = None,
+    credential: str | None = None,
+    catalog: str = "lake",
+    master: str | None = None,
+    remote: str | None = None,
+    bundles: Sequence[str] = (),
+    jars: Sequence[str | Path] = (),
+    config: Mapping[str, str] | None = None,
+    app_name: str = "nunatak",
+) -> "SparkSession":
+    """A session in which `catalog` is the Nunatak at `uri`; what this machine lacks is said before a JVM starts.
+
+    Without `master` it is what Spark's own configuration says, or else every core of this machine. With `remote`
+    (sc://…), or SPARK_REMOTE, it is a session of a Spark Connect server, which brings its own jars. A session that runs
+    already gets the catalog added. Secrets reach a running JVM and never its command line.
+    """
+    wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
+    if master and remote:
+        raise Clash("master and remote were given", fix="Give one of them: remote is for Spark Connect.")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # 20 kB of JSON per refused statement
+    remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+    spark = (
+        _remote_session(remote, config or {})
+        if remote
+        else _classic_session(wanted, master, tuple(bundles), jars, config or {}, app_name)
+    )
+    add_catalog(spark, wanted)
+    return spark
+
+
+def configure(
+    builder: Any,
+    uri: str | None = None,
+    *,
+    warehouse: str | None = None,
+    token: str | None = None,
+    credential: str | None = None,
+    catalog: str = "lake",
+    bundles: Sequence[str] = (),
+    jars: Sequence[str | Path] = (),
+) -> Any:
+    """The same builder with the jars, the extensions and the catalog added; nothing that is set gets lost.
+
+    A token or credential becomes part of the JVM's command line, which every user of the machine can read; where that
+    matters, leave it out and call `add_catalog` on the session.
+    """
+    wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
+    return _configured(builder, wanted, find_installation(os.environ), tuple(bundles), jars, secrets=True)
+
+
+def add_catalog(spark: "SparkSession", catalog: Catalog) -> None:
+    """Make the catalog known to a running session; Spark looks its settings up on first use."""
+    settings = {**catalog.settings(), **catalog.secrets()}
+    present = {key: value for key in settings if (value := spark.conf.get(key, None)) is not None}
+    for key, value in additions(present, settings).items():
+        spark.conf.set(key, value)
+
+
+def _remote_session(remote: str, config: Mapping[str, str]) -> "SparkSession":
+    require_connect()
+    spark: SparkSession = import_pyspark("pyspark.sql").SparkSession.builder.remote(remote).getOrCreate()
+    for key, value in {"spark.sql.session.timeZone": "UTC", **config}.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def _classic_session(
+    catalog: Catalog,
+    master: str | None,
+    bundles: tuple[str, ...],
+    jars: Sequence[str | Path],
+    config: Mapping[str, str],
+    app_name: str,
+) -> "SparkSession":
+    installation = find_installation(os.environ)
+    builder = import_pyspark("pyspark.sql").SparkSession.builder
+    if import_pyspark("pyspark").SparkContext._active_spark_context is not None:
+        spark: SparkSession = builder.config(map=dict(config)).getOrCreate()
+    else:
+        present = _outside(installation)
+        for key, value in config.items():
+            builder = builder.config(key, value)
+        chosen = master or config.get("spark.master") or present.get("spark.master") or "local[*]"
+        defaults = {"spark.app.name": app_name, **quiet_settings(chosen)}
+        builder = builder.config(map=additions({**present, **config}, defaults)).config("spark.master", chosen)
+        builder = _configured(builder, catalog, installation, bundles, jars, secrets=False)
+        with _starting(installation, chosen):
+            spark = builder.getOrCreate()
+    _require_runtime(spark, installation)
+    return spark
+
+
+def _configured(
+    builder: Any,
+    catalog: Catalog,
+    installation: Installation,
+    bundles: tuple[str, ...],
+    jars: Sequence[str | Path],
+    *,
+    secrets: bool,
+) -> Any:
+    # Spark offers no other way to see what a builder holds, and appending needs it; the same in 3.5 and 4.1.
+    present = {**_outside(installation), **{key: str(value) for key, value in builder._options.items()}}
+    places = places_of(os.environ, named=jars, spark_home=installation.spark_home)
+    found = [load_jar(jar, places) for jar in installation.spark.chosen_jars(bundles)]
+    ours = {one.path for one in found}
+    extra = [path for path in places.named if path.is_file() and path not in ours]
+    paths = jar_settings(present, installation.spark, found, extra)
+    _refuse_submitted_jars(paths)
+    wanted = {
+        **({JARS: ",".join(paths)} if paths else {}),
+        EXTENSIONS: EXTENSIONS_CLASS,
+        "spark.redaction.regex": REDACTED,
+        **catalog.settings(),
+        **(catalog.secrets() if secrets else {}),
+    }
+    return builder.config(map=additions(present, wanted))
+
+
+def _outside(installation: Installation) -> dict[str, str]:
+    """What was set before the program had a say."""
+    if installation.java_home is not None:
+        return present_settings(os.environ, installation.spark_home)
+    pyspark = import_pyspark("pyspark")
+    pyspark.SparkContext._ensure_initialized()  # a JVM of spark-submit knows its settings, also those of a cluster
+    return dict(pyspark.SparkConf().getAll())
+
+
+def _refuse_submitted_jars(paths: list[str]) -> None:
+    """spark-submit takes the --jars of PYSPARK_SUBMIT_ARGS instead of a builder's, and would drop ours unsaid."""
+    submitted, _ = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    missing = [path for path in paths if path not in submitted[JARS].split(",")] if JARS in submitted else []
+    if missing:
+        raise Clash(
+            "PYSPARK_SUBMIT_ARGS names --jars, which hides the jars that are added here",
+            fix=f"Add {','.join(missing)} to it, or move its jars into spark.jars.",
+        )
+
+
+@contextlib.contextmanager
+def _starting(installation: Installation, master: str) -> Iterator[None]:
+    """The environment that a JVM is started in; afterwards it is as it was."""
+    wanted = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable}  # else workers take another one
+    if installation.java_home is not None:
+        wanted["JAVA_HOME"] = str(installation.java_home)
+    if master.startswith("local"):
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _require_runtime(spark: "SparkSession", installation: Installation) -> None:
+    """A JVM that somebody else started has the jars that they gave it; without Iceberg among them say so at once."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        jvm.java.lang.Class.forName(CATALOG_CLASS, False, loader)
+    except Exception as error:
+        how = "spark-submit" if os.environ.get(GATEWAY) else "the session that runs already"
+        raise NoJar(
+            f"Iceberg's runtime is not on the class path of {how}",
+            fix=f"Start it with --packages {installation.spark.runtime.coordinate}, or with --properties-file and what "
+            "`nunatak spark conf` prints.",
+        ) from error
