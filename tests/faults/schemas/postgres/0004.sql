@@ -283,6 +283,7 @@ CREATE INDEX nunatak_grants_by_securable ON public.nunatak_grants USING btree (s
 CREATE INDEX nunatak_heads_by_location ON public.nunatak_heads USING btree (location);
 CREATE INDEX nunatak_idempotency_by_expiry ON public.nunatak_idempotency USING btree (expires_ms);
 CREATE INDEX nunatak_jobs_by_location ON public.nunatak_jobs USING btree (location);
+CREATE INDEX nunatak_maintenance_jobs_by_finish ON public.nunatak_maintenance_jobs USING btree (finished_ms);
 CREATE INDEX nunatak_maintenance_jobs_by_policy ON public.nunatak_maintenance_jobs USING btree (policy, type, job_id);
 CREATE INDEX nunatak_maintenance_jobs_by_securable ON public.nunatak_maintenance_jobs USING btree (securable, job_id);
 CREATE INDEX nunatak_maintenance_jobs_by_state ON public.nunatak_maintenance_jobs USING btree (state, due_ms, job_id);

@@ -197,6 +197,7 @@ CREATE INDEX nunatak_maintenance_jobs_by_state ON nunatak_maintenance_jobs (stat
 CREATE INDEX nunatak_maintenance_jobs_by_table ON nunatak_maintenance_jobs (table_uuid, type, job_id);
 CREATE INDEX nunatak_maintenance_jobs_by_securable ON nunatak_maintenance_jobs (securable, job_id);
 CREATE INDEX nunatak_maintenance_jobs_by_policy ON nunatak_maintenance_jobs (policy, type, job_id);
+CREATE INDEX nunatak_maintenance_jobs_by_finish ON nunatak_maintenance_jobs (finished_ms);
 INSERT INTO nunatak_migrations VALUES (1, '0001_catalog');
 INSERT INTO nunatak_migrations VALUES (2, '0002_job_leases');
 INSERT INTO nunatak_migrations VALUES (3, '0003_access');
