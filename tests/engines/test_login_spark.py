@@ -131,7 +131,7 @@ def test_work_goes_on_after_the_first_token_has_ended(spark: "SparkSession", hur
 
 
 def insert_when_renewed(sql: Sql) -> None:
-    """Java takes no notice of a refusal; until its timer has renewed the token, statements are refused and do nothing."""
+    """Java takes no notice of a refusal: until its timer has renewed the token, statements are refused."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
