@@ -8,6 +8,7 @@ import os
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ PRAGMAS = (
     "temp_store=MEMORY",
     "secure_delete=FAST",  # what is overwritten in a page is gone from it, at no further writes
 )
+PRAGMA_TRIES, PRAGMA_PAUSE_SECONDS = 100, 0.02
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
 
 
@@ -369,8 +371,20 @@ def _connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), statementcachesize=200)
     connection.set_busy_timeout(sqlite_changes.BUSY_MS)
     for pragma in PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}").fetchall()
+        _set(connection, pragma)
     return connection
+
+
+def _set(connection: apsw.Connection, pragma: str) -> None:
+    """Several that open a new file at once all want to switch it to its log, for which SQLite does not always wait."""
+    for attempt in range(PRAGMA_TRIES):
+        try:
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+            return
+        except apsw.BusyError:
+            if attempt == PRAGMA_TRIES - 1:
+                raise
+            time.sleep(PRAGMA_PAUSE_SECONDS)
 
 
 def migrate(connection: apsw.Connection) -> list[str]:
