@@ -1,5 +1,7 @@
 """From a raw path to a route, without decoding anything and without a surprise."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,3 +163,10 @@ def test_a_parent_arrives_decoded_and_is_split_at_either_separator() -> None:
     assert split_parent("a\x1fb", "\x1f") == ("a", "b")
     assert split_parent("a.b\x1fc", ".") == ("a", "b", "c")
     assert split_parent("a.b", "\x1f") == ("a.b",)
+
+
+def test_nothing_is_served_with_a_route_that_declares_no_privilege() -> None:
+    open_to_everybody = replace(ROUTES[0], privilege=None)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="getConfig declares no privilege"):
+        Router((*ROUTES[1:], open_to_everybody))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from nunatak.access.privileges import Privilege
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import TOP_WORDS, Route
 from nunatak.api.routes import ROUTES
@@ -25,6 +26,8 @@ class Router:
         self._management: Tree = {}
         self._plain: dict[tuple[str, ...], dict[str, Route]] = {}
         for route in routes:
+            if not isinstance(route.privilege, Privilege):
+                raise TypeError(f"{route.operation} declares no privilege: it would be open to everybody")
             words = route.template.strip("/").split("/")
             if words[0] == "v1":
                 _add(self._api, [word for word in words[1:] if word != "{prefix}"], route)
