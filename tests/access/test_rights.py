@@ -8,6 +8,7 @@ import pytest
 
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import (
+    SCHEMA,
     a_commit,
     a_table,
     a_view,
@@ -329,6 +330,41 @@ def test_a_right_that_was_taken_away_is_gone_with_the_next_request(catalog: Secu
     catalog.grant("ann", "default__ns", "READ")
     ok(catalog.call_as("ann", "GET", T))
     assert ok(catalog.call("GET", T))["metadata"]["properties"]["a"] == "b"
+
+
+def test_a_table_is_not_made_by_a_commit_with_a_right_that_was_taken_away(catalog: SecuredCatalog) -> None:
+    """There is no pointer yet that could bring the policy's version along."""
+    catalog.principal("ann", default__ns="TABLE_CREATE")
+    requires = [{"type": "assert-create"}]
+    updates = [
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+    ok(catalog.call_as("ann", "POST", path_of("ns", "tables", "first"), a_commit(*updates, requires=requires)))
+
+    catalog.revoke("ann", "default__ns", "TABLE_CREATE")
+    late = catalog.call_as("ann", "POST", path_of("ns", "tables", "late"), a_commit(*updates, requires=requires))
+
+    assert late.status == 403  # what she made shows her the namespace
+    assert catalog.call("HEAD", path_of("ns", "tables", "late")).status == 404
+
+
+def test_an_answer_is_not_repeated_for_somebody_who_was_disabled(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns="TABLE_CREATE")
+    key = {"Idempotency-Key": "0190b6b1-0000-7000-8000-000000000003"}
+    catalog.call("GET", "/v1/namespaces")  # the administrator knows the policy, and will not make the server look again
+    made = catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers"), key)
+    again = catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers"), key)
+    assert (made.status, again.status) == (200, 200)
+
+    done(catalog.call("PATCH", "/management/v1/principals/ann", {"disabled": True}))
+
+    assert catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers"), key).status == 401
 
 
 def test_a_principal_that_was_disabled_is_refused_with_the_next_request(catalog: SecuredCatalog) -> None:

@@ -36,8 +36,15 @@ async def admit(route: Guarded, request: Request) -> None:
         await require(request, unknown)
         if request.guard.authorizer.grants_decide:
             return  # asked just now, and the version with it
-    # A route that reads the pointer is told the version along with it.
-    if not route.reads_pointer and await request.guard.policy_version() != known.version:
+    # A route that reads a pointer is told the version along with it; of a table that is yet to be made there is none.
+    if not route.reads_pointer or any(need.target.name is None for need in needs):
+        await require_current(request)
+
+
+async def require_current(request: Request) -> None:
+    """PolicyChanged if anybody's rights were changed since the caller was last looked at."""
+    known, guard = request.known, request.guard
+    if known is not None and guard is not None and await guard.policy_version() != known.version:
         raise PolicyChanged
 
 

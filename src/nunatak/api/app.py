@@ -18,7 +18,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
 from nunatak.access.sessions import Proof
 from nunatak.access.vault import Vault
-from nunatak.api.admission import admit
+from nunatak.api.admission import admit, require_current
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
     Request,
@@ -272,6 +272,7 @@ class App:
             raise Unprocessable(
                 "This Idempotency-Key was used for another request", hint="Use a new key for each operation."
             )
+        await require_current(request)
         return await replayed(request, saved.answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
