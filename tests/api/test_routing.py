@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api.app import undeclared
 from nunatak.api.routes import ROUTES
 from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, a_table, ok, set_properties
@@ -88,11 +87,3 @@ def test_only_what_says_nothing_about_the_catalog_is_public() -> None:
         "ready",
         "metrics",
     }
-
-
-def test_a_route_without_a_privilege_is_found() -> None:
-    class Nameless:
-        operation, privilege = "leak", None
-
-    assert undeclared(ROUTES) == []
-    assert undeclared((Nameless(),)) == ["leak"]  # type: ignore[arg-type]

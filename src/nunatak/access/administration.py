@@ -5,7 +5,7 @@ other, on however many servers, and whoever remembers a right looks again. Every
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -396,8 +396,8 @@ def drop_warehouse(actor: Actor, name: str) -> list[Change]:
             {"warehouse": name},
             Conflict(f"Warehouse is not empty: {name}", hint="Drop its namespaces first."),
         ),
-        Write("forget_grants_inside", {"securable": where, "behind": where + securables.BEHIND}),
-        Write("forget_policies_inside", {"securable": where, "behind": where + securables.BEHIND}),
+        Write("forget_grants_inside", {"securable": where, "behind": securables.behind(where)}),
+        Write("forget_policies_inside", {"securable": where, "behind": securables.behind(where)}),
     ]
     return _changes(actor, "drop-warehouse", {"warehouse": name}, writes, where)
 
@@ -412,7 +412,12 @@ def _changes(
     writes: Sequence[Write],
     securable: str = securables.SERVER,
 ) -> list[Change]:
-    row = audit_row(
+    return [Write("bump_policy", {}), *writes, audited(actor, action, securable, detail)]
+
+
+def audited(actor: Actor, action: str, securable: str, detail: Mapping[str, object]) -> Write:
+    """The audit row of a change."""
+    return audit_row(
         at_ms=actor.at_ms,
         principal=actor.principal,
         action=action,
@@ -421,7 +426,6 @@ def _changes(
         request_id=actor.request_id,
         origin=actor.origin,
     )
-    return [Write("bump_policy", {}), *writes, row]
 
 
 async def _keep_an_administrator(store: Store) -> list[Write]:

@@ -164,7 +164,7 @@ async def _holders(store: Store) -> _Holders:
 
 
 async def _grants_inside(store: Store, securable: str) -> list[Grant]:
-    values = {"securable": securable, "behind": securable + securables.BEHIND, "limit": MAX_GRANTS + 1}
+    values = {"securable": securable, "behind": securables.behind(securable), "limit": MAX_GRANTS + 1}
     rows = await store.rows("grants_inside", values)
     if len(rows) > MAX_GRANTS:
         raise BadRequest(

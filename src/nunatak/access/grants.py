@@ -35,8 +35,8 @@ class Grants:
         return rows[0][0], [_along(chain, held) for chain in chains]
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        values = {"grantees": json_of(session.grantees), "container": container}
-        values["behind"] = container + securables.BEHIND
+        values = {"container": container, "behind": securables.behind(container)}
+        values["grantees"] = json_of(session.grantees)
         return bool(await self._store.rows("granted_inside", values))
 
     async def close(self) -> None:

@@ -110,14 +110,6 @@ class Guard:
             raise NotAuthenticated("These credentials are not of a kind that this server accepts", hint=HINT)
         raise NotAuthenticated(NO_PROOF, hint=HINT)
 
-    async def rights(self, known: Known, securable: str, wanted: int = 0) -> int:
-        """What the session may do there; remembered if it covers `wanted`, otherwise asked for."""
-        held = known.rights.get(securable)
-        if held is not None and held & wanted == wanted:
-            return held
-        (held,) = await self.ask(known, [securable])
-        return held
-
     async def ask(self, known: Known, wanted: Sequence[str]) -> list[int]:
         """The rights on several at once, as they are now; PolicyChanged if the session is older than that."""
         if isinstance(self.authorizer, Grants):

@@ -421,8 +421,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
-
-
-def undeclared(routes: tuple[Route, ...]) -> list[str]:
-    """Routes that would be served without a declared privilege; the build fails if there is one."""
-    return [route.operation for route in routes if not isinstance(route.privilege, Privilege)]

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 import msgspec
 import zstandard
 
+from nunatak.access.administration import Actor
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import Session
@@ -106,6 +107,12 @@ class Request:
     def session(self) -> Session | None:
         """Who asks; None if this server does not want to know."""
         return None if self.known is None else self.known.session
+
+    @property
+    def actor(self) -> Actor:
+        """Who makes a change, as it is recorded."""
+        caller = self.caller
+        return Actor(caller.principal, self.catalog.now_ms(), caller.request_id, caller.origin)
 
     async def rights(self, securable: str) -> int:
         """What the caller may do there, as a sum of privileges."""

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor
 from nunatak.access.privileges import Privilege
 from nunatak.api.health import facts_json
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response
@@ -58,7 +57,7 @@ async def set_policy(request: Request) -> Response:
     place = await aim(request, wanted.securable)
     policy = parsed(bytes(wanted.policy))
     await _require(request, place)
-    changes = policy_store.set_policy(_actor(request), place.securable, policy)
+    changes = policy_store.set_policy(request.actor, place.securable, policy)
     await write(request.catalog, request.caller, changes, Answer(204))
     return NO_CONTENT
 
@@ -66,7 +65,7 @@ async def set_policy(request: Request) -> Response:
 async def drop_policy(request: Request) -> Response:
     place = await aim(request, request.query.get("securable"))
     kind = check_type(request.query.get("type", ""))
-    changes = policy_store.drop_policy(_actor(request), place.securable, kind)
+    changes = policy_store.drop_policy(request.actor, place.securable, kind)
     await write(request.catalog, request.caller, changes, Answer(204))
     return NO_CONTENT
 
@@ -130,11 +129,6 @@ async def _require(request: Request, place: Place) -> None:
     key = Key(request.warehouse.name, to_jdbc(place.levels), place.name)
     if await request.catalog.store.find_kind(key) != "TABLE":
         raise await missing(request.catalog, key, place.identifier, "TABLE")
-
-
-def _actor(request: Request) -> Actor:
-    caller = request.caller
-    return Actor(caller.principal, request.catalog.now_ms(), caller.request_id, caller.origin)
 
 
 def _printed(request: Request, identifier: Identifier) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor
 from nunatak.access.privileges import Privilege, names_of
 from nunatak.api.http import NO_CONTENT, Request, Response, decode_segment, json_response
 from nunatak.api.maintenance import planner_for
@@ -71,7 +70,7 @@ async def _ask_for(request: Request, place: Place, kind: str) -> Json:
     policies = nearest(await policy_store.policies_around(catalog.store, place.securable), place.securable)
     subject = subject_of(catalog, request.warehouse, place.identifier)
     spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
-    await catalog.store.apply(queue.add_job(_actor(request), spec, None, 0))
+    await catalog.store.apply(queue.add_job(request.actor, spec, None, 0))
     return await _added(request, spec)
 
 
@@ -83,7 +82,7 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier) -
     for decision in await planner.plan(subject, facts, catalog.now_ms()):
         if decision.spec is None or decision.attached is None:
             continue
-        changes = queue.add_job(_actor(request), decision.spec, decision.attached.securable, decision.size_bytes)
+        changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
             await catalog.store.apply(changes)
         except Conflict:  # another server planned the same at the same time
@@ -114,7 +113,7 @@ async def load_job(request: Request) -> Response:
 
 
 async def cancel_job(request: Request) -> Response:
-    changes = queue.cancel(_actor(request), await _load(request))
+    changes = queue.cancel(request.actor, await _load(request))
     await write(request.catalog, request.caller, changes, Answer(204))
     return NO_CONTENT
 
@@ -202,11 +201,6 @@ async def _load(request: Request) -> QueuedJob:
     if found is None:
         raise no_such_job(text[:50])
     return found
-
-
-def _actor(request: Request) -> Actor:
-    caller = request.caller
-    return Actor(caller.principal, request.catalog.now_ms(), caller.request_id, caller.origin)
 
 
 def _job(job: QueuedJob) -> Json:

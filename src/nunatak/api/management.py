@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nunatak.access import administration, explain, securables
-from nunatak.access.administration import Actor, Credential, Grant, Principal, Role
+from nunatak.access.administration import Credential, Grant, Principal, Role
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.explain import Explanation, FoundGrant, Holding
@@ -106,7 +106,7 @@ async def list_principals(request: Request) -> Response:
 
 async def create_principal(request: Request) -> Response:
     wanted = request.decode(CreatePrincipalRequest)
-    actor = _actor(request)
+    actor = request.actor
     changes = administration.create_principal(actor, wanted.name, wanted.note)
     return await _changed(request, changes, _principal(Principal(wanted.name, False, wanted.note, actor.at_ms)))
 
@@ -122,13 +122,13 @@ async def load_principal(request: Request) -> Response:
 async def update_principal(request: Request) -> Response:
     wanted = request.decode(UpdatePrincipalRequest)
     changes = await administration.update_principal(
-        request.catalog.store, _actor(request), _name(request), disabled=wanted.disabled, note=wanted.note
+        request.catalog.store, request.actor, _name(request), disabled=wanted.disabled, note=wanted.note
     )
     return await _changed(request, changes)
 
 
 async def drop_principal(request: Request) -> Response:
-    changes = await administration.drop_principal(request.catalog.store, _actor(request), _name(request))
+    changes = await administration.drop_principal(request.catalog.store, request.actor, _name(request))
     return await _changed(request, changes)
 
 
@@ -143,7 +143,7 @@ async def list_roles(request: Request) -> Response:
 
 async def create_role(request: Request) -> Response:
     wanted = request.decode(CreateRoleRequest)
-    actor = _actor(request)
+    actor = request.actor
     changes = administration.create_role(actor, wanted.name, wanted.note)
     return await _changed(request, changes, _role(Role(wanted.name, wanted.note, actor.at_ms)))
 
@@ -157,7 +157,7 @@ async def load_role(request: Request) -> Response:
 
 
 async def drop_role(request: Request) -> Response:
-    changes = await administration.drop_role(request.catalog.store, _actor(request), _name(request))
+    changes = await administration.drop_role(request.catalog.store, request.actor, _name(request))
     return await _changed(request, changes)
 
 
@@ -171,12 +171,12 @@ async def list_members(request: Request) -> Response:
 
 async def add_member(request: Request) -> Response:
     wanted = request.decode(AddMemberRequest)
-    return await _changed(request, administration.add_member(_actor(request), _name(request), wanted.principal))
+    return await _changed(request, administration.add_member(request.actor, _name(request), wanted.principal))
 
 
 async def remove_member(request: Request) -> Response:
     store, role, principal = request.catalog.store, _name(request), _name(request, 1)
-    return await _changed(request, await administration.remove_member(store, _actor(request), role, principal))
+    return await _changed(request, await administration.remove_member(store, request.actor, role, principal))
 
 
 # Grants
@@ -214,7 +214,7 @@ async def grant(request: Request) -> Response:
     if not await _exists(request, securable):
         raise _absent(securable)
     with _denials_noted(request, privileges, securable):
-        changes = administration.grant(_actor(request), rights, grantee, securable, privileges)
+        changes = administration.grant(request.actor, rights, grantee, securable, privileges)
     return await _changed(request, changes)
 
 
@@ -225,7 +225,7 @@ async def revoke(request: Request) -> Response:
     rights = await _rights_on(request, securable)
     with _denials_noted(request, privileges, securable):
         changes = await administration.revoke(
-            request.catalog.store, _actor(request), rights, grantee, securable, privileges
+            request.catalog.store, request.actor, rights, grantee, securable, privileges
         )
     return await _changed(request, changes)
 
@@ -285,7 +285,7 @@ async def create_credential(request: Request) -> Response:
     wanted = request.decode(CreateCredentialRequest)
     if not await _is_administrator(request):
         await _check_own(request, principal, wanted)
-    actor = _actor(request)
+    actor = request.actor
     expires_ms = _expiry(actor.at_ms, wanted.expires_in_seconds)
     new = _new_credential(await _vault(request), wanted.kind)
     changes = administration.create_credential(
@@ -301,7 +301,7 @@ async def create_credential(request: Request) -> Response:
 async def drop_credential(request: Request) -> Response:
     principal, credential_id = _name(request), _name(request, 1)
     await _require_administrator_or(request, _is_caller(request, principal), f"the credentials of {principal}")
-    return await _changed(request, administration.drop_credential(_actor(request), principal, credential_id))
+    return await _changed(request, administration.drop_credential(request.actor, principal, credential_id))
 
 
 async def _check_own(request: Request, principal: str, wanted: CreateCredentialRequest) -> None:
@@ -412,7 +412,7 @@ async def create_warehouse(request: Request) -> Response:
     await warehouses.refresh()
     place = warehouses.place_of_new(name, wanted.location)
     made = WarehousePlace(name, str(place), (place,), configured=False)
-    changes = administration.create_warehouse(_actor(request), name, made.location)
+    changes = administration.create_warehouse(request.actor, name, made.location)
     answer = await _changed(request, changes, _warehouse(request, made))
     await warehouses.refresh()
     return answer
@@ -424,7 +424,7 @@ async def drop_warehouse(request: Request) -> Response:
     place = warehouses.get(name)
     if place is not None and place.configured:
         raise Conflict(f"Warehouse {name} is one of the settings", hint="Take it out of the settings instead.")
-    answer = await _changed(request, administration.drop_warehouse(_actor(request), name))
+    answer = await _changed(request, administration.drop_warehouse(request.actor, name))
     await warehouses.refresh()
     return answer
 
@@ -451,7 +451,7 @@ async def rotate_keys(request: Request) -> Response:
     wanted = request.decode(RotateKeysRequest) if request.body else RotateKeysRequest()
     if request.context.identity is None:
         raise BadRequest("This server issues no tokens", hint="Start it with NUNATAK_AUTH=embedded.")
-    actor = _actor(request)
+    actor = request.actor
     row = audit_row(
         at_ms=actor.at_ms,
         principal=actor.principal,
@@ -466,11 +466,6 @@ async def rotate_keys(request: Request) -> Response:
 
 
 # What all have in common
-
-
-def _actor(request: Request) -> Actor:
-    caller = request.caller
-    return Actor(caller.principal, request.catalog.now_ms(), caller.request_id, caller.origin)
 
 
 def _name(request: Request, position: int = 0) -> str:

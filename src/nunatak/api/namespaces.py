@@ -17,7 +17,7 @@ async def list_namespaces(request: Request) -> Response:
     resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}/{request.caller.principal}"
     page = request.context.tokens.page(resource, request.query)
     container = securables.namespace(request.warehouse.name, parent or ())
-    if await sees_all(request, container, Privilege.NS_LIST):
+    if sees_all(request, container, Privilege.NS_LIST):
         found, position = await namespaces.list_namespaces(
             request.catalog, request.warehouse, parent, page.after, page.limit
         )

@@ -19,6 +19,7 @@ from nunatak.api.wire import (
     UpdateNamespaceRequest,
     identifier_of,
 )
+from nunatak.catalog.heads import key_of
 from nunatak.catalog.tables import default_location
 from nunatak.database.records import Kind
 from nunatak.errors import CatalogError, Forbidden, NoSuchNamespace, NoSuchTable, NoSuchView
@@ -180,7 +181,7 @@ async def to_register(route: Declared, request: Request) -> list[Need]:
         wanted = request.decode(RegisterTableRequest)
         if wanted.overwrite:
             identifier = Identifier(request.namespace(), check_name(wanted.name, "table"))
-            if await _exists(request, identifier):
+            if await request.catalog.store.find_kind(key_of(request.warehouse, identifier)) is not None:
                 needs.append(Need(P.TABLE_WRITE | P.TABLE_ALTER, entry_target(request, identifier, "TABLE")))
     return needs
 
@@ -229,14 +230,6 @@ async def _offered(request: Request, identifier: Identifier, commit: CommitTable
         return None
     properties = await request.catalog.store.find_namespace(request.warehouse.name, to_jdbc(identifier.namespace))
     return default_location(request.warehouse, properties, identifier, table_uuid)
-
-
-async def _exists(request: Request, identifier: Identifier) -> bool:
-    rows = await request.catalog.store.rows(
-        "find_type",
-        {"catalog": request.warehouse.name, "namespace": to_jdbc(identifier.namespace), "name": identifier.name},
-    )
-    return bool(rows)
 
 
 def _with_location(needs: Sequence[Need], chooses: bool) -> list[Need]:

@@ -43,7 +43,7 @@ async def search(request: Request) -> Response:
         raise BadRequest(f"Invalid type: {wanted[:50]!r} is neither table nor view")
     kind = kinds[wanted] if wanted is not None else None
     home = securables.warehouse(request.warehouse.name)
-    if await sees_all(request, home, Privilege.TABLE_LIST):
+    if sees_all(request, home, Privilege.TABLE_LIST):
         found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, SEARCH_LIMIT)
     else:
         found = await visible.search(request, query, kind, SEARCH_LIMIT)

@@ -49,7 +49,7 @@ async def list_entries(request: Request, kind: Kind) -> Response:
     resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}/{request.caller.principal}"
     page = request.context.tokens.page(resource, request.query)
     container = securables.namespace(request.warehouse.name, namespace)
-    if await sees_all(request, container, Privilege.TABLE_LIST):
+    if sees_all(request, container, Privilege.TABLE_LIST):
         listed, last = await tables.list_entries(
             request.catalog, request.warehouse, namespace, kind, page.after, page.limit
         )

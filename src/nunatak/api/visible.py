@@ -95,7 +95,7 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
     """From what was granted on a child or anything inside one, skipping from child to child."""
     container = securables.namespace(request.warehouse.name, parent)
     home = securables.warehouse(request.warehouse.name)
-    values = {"grantees": json_of(_known(request).session.grantees), "behind": container + securables.BEHIND}
+    values = {"grantees": json_of(_known(request).session.grantees), "behind": securables.behind(container)}
     position = f"{home}{after}.{securables.BEHIND}" if after else container
     while True:
         rows = await request.catalog.store.rows("next_granted", {**values, "after": position})
@@ -108,7 +108,7 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
             continue
         child = f"{container}{rest.partition('.')[0]}."
         yield securables.parts(child)[1]
-        position = child + securables.BEHIND
+        position = securables.behind(child)
 
 
 async def search(request: Request, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]:

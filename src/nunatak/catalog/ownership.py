@@ -48,7 +48,7 @@ def moved(key: Key, to: Key) -> list[Change]:
 def vacated(catalog_name: str, namespace: str) -> list[Change]:
     """A namespace and, since it was empty, whatever was once granted or set inside it."""
     securable = f"{catalog_name}{securables.WAREHOUSE_END}{namespace}."
-    where = {"securable": securable, "behind": securable + securables.BEHIND}
+    where = {"securable": securable, "behind": securables.behind(securable)}
     return [
         Write("bump_if_granted_inside", where),
         Write("forget_grants_inside", where),

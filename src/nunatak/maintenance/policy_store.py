@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor
+from nunatak.access.administration import Actor, audited
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
-from nunatak.maintenance.audited import row_of
 from nunatak.maintenance.policies import AnyPolicy, Attached, parsed, printed
 
 EVERY_POLICY = 1_000_000
@@ -26,7 +25,7 @@ def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
         "changed_by": actor.principal,
         "changed_ms": actor.at_ms,
     }
-    row = row_of(actor, "set-policy", securable, {"policy": msgspec.json.decode(text)})
+    row = audited(actor, "set-policy", securable, {"policy": msgspec.json.decode(text)})
     return [Write("set_maintenance_policy", values), row]
 
 
@@ -36,7 +35,7 @@ def drop_policy(actor: Actor, securable: str, policy_type: str) -> list[Change]:
         hint="`nunatak policy show` says where one that counts there is set.",
     )
     values = {"securable": securable, "type": policy_type}
-    row = row_of(actor, "drop-policy", securable, {"type": policy_type})
+    row = audited(actor, "drop-policy", securable, {"type": policy_type})
     return [Write("drop_maintenance_policy", values, gone), row]
 
 

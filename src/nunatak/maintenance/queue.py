@@ -11,11 +11,10 @@ from typing import Any, Literal
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor
+from nunatak.access.administration import Actor, audited
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
-from nunatak.maintenance.audited import row_of
 from nunatak.maintenance.job_spec import JobSpec
 
 HEARTBEAT_SECONDS = 30
@@ -73,7 +72,7 @@ def add_job(actor: Actor, spec: JobSpec, policy: str | None, size_bytes: int) ->
     return [
         Write("add_maintenance_job", values, busy),
         Write("forget_maintenance_jobs", {"before_ms": actor.at_ms - KEPT_MS}),
-        row_of(actor, "add-job", securable, detail),
+        audited(actor, "add-job", securable, detail),
     ]
 
 
@@ -175,7 +174,7 @@ def hand_back(job_id: int, owner: str, now_ms: int) -> list[Change]:
 
 def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
     """One that waits is over; the worker of one that runs is told with its next sign of life."""
-    row = row_of(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
+    row = audited(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
     moved = Conflict(f"Job {job.job_id} is not {job.state} any more", hint="Look again.")
     if job.state == "waiting":
         return [Write("cancel_waiting_job", {"job_id": job.job_id, "now_ms": actor.at_ms}, moved), row]
