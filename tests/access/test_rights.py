@@ -1,9 +1,11 @@
 """What rights mean, request by request: ownership, bodies, filtered lists, what may be known, and what it costs."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.access.secured import SecuredCatalog
@@ -114,6 +116,26 @@ def test_a_name_that_is_used_again_brings_no_old_rights(catalog: SecuredCatalog)
     done(catalog.call("DELETE", path_of("gone")))
     catalog.namespace("gone")
     assert catalog.call_as("ben", "GET", path_of("gone")).status == 404
+
+
+def test_what_another_client_dropped_leaves_no_right_to_the_next_of_that_name(catalog: SecuredCatalog) -> None:
+    """A client of the JDBC tables deletes rows of its own, and knows of no grants."""
+    catalog.namespace("inner")
+    catalog.table("inner", "t")
+    catalog.principal("ann", default__ns____t="READ", default__inner="READ", default__inner____t="WRITE")
+    ok(catalog.call_as("ann", "GET", T))
+    with closing(apsw.Connection(str(catalog.data / "nunatak.db"))) as other:
+        other.set_busy_timeout(5000)
+        other.execute("DELETE FROM iceberg_tables")
+        other.execute("DELETE FROM iceberg_namespace_properties WHERE namespace = 'inner'")
+
+    catalog.table("ns", "t")
+    catalog.namespace("inner")
+    catalog.table("inner", "t")
+
+    assert catalog.call_as("ann", "GET", T).status == 404
+    assert catalog.call_as("ann", "GET", path_of("inner")).status == 404
+    assert catalog.call_as("ann", "GET", path_of("inner", "tables", "t")).status == 404
 
 
 # What only the body tells

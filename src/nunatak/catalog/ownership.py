@@ -13,9 +13,13 @@ def securable_of(key: Key) -> str:
 
 
 def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
-    """The creator owns it. The policy's version stays: nobody lost a right, and a missing one is never remembered."""
+    """The creator owns it, and nobody else: whatever was granted here is left by what another client has dropped.
+
+    If nothing was, the policy's version stays: nobody lost a right, and a missing one is never remembered.
+    """
     if not caller.owns:
         return []
+    inside = {"securable": securable, "behind": securables.behind(securable)}
     values = {
         "grantee": principal_grantee(caller.principal),
         "securable": securable,
@@ -23,7 +27,11 @@ def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
         "granted_by": caller.principal,
         "granted_ms": catalog.now_ms(),
     }
-    return [Write("grant_privileges", values)]
+    return [
+        Write("bump_if_granted_inside", inside),
+        Write("forget_grants_inside", inside),
+        Write("grant_privileges", values),
+    ]
 
 
 def disowned(key: Key) -> list[Change]:
