@@ -71,6 +71,7 @@ CATALOG_ROUTES = [
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog]:
     data: Path = tmp_path_factory.mktemp("matrix")
     secured = SecuredCatalog(data, {"NUNATAK_WAREHOUSES": f"elsewhere=file://{data}/elsewhere"})
+    restore(secured)  # first: whoever creates something takes away what was granted there before
     secured.principal("stranger")
     secured.principal("victim")
     secured.principal("reader", default__own="READ")
