@@ -299,15 +299,24 @@ def test_an_update_cut_at_its_commit_is_audited_once_also_without_a_key(place: P
 
 
 def test_a_server_that_does_not_ask_after_a_lost_commit_is_found_out(postgres: PostgresServer, tmp_path: Path) -> None:
-    """The canary: it creates the table again, meets itself, and denies what it did."""
+    """The canary: it creates the table again, meets itself, and denies what it did.
+
+    Now and then the server commits on its own behalf at that moment, and the cut meets that; so it has a few tries.
+    """
+    found: list[str] = []
     with running_place(postgres, tmp_path / "data", "no-resolution") as place:
-        change = prepared(place, Operation(create, 200, keyed=False), random.Random(1))
-        place.proxy.cut_at_next(COMMIT, Cut.AFTER)
+        for _ in range(5):
+            change = prepared(place, Operation(create, 200, keyed=False), random.Random(1))
+            place.proxy.cut_at_next(COMMIT, Cut.AFTER)
 
-        answer = change.send()
+            answer = change.send()
 
-        assert place.proxy.disarm()
-        assert change.judge(answer) == ["wrong answer: create was answered 409 and is there 1 times"]
+            assert place.proxy.disarm()
+            found = change.judge(answer)
+            if found:
+                break
+
+    assert found == ["wrong answer: create was answered 409 and is there 1 times"]
 
 
 # Many writers, cut at random
