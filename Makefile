@@ -32,6 +32,9 @@ mission: $(VENV)/.installed-tests ## Print which behaviours of the mission have 
 bench: $(VENV)/.installed-tests ## Measure speed; never part of the tests.
 	@$(BIN)/python -m tests.bench $(BENCH)
 
+demo: $(VENV)/.installed-demo ## Run a pipeline on Spark and make a page about it, 3 minutes; SCALE=, KEEP=1 leaves the catalog running.
+	@$(BIN)/python -m nunatak_spark.demo $(if $(SCALE),--scale '$(SCALE)') $(if $(KEEP),--keep) $(DEMO)
+
 soak: $(VENV)/.installed-tests .tools ## Run the fault tests at full size, 45 minutes; REPORT=1 writes a page, SOAK="F1 F5" chooses.
 	@$(BIN)/python -m tests.soak $(if $(REPORT),--report) $(SOAK)
 
@@ -69,10 +72,15 @@ $(VENV)/.installed-tests: pyproject.toml requirements.lock | $(BIN)/python
 	@$(PIP_INSTALL) -c requirements.lock -e '.[test,lint]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-demo: pyproject.toml requirements.lock | $(BIN)/python
+	@echo 'Installing what the demo needs into $(VENV) …' >&2
+	@$(PIP_INSTALL) -c requirements.lock -e '.[demo]'
+	@touch $@ $(VENV)/.installed
+
 # The seed documents' examples run with curl itself, and the database suite on a PostgreSQL and a MariaDB of its own.
 .tools:
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y postgresql; } > /dev/null 2>&1 || true
 	@ls /usr/sbin/mariadbd > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y --no-install-recommends mariadb-server; } > /dev/null 2>&1 || true
 	@command -v curl > /dev/null || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y curl; } > /dev/null 2>&1 || true
 
-.PHONY: help serve check test mission bench soak docs openapi lock clean .tools
+.PHONY: help serve check test mission bench demo soak docs openapi lock clean .tools

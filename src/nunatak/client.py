@@ -67,6 +67,8 @@ class Client:
         token: str | None = None,
         credential: Credential | None = None,
         new_key: Callable[[], str] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
@@ -80,15 +82,16 @@ class Client:
         self._token = token
         self._credential = credential
         self._new_key = new_key or new_idempotency_key
+        self._headers = dict(headers or {})  # what another catalog wants to be told with each request
         # Users paste addresses with and without the version; the paths below bring their own.
         self._root = parts.path.rstrip("/").removesuffix("/v1")
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
             self._connection = http.client.HTTPSConnection(
-                host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context()
+                host, port, timeout=timeout_seconds, context=ssl.create_default_context()
             )
         else:
-            self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+            self._connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
         self._prefix: str | None = None
 
     def __enter__(self) -> Self:
@@ -267,6 +270,7 @@ class Client:
     def _sent(self, method: str, path: str, content: bytes | None, more: Mapping[str, str]) -> Answer:
         """The answer, from a second try if the connection was lost."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
+        headers.update(self._headers)
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         headers.update(more)

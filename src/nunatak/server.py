@@ -44,6 +44,7 @@ from nunatak.errors import CatalogError
 from nunatak.events.audit import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
 from nunatak.events.seals import run_seals
+from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
@@ -229,6 +230,8 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     yield run_seals(catalog.store, catalog.now_ms)
     if app.audit is not None:
         yield run_audit(app.audit, catalog.store)
+    if catalog.spool is not None:
+        yield run_spool(catalog.spool)
     if not on_sqlite(settings):  # which no other server writes
         yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
@@ -262,7 +265,7 @@ def _fast_lane(app: App) -> FastLane | None:
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Everything a request needs; close it with `close_app`."""
-    places, roots = _warehouses(settings), _roots(settings)
+    places, roots, spool_folder = _warehouses(settings), _roots(settings), settings.spool_folder()
     allowed = tuple(dict.fromkeys(place for warehouse in places.values() for place in warehouse.allowed))
     try:
         objects = ObjectStore(allowed)
@@ -270,18 +273,21 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         raise SettingsError(error.message) from error
     store = await _open_database(settings, exclusive=exclusive)
     new_uuid = _uuid_maker()
+    server_id = new_uuid()
     catalog = Catalog(
         store=store,
         objects=objects,
         warehouses=Warehouses(places, store, objects, roots),
         default_warehouse=settings.default_warehouse,
-        now_ms=lambda: time.time_ns() // 1_000_000,
+        now_ms=_now_ms,
         new_uuid=new_uuid,
         cache=MetadataCache(settings.cache_bytes),
-        server_id=new_uuid(),
+        server_id=server_id,
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
+        maintenance_lease_seconds=settings.maintenance_lease_seconds,
         tells_names=settings.auth == ("none",),
+        spool=Spool(spool_folder, server_id, _now_ms, settings.spool_bytes) if exclusive and spool_folder else None,
     )
     await catalog.warehouses.refresh()
     metrics = Metrics(
@@ -289,6 +295,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         lambda: objects.local.counts,
         lambda: catalog.cache.bytes,
         lambda: app.audit.dropped if app.audit is not None else 0,
+        lambda: catalog.spool.dropped if catalog.spool is not None else 0,
     )
     app = App(catalog, Tokens(b""), metrics, settings.max_body_bytes, busy=InFlight(settings.max_in_flight))
     try:
@@ -297,6 +304,10 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         await close_app(app)
         raise
     return app
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _secure(app: App, settings: Settings) -> None:
@@ -310,7 +321,7 @@ async def _secure(app: App, settings: Settings) -> None:
     app.tokens = Tokens(await app.vault.secret(store, "page-token"))
     app.doors = await open_doors(settings, store, app.vault, catalog.now_ms)
     app.rates = rates_of(settings, time.monotonic, catalog.now_ms)
-    app.audit = AuditBuffer(catalog.now_ms)
+    app.audit = AuditBuffer(catalog.now_ms, spool=catalog.spool)
     app.audits_reads = settings.audit_reads
 
 
@@ -372,6 +383,8 @@ def _uuid_maker() -> Callable[[], str]:
 async def close_app(app: App) -> None:
     if app.audit is not None:
         await app.audit.flush(app.catalog.store)
+    if app.catalog.spool is not None:
+        await app.catalog.spool.flush(finish=True)
     if app.doors is not None:
         await app.doors.close()
     await app.catalog.store.close()

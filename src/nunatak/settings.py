@@ -56,6 +56,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _lease(text: str) -> int:
+    value = int(text)
+    if not 3 <= value <= 3600:
+        raise ValueError("between 3 and 3600 seconds: a worker is to be heard of three times in it")
+    return value
+
+
 def _connections(text: str) -> int:
     value = int(text)
     if value < 3:
@@ -192,6 +199,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
     ),
     Setting(
+        "maintenance_lease_seconds",
+        90,
+        _lease,
+        "How long a worker that is not heard of keeps its maintenance job; it is asked to report three times in it.",
+    ),
+    Setting(
         "auth",
         ("none",),
         _modes,
@@ -240,6 +253,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("receive_seconds", 30, _positive, "How long a request may take to arrive before its connection is closed."),
     Setting("audit_reads", True, _flag, "Whether reads are audited, summed up by who and what, when auth is on."),
     Setting(
+        "spool_location",
+        "",
+        str,
+        "Folder where telemetry waits to be ingested by Spark; empty: `spool` in the data folder; off: none is kept.",
+    ),
+    Setting("spool_bytes", 256 * 1024 * 1024, _positive, "Room for it; the oldest is deleted if nobody ingests it."),
+    Setting(
         "tls_certificate",
         "",
         str,
@@ -273,6 +293,7 @@ class Settings:
     cache_bytes: int
     sweep_seconds: int
     sweep_age_seconds: int
+    maintenance_lease_seconds: int
     auth: tuple[str, ...]
     token_seconds: int
     oidc_issuers: tuple[str, ...]
@@ -294,6 +315,8 @@ class Settings:
     max_in_flight: int
     receive_seconds: int
     audit_reads: bool
+    spool_location: str
+    spool_bytes: int
     tls_certificate: str
     tls_key: str
     tls_client_ca: str
@@ -306,6 +329,15 @@ class Settings:
         home = self.warehouse or f"file://{self.data.resolve()}/warehouse"
         first = Warehouse(self.default_warehouse, home.rstrip("/"), self.allowed_locations)
         return (first, *(Warehouse(name, location.rstrip("/")) for name, location in self.warehouses))
+
+    def spool_folder(self) -> Path | None:
+        """Where telemetry waits; None if none is kept."""
+        place = self.spool_location
+        if place == "off":
+            return None
+        if "://" in place and not place.startswith("file:///"):
+            raise SettingsError(f"spool_location is {place}: write a folder, or off")
+        return Path(place.removeprefix("file://")) if place else self.data / "spool"
 
     def all_warehouse_roots(self) -> tuple[str, ...]:
         return self.warehouse_roots or (f"file://{self.data.resolve()}/warehouses",)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from nunatak_spark.errors import CannotRun, Clash
 from nunatak_spark.jars import Found
-from nunatak_spark.matrix import Spark
+from nunatak_spark.matrix import Jar, Spark
 
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -106,6 +106,11 @@ def jar_settings(present: Mapping[str, str], spark: Spark, found: Sequence[Found
             )
     paths = [str(one.path) for one in found if not one.with_spark and not (runtimes and one.jar == spark.runtime)]
     return list(dict.fromkeys([*paths, *map(str, extra)]))
+
+
+def is_left_to_spark(present: Mapping[str, str], jar: Jar) -> bool:
+    """Whether spark.jars.packages names it, in any version, so that Spark's own resolver brings it."""
+    return any(f":{jar.artifact}:" in item for item in present.get(PACKAGES, "").split(","))
 
 
 def _runtimes(value: str) -> list[re.Match[str]]:

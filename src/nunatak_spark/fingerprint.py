@@ -3,6 +3,8 @@
 Planning is pure: a schema (Spark's JSON form) becomes SQL expressions, and the row that they answer becomes a value.
 Each column has the sum of a 64-bit hash of its values, and the rows one over all their columns: sums see duplicates,
 which xor does not, and the row's sum sees values that moved from one row to another. Sums of parts add up to the whole.
+
+Whoever changes an expression looks at the speed: `make bench BENCH="spark fingerprint"`.
 """
 
 import re
@@ -18,16 +20,21 @@ from nunatak_spark.installation import import_pyspark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# A sum of bigints overflows, and Spark 4 then throws: hashes are added up in three pieces, which take 2**41 rows each.
-PIECES = ((42, 22), (21, 21), (0, 21))  # how far to shift right, and how many bits to keep
+# Hashes are added up as bigints that wrap around. ANSI mode would throw; sums of pieces that cannot overflow cost half
+# as much CPU again and see nothing more.
+RING = 2**64
 SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
     "spark.sql.iceberg.aggregate-push-down.enabled": "false",  # counts from metadata prove nothing about the data
     "spark.sql.session.timeZone": "UTC",  # a variant writes its timestamps in the session's zone
 }
-# Hashed as they are: each has one form, and the date and timestamp types are whole numbers inside.
-PLAIN = re.compile(r"boolean|long|binary|date|time\(\d\)|timestamp|timestamp_ntz|void|interval( .*)?")
+# Hashed as they are: each has one form. The date and timestamp types are whole numbers inside; a double's hash takes
+# -0.0 for 0.0, and one NaN for another; a string's is that of its bytes.
+PLAIN = re.compile(
+    r"boolean|long|double|string|(var)?char\(\d+\)|binary|date|time\(\d\)|timestamp|timestamp_ntz|void|interval( .*)?"
+)
 INTEGERS = {"byte", "short", "integer"}
-FLOATS = {"float", "double"}
+SHORT_DIGITS = 18  # a decimal of so many is a bigint inside and hashed as one; a longer one is hashed otherwise
 
 Type = str | Mapping[str, Any]
 
@@ -83,14 +90,14 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
     hashes, nulls = [], []
     for i, field in enumerate(fields):
         name = quoted(field["name"])
-        hashes.append(f"xxhash64({marked(name, field['type'], field['name'])}) as c{i}")
-        nulls.append(f"isnull({name}) as n{i}")
+        hashes.append(f"{hashed(name, field['type'], field['name'])} as c{i}")
+        nulls.append(f"{name} as n{i}")
     kept = [f"k{i}" for i in range(len(by))]
     all_hashes = [f"c{i}" for i in range(len(fields))]
     row = f"xxhash64({', '.join(all_hashes)}) as r"
-    sums = ["count(*) as n", *_pieces("r")]
+    sums = ["count(*) as n", "sum(r) as s"]
     for i in range(len(fields)):
-        sums += [*_pieces(f"c{i}"), f"count_if(n{i}) as z{i}"]
+        sums += [f"sum(c{i}) as s{i}", f"count(n{i}) as v{i}"]
     return Plan(
         columns=tuple(types),
         types=types,
@@ -99,6 +106,15 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
         rows=(*kept, *all_hashes, *(f"n{i}" for i in range(len(fields))), row),
         sums=tuple(sums),
     )
+
+
+def hashed(value: str, kind: Type, column: str, depth: int = 0) -> str:
+    """The hash of a value that stands alone.
+
+    That of a simple null is a constant, as unlikely as any other; a null struct, array or map needs a mark.
+    """
+    arguments = canonical(value, kind, column, depth) if isinstance(kind, str) else marked(value, kind, column, depth)
+    return f"xxhash64({arguments})"
 
 
 def marked(value: str, kind: Type, column: str, depth: int = 0) -> str:
@@ -117,9 +133,9 @@ def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
             return f"xxhash64({inner or 'true'})"
         case "array":
             item = f"e{depth}"
-            hashed = f"xxhash64({marked(item, kind['elementType'], column, depth + 1)})"
+            each = hashed(item, kind["elementType"], column, depth + 1)
             # The size beside the hashes: [[1], [2]] is not [[1, 2]], and [] is not null.
-            return f"xxhash64(size({value}), transform({value}, {item} -> {hashed}))"
+            return f"xxhash64(size({value}), transform({value}, {item} -> {each}))"
         case "map":
             entry = f"e{depth}"
             key = marked(f"{entry}.key", kind["keyType"], column, depth + 1)
@@ -133,12 +149,11 @@ def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
 def _canonical_simple(value: str, kind: str, column: str) -> str:
     if kind in INTEGERS:
         return f"cast({value} as bigint)"
-    if kind in FLOATS:
-        return f"case when {value} = 0 then 0D else cast({value} as double) end"  # -0.0 is 0.0
-    if kind.startswith("decimal"):
-        found = re.fullmatch(r"decimal\(\d+,\s*(-?\d+)\)", kind)
-        return f"cast({value} as decimal(38,{found.group(1) if found else 0}))"  # hashed otherwise up to 18 digits
-    if re.fullmatch(r"string( collate \w+)?|(var)?char\(\d+\)", kind):
+    if kind == "float":
+        return f"cast({value} as double)"
+    if found := re.fullmatch(r"decimal\((\d+),\s*(-?\d+)\)", kind):
+        return _canonical_decimal(value, precision=int(found.group(1)), scale=int(found.group(2)))
+    if kind.startswith("string collate "):
         return f"cast({value} as binary)"  # never a collation's key
     if kind == "variant":
         # Its text does not tell a date from a string; its schema does.
@@ -146,6 +161,14 @@ def _canonical_simple(value: str, kind: str, column: str) -> str:
     if PLAIN.fullmatch(kind):
         return value
     raise _unknown(column, kind)
+
+
+def _canonical_decimal(value: str, *, precision: int, scale: int) -> str:
+    """The hash of a small number is that of its short form, however many digits its column has room for."""
+    if precision <= SHORT_DIGITS or scale > SHORT_DIGITS:
+        return f"xxhash64({value})"
+    short = f"xxhash64(cast({value} as decimal({SHORT_DIGITS},{scale})))"
+    return f"if(abs({value}) < 1{'0' * (SHORT_DIGITS - scale)}BD, {short}, xxhash64({value}))"
 
 
 def _unknown(column: str, kind: str) -> CannotRun:
@@ -174,28 +197,25 @@ def printed_type(kind: Type) -> str:
             return str(other)
 
 
-def _pieces(name: str) -> list[str]:
-    return [f"sum(shiftrightunsigned({name}, {shift}) & {2**bits - 1}L) as {name}_{shift}" for shift, bits in PIECES]
-
-
 # Reading the answer
 
 
 def fingerprint_of(plan: Plan, row: Mapping[str, Any]) -> Fingerprint:
     """The value behind one row of sums; the sums over no rows are null."""
+    rows = int(row["n"])
     columns = {
-        name: ColumnPrint(plan.types[name], int(row[f"z{i}"] or 0), _total(row, f"c{i}"))
+        name: ColumnPrint(plan.types[name], rows - int(row[f"v{i}"]), _printed_sum(row[f"s{i}"] or 0))
         for i, name in enumerate(plan.columns)
     }
-    return Fingerprint(int(row["n"]), _total(row, "r"), columns)
+    return Fingerprint(rows, _printed_sum(row["s"] or 0), columns)
 
 
-def _total(row: Mapping[str, Any], name: str) -> str:
-    return f"{sum(int(row[f'{name}_{shift}'] or 0) << shift for shift, _ in PIECES):x}"
+def _printed_sum(number: int) -> str:
+    return f"{number % RING:x}"
 
 
 def _added(left: str, right: str) -> str:
-    return f"{int(left, 16) + int(right, 16):x}"
+    return _printed_sum(int(left, 16) + int(right, 16))
 
 
 # Running
@@ -205,7 +225,7 @@ def fingerprint(spark: "SparkSession", source: "str | DataFrame", *, snapshot_id
     """Of a table by name, now or at a snapshot, or of a DataFrame; every value of it is read."""
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue())
-    with _settings(spark):
+    with reading_settings(spark):
         (row,) = _summed(frame, planned).collect()
     return fingerprint_of(planned, row.asDict())
 
@@ -216,7 +236,7 @@ def fingerprint_by(
     """One for each value of the SQL expressions `by`, which are best those of the partitions."""
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue(), by)
-    with _settings(spark):
+    with reading_settings(spark):
         rows = [row.asDict() for row in _summed(frame, planned).collect()]
     return {partition_name(by, [row[f"k{i}"] for i in range(len(by))]): fingerprint_of(planned, row) for row in rows}
 
@@ -245,7 +265,7 @@ def _summed(frame: "DataFrame", planned: Plan) -> "DataFrame":
 
 
 @contextmanager
-def _settings(spark: "SparkSession") -> Iterator[None]:
+def reading_settings(spark: "SparkSession") -> Iterator[None]:
     """What a fingerprint needs from the session, which then gets its own settings back."""
     before = {key: spark.conf.get(key, None) for key in SETTINGS}
     for key, value in SETTINGS.items():

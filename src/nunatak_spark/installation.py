@@ -31,8 +31,13 @@ def find_installation(environment: Mapping[str, str]) -> Installation:
     """What this machine has, or the reason why nothing can start."""
     pyspark = import_pyspark("pyspark")
     home = Path(environment.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    running = GATEWAY in environment or pyspark.SparkContext._active_spark_context is not None
+    running = GATEWAY in environment or is_running()
     return examined(pyspark.__version__, home, environment, running=running)
+
+
+def is_running() -> bool:
+    """Whether this process has a session already."""
+    return import_pyspark("pyspark").SparkContext._active_spark_context is not None
 
 
 def examined(pyspark: str, spark_home: Path, environment: Mapping[str, str], *, running: bool = False) -> Installation:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 JOBS = {
     "fingerprint": "nunatak_spark.verification:fingerprint_table",
     "compare": "nunatak_spark.verification:compare_tables",
+    "ingest": "nunatak_spark.telemetry.ingest:ingest",
+    "report": "nunatak_spark.telemetry.report:collect",
 }
 
 

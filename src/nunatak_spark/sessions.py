@@ -17,6 +17,7 @@ from nunatak_spark.configuration import (
     Catalog,
     additions,
     catalog_of,
+    is_left_to_spark,
     jar_settings,
     present_settings,
     quiet_settings,
@@ -138,7 +139,8 @@ def _configured(
     # Spark offers no other way to see what a builder holds, and appending needs it; the same in 3.5 and 4.1.
     present = {**_outside(installation), **{key: str(value) for key, value in builder._options.items()}}
     places = places_of(os.environ, named=jars, spark_home=installation.spark_home)
-    found = [load_jar(jar, places) for jar in installation.spark.chosen_jars(bundles)]
+    wanted_jars = [jar for jar in installation.spark.chosen_jars(bundles) if not is_left_to_spark(present, jar)]
+    found = [load_jar(jar, places) for jar in wanted_jars]
     ours = {one.path for one in found}
     extra = [path for path in places.named if path.is_file() and path not in ours]
     paths = jar_settings(present, installation.spark, found, extra)

@@ -68,6 +68,24 @@ def test_two_writers_on_two_branches_do_not_disturb_each_other(tables: LocalCata
     assert {name: ref["snapshot-id"] for name, ref in refs.items()} == {"main": 2, "side": 3}
 
 
+def test_an_expiry_that_does_not_know_of_a_pin_is_told_to_look_again(tables: LocalCatalog) -> None:
+    ok(tables.call("POST", T, append(1)))
+    ok(tables.call("POST", T, append(2, parent=1, sequence=2)))
+    stale = same_table(tables.load("ns", "t"))
+    pin = {**set_branch(1, "nunatak-pin-7"), "type": "tag", "max-ref-age-ms": 3_600_000}
+    ok(tables.call("POST", T, a_commit(pin)))
+
+    expiry = {"action": "remove-snapshots", "snapshot-ids": [1]}
+    refused = tables.call("POST", T, a_commit(expiry, requires=[stale]))
+
+    assert refused.status == 409
+    assert refused.json["error"]["type"] == "CommitFailedException"
+    assert "nunatak-pin-7" in refused.json["error"]["message"]
+    drop = {"action": "remove-snapshot-ref", "ref-name": "nunatak-pin-7"}
+    metadata = ok(tables.call("POST", T, a_commit(drop, expiry)))["metadata"]
+    assert [each["snapshot-id"] for each in metadata["snapshots"]] == [2]
+
+
 def test_a_view_commit_made_from_an_older_version_is_applied_too(tables: LocalCatalog) -> None:
     view = tables.view("ns", "v")
     required = {"type": "assert-view-uuid", "uuid": view["metadata"]["view-uuid"]}

@@ -142,6 +142,47 @@ def test_jobs_are_listed_newest_first_page_by_page(messy: LocalCatalog) -> None:
     assert "next-page-token" not in second
 
 
+def test_a_certain_job_is_leased_by_its_number(messy: LocalCatalog) -> None:
+    first, second = (each["job-id"] for each in add(messy))
+    (third,) = (each["job-id"] for each in add(messy, "table:default/ns/b", type="statistics"))
+    here, elsewhere = "table:default/ns/b", "table:default/ns/a"
+
+    def ask(job: int, worker: str = "w1", securable: str = here) -> Any:
+        return messy.call("POST", LEASE, {"securable": securable, "worker": worker, "job-id": job})
+
+    assert ok(ask(second))["job"]["job-id"] == second
+    for taken in (second, third):
+        answer = ask(taken, "w2")
+        assert answer.error[0] == 409
+        assert f"Job {second}, data-compaction of {here}, is being done by anonymous/w1" in answer.error[2]
+    assert ask(first).error[0] == 404, "a job outside the place is not there"
+    assert ask(first, securable=elsewhere).status == 200
+    assert ask(999).error[0] == 404
+    done(messy.call("POST", f"{JOBS}/{second}/finish", {"worker": "w1", "state": "done"}))
+    assert "is done" in ask(second).error[2]
+    assert ok(ask(third, "w2"))["job"]["worker"] == "anonymous/w2"
+
+
+def test_a_certain_job_of_a_table_that_is_gone_is_cancelled(messy: LocalCatalog) -> None:
+    (job,) = (each["job-id"] for each in add(messy, "table:default/ns/a"))
+    done(messy.call("DELETE", path_of("ns", "tables", "a")))
+
+    answer = messy.call("POST", LEASE, {"securable": "warehouse:default", "worker": "w1", "job-id": job})
+
+    assert answer.error[0] == 409
+    assert "dropped or renamed" in answer.error[2]
+    assert state(messy, job) == "cancelled"
+
+
+def test_a_dry_run_tells_of_the_jobs_and_adds_none(messy: LocalCatalog) -> None:
+    due = add(messy, **{"dry-run": True})
+    asked = add(messy, "table:default/ns/a", type="statistics", **{"dry-run": True})
+
+    assert [(each["job-id"], each["job"]["table"]) for each in due] == [(None, "a"), (None, "b")]
+    assert [(each["job-id"], each["job"]["type"]) for each in asked] == [(None, "statistics")]
+    assert lease(messy) is None
+
+
 @pytest.mark.parametrize("job", ["0", "7", "x", "99999999999999999999999", "-1"])
 def test_a_job_that_is_not_there_is_refused(catalog: LocalCatalog, job: str) -> None:
     assert catalog.call("GET", f"{JOBS}/{job}").error[0] == 404

@@ -215,6 +215,32 @@ def test_a_worker_that_stops_hands_its_job_back_at_once(store: Store, run: Run[A
     assert taken.job_id == job_id
 
 
+def test_a_job_that_was_handed_back_is_not_nearer_to_being_given_up(store: Store, run: Run[Any]) -> None:
+    job_id = add(store, run, spec())
+    for _ in range(MOST_ATTEMPTS + 1):
+        assert lease(store, run, "one") is not None
+        run(store.apply(queue.hand_back(job_id, "one", 2000)))
+
+    taken = lease(store, run, "two")
+
+    assert taken is not None
+    assert taken.attempts == 1
+
+
+def test_a_lease_that_ran_out_cannot_be_extended_beside_another_job_of_the_table(store: Store, run: Run[Any]) -> None:
+    first = add(store, run, spec())
+    lease(store, run, "slow", 2000)
+    second = add(store, run, spec(kind="snapshot-expiry"))
+    late = 2000 + LEASE_MS
+
+    taken = run(queue.lease_this(store, "other", run(queue.find_job(store, second)), late))
+
+    assert taken.job_id == second
+    with pytest.raises(Conflict):
+        run(store.apply(queue.extend(first, "slow", late, None)))
+    assert lease(store, run, "third", late) is None, "one worker works on the table"
+
+
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_worker(store: Store, run: Run[Any]) -> None:
     waiting, running = add(store, run, spec("a")), add(store, run, spec("b"))
     run(store.apply(queue.cancel(ANN, run(queue.find_job(store, waiting)))))

@@ -16,11 +16,12 @@ from nunatak import __version__
 from tests.bench import report, rounds, servers
 from tests.bench.prepare import PrepareFailed
 from tests.bench.rounds import KINDS, Plan
+from tests.bench.spark import spark
 
 LEAST_TABLES = 40  # a fifth is loaded, and each of 32 writers has one of the others
 
 
-@click.command(help="Measure Nunatak, alone or in turn with other catalogs.")
+@click.group(invoke_without_command=True, help="Measure Nunatak, alone or in turn with other catalogs.")
 @click.option("--reference", is_flag=True, help="Measure Iceberg's Java reference server on SQLite too.")
 @click.option("--server", "given", multiple=True, metavar="NAME=URI[;pid=N]", help="Measure a running server too.")
 @click.option(
@@ -38,7 +39,9 @@ LEAST_TABLES = 40  # a fifth is loaded, and each of 32 writers has one of the ot
 @click.option("--snapshots", default=Plan.snapshots, show_default=True, type=click.IntRange(1, 1_000_000))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
 def bench(
+    context: click.Context,
     reference: bool,
     given: tuple[str, ...],
     baseline: str | None,
@@ -51,6 +54,8 @@ def bench(
     out: Path | None,
     as_json: bool,
 ) -> None:
+    if context.invoked_subcommand is not None:
+        return
     plan = Plan(round_count, warm_up, seconds, tables, snapshots, _kinds(only))
     with tempfile.TemporaryDirectory(prefix="nunatak-bench-") as folder:
         candidates = [servers.nunatak(Path(folder))]
@@ -87,6 +92,9 @@ def bench(
         click.echo(report.as_markdown(summary))
     if summary.broken_promises:
         raise click.ClickException("commits were lost, or applied although they were refused; see the report")
+
+
+bench.add_command(spark)
 
 
 def _kinds(only: str | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -734,7 +735,7 @@ def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
 
     def move(self: sqlite_changes.Writer, change: MoveHead) -> None:
         row = self._row("find_head", {**rules.named(change.key), "known": None})
-        honest(self, replace(change, expected=row[0]) if row is not None else change)
+        honest(self, msgspec.structs.replace(change, expected=row[0]) if row is not None else change)
 
     @asynccontextmanager
     async def take(self: Turns, keys: object) -> AsyncIterator[None]:

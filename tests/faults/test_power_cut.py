@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ import pytest
 from nunatak.api.app import App
 from nunatak.database import sqlite
 from nunatak.errors import CatalogError
-from nunatak.objectstore.local import LocalFiles
+from nunatak.objectstore.local import Written
+from nunatak.objectstore.store import ObjectStore
 from nunatak.server import build_app, close_app
 from nunatak.settings import load
 from tests.support.checked import assert_sound
@@ -246,8 +247,11 @@ def _without_waiting_for_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_syncs_that_do_nothing(patch: pytest.MonkeyPatch) -> None:
-    for name in ("sync", "sync_together"):
-        patch.setattr(LocalFiles, name, lambda self, places: None)
+    async def close(self: ObjectStore, files: Sequence[Written]) -> None:
+        for each in files:
+            each.close()
+
+    patch.setattr(ObjectStore, "_sync", close)
 
 
 @pytest.mark.parametrize(

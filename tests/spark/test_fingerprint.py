@@ -24,6 +24,15 @@ EQUAL = {
         "select cast(1.25 as decimal(9,2)) a",
         "select cast(1.25 as decimal(30,2)) a",
     ),
+    "decimal that fills the short form": (
+        "select * from values (-999999999999999.999), (null), (0.001) t(a)",
+        "select cast(a as decimal(38,3)) a from values (-999999999999999.999), (null), (0.001) t(a)",
+    ),
+    "decimal that is too long for it": (
+        "select cast(-12345678901234567890.12 as decimal(30,2)) a",
+        "select cast(-12345678901234567890.12 as decimal(38,2)) a",
+    ),
+    "minus zero in a float": ("select cast(-0.0D as float) a", "select cast(0 as float) a"),
     "minus zero": ("select -0.0D a", "select 0.0D a"),
     "not a number": ("select double('NaN') a", "select 0.0D * double('Infinity') a"),
     "map order": ("select map('a',1,'b',2) a", "select map('b',2,'a',1) a"),
@@ -47,6 +56,10 @@ DIFFERENT = {
     "duplicated pairs": (
         "select * from values (1),(1),(2),(2) t(a)",
         "select * from values (3),(3),(4),(4) t(a)",
+    ),
+    "long decimals": (
+        "select cast(12345678901234567890.12 as decimal(30,2)) a",
+        "select cast(12345678901234567890.13 as decimal(30,2)) a",
     ),
     "a row twice": ("select 1 a", "select * from values (1),(1) t(a)"),
     "map with null value": ("select map('a',cast(null as int)) a", "select map('a',0) a"),

@@ -4,26 +4,33 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import nunatak_spark
+from nunatak.client import Client
+from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS, Catalog, properties_text
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.fingerprint import fingerprint
+from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.installation import require_connect
+from nunatak_spark.jobs import silent
 from nunatak_spark.runner import DONE
 from nunatak_spark.verification import FingerprintReport
+from tests.spark.maintaining import ManyReport, ManySpec, do_all
 from tests.support.server import ROOT, RunningServer
 from tests.support.spark import Installation, Sql
 from tests.support.spark_cluster import FAST, connect_server, spark_environment, spark_home, standalone
 
 pytestmark = pytest.mark.slow
 
-RUN_SECONDS = 300
+RUN_SECONDS = 480  # less than a minute on a quiet machine
+PARTITIONS = 12
 FAST_DRIVER = f"spark.driver.extraJavaOptions={FAST}"
 FAST_EXECUTORS = f"spark.executor.extraJavaOptions={FAST}"
 
@@ -36,12 +43,106 @@ def table(sql: Sql) -> str:
 
 def fingerprinted(command: list[str], environment: Mapping[str, str], report: Path) -> FingerprintReport:
     """What the job found; by a file, because spark-submit sends both outputs of a program into one."""
+    return msgspec.json.decode(reported(command, environment, report), type=FingerprintReport)
+
+
+def reported(command: list[str], environment: Mapping[str, str], report: Path) -> bytes:
     command = [*command, "--report", str(report)]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=dict(environment)
     )
     assert ended.returncode == DONE, ended.stderr[-4000:]
-    return msgspec.json.decode(report.read_bytes(), type=FingerprintReport)
+    return report.read_bytes()
+
+
+# A table that needs maintenance
+
+
+@dataclass(frozen=True)
+class Messy:
+    """A table of many small files and some snapshots, and the jobs for it."""
+
+    sql: Sql
+    client: Client
+    name: str
+
+    @property
+    def sql_name(self) -> str:
+        return f"lake.{self.sql.namespace}.{self.name}"
+
+    @property
+    def place(self) -> str:
+        return f"table:default/{self.sql.namespace}/{self.name}"
+
+    def jobs(self, uri: str) -> ManySpec:
+        """Compaction with every row compared, expiry of all but the last snapshot, and a look for orphans."""
+        specs = [self._job(kind) for kind in ("data-compaction", "snapshot-expiry", "orphan-removal")]
+        specs[0] = msgspec.structs.replace(specs[0], options={**specs[0].options, "verify": "full"})
+        now_ms = time.time_ns() // 1_000_000 + 60_000  # also those that the compaction makes
+        specs[1] = msgspec.structs.replace(specs[1], options={"older-than-ms": now_ms, "min-snapshots-to-keep": 1})
+        return ManySpec(uri=uri, jobs=specs)
+
+    def _job(self, kind: str) -> JobSpec:
+        body = {"securable": self.place, "type": kind, "dry-run": True}
+        return msgspec.convert(self.client.manage("POST", ("maintenance", "jobs"), body)["jobs"][0]["job"], JobSpec)
+
+    def ask(self) -> int:
+        body = {"securable": self.place, "type": "data-compaction"}
+        return int(self.client.manage("POST", ("maintenance", "jobs"), body)["jobs"][0]["job-id"])
+
+    def replaced(self) -> int:
+        """How many snapshots a rewrite has made."""
+        snapshots = self.client.load_table((self.sql.namespace, self.name))["metadata"]["snapshots"]
+        return sum(each["summary"]["operation"] == "replace" for each in snapshots)
+
+    def state(self) -> tuple[Fingerprint, int, int]:
+        """All rows, and how many files and snapshots there are."""
+        self.sql(f"REFRESH TABLE {self.sql_name}")
+        counts = [self.sql.value(f"SELECT count(*) FROM {self.sql_name}.{of}") for of in ("files", "snapshots")]
+        return fingerprint(self.sql.spark, self.sql_name), counts[0], counts[1]
+
+
+@pytest.fixture
+def messy(sql: Sql, shared_server: RunningServer) -> Iterator[Callable[[str], Messy]]:
+    with Client(shared_server.uri) as client:
+
+        def make(name: str) -> Messy:
+            made = Messy(sql, client, name)
+            sql(
+                f"CREATE TABLE {made.sql_name} (id BIGINT, part INT) USING iceberg PARTITIONED BY (part) "
+                "TBLPROPERTIES ('write.distribution-mode' = 'none', 'write.spark.fanout.enabled' = 'true')"
+            )
+            for start in (0, 800):
+                rows = sql.spark.range(start, start + 800, 1, 4).selectExpr("id", f"int(id % {PARTITIONS}) AS part")
+                rows.writeTo(made.sql_name).append()
+            return made
+
+        yield make
+
+
+def assert_maintained_alike(
+    where: list[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    server: RunningServer,
+    messy: Callable[[str], Messy],
+) -> None:
+    """The same jobs there and in this process: the same gains, and the same rows in as many files."""
+    there, here = messy("there"), messy("local")
+    before = there.state()
+    spec = msgspec.json.encode(there.jobs(server.uri)).decode()
+    job = ["run", "--job", "tests.spark.maintaining:do_all", "--spec", spec, "--uri", server.uri]
+
+    found = reported([sys.executable, "-m", "nunatak_spark", *job, *where], environment, folder / "report.json")
+    local = do_all(here.sql.spark, here.jobs(server.uri), silent)
+
+    remote = msgspec.json.decode(found, type=ManyReport)
+    assert remote.ok
+    for kind, outcome in local.outcomes.items():
+        assert (remote.outcomes[kind].changed, remote.outcomes[kind].gains) == (outcome.changed, outcome.gains), kind
+    assert before[1:] == (PARTITIONS * 8, 2)
+    assert there.state() == here.state() == (before[0], PARTITIONS, 1)
+    assert remote.fingerprint == local.fingerprint == before[0]
 
 
 def job(table: str) -> list[str]:
@@ -89,36 +190,59 @@ def test_spark_submit_without_the_jar_is_told_what_is_missing(
     assert "Iceberg's runtime is not on the class path of spark-submit" in ended.stdout
 
 
-def test_a_standalone_cluster_of_two_workers_runs_the_job(
-    sql: Sql, table: str, installation: Installation, shared_server: RunningServer, tmp_path: Path
+def test_a_standalone_cluster_of_two_workers_does_the_jobs(
+    messy: Callable[[str], Messy], installation: Installation, shared_server: RunningServer, tmp_path: Path
 ) -> None:
     with standalone(installation, tmp_path) as master:
-        settings = [FAST_DRIVER, FAST_EXECUTORS, "spark.executor.memory=512m"]
-        options = ["--uri", shared_server.uri, "--master", master, *(f"--conf={one}" for one in settings)]
+        settings = [FAST_DRIVER, FAST_EXECUTORS, "spark.executor.memory=512m", "spark.sql.shuffle.partitions=2"]
+        where = ["--master", master, *(f"--conf={one}" for one in settings)]
         environment = {
             **spark_environment(installation, tmp_path),
             "NUNATAK_SPARK_JARS": str(installation.jars[0]),
+            "PYTHONPATH": str(ROOT),
         }
-        report = fingerprinted(
-            [sys.executable, "-m", "nunatak_spark", *job(table), *options], environment, tmp_path / "report.json"
-        )
+        assert_maintained_alike(where, environment, tmp_path, shared_server, messy)
         executors = {path.parent.name for path in (tmp_path / "workers").glob("app-*/*/stderr")}
 
-    assert report.fingerprint == fingerprint(sql.spark, table)
     assert len(executors) == 2
 
 
-def test_spark_connect_runs_the_job(
-    sql: Sql, table: str, installation: Installation, shared_server: RunningServer, tmp_path: Path
+def test_spark_connect_does_the_jobs_and_a_worker_there_ends_in_good_order(
+    messy: Callable[[str], Messy], installation: Installation, shared_server: RunningServer, tmp_path: Path
 ) -> None:
     try:
         require_connect()
     except CannotRun as reason:
         pytest.skip(f"NOT RUN: {reason}")
     settings = {JARS: str(installation.jars[0]), EXTENSIONS: EXTENSIONS_CLASS}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))}
     with connect_server(installation, tmp_path, settings) as remote:
-        command = [sys.executable, "-m", "nunatak_spark", *job(table), "--uri", shared_server.uri, "--remote", remote]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))}
-        report = fingerprinted(command, environment, tmp_path / "report.json")
+        assert_maintained_alike(["--remote", remote], environment, tmp_path, shared_server, messy)
+        assert_handed_back_midway(remote, environment, tmp_path / "worker.log", shared_server, messy("interrupted"))
 
-    assert report.fingerprint == fingerprint(sql.spark, table)
+
+def assert_handed_back_midway(
+    remote: str, environment: Mapping[str, str], log: Path, server: RunningServer, messy: Messy
+) -> None:
+    """A worker that is told to end while the Connect server works for it; and another, which goes on."""
+    before, _, _ = messy.state()
+    number = messy.ask()
+    options = ["--uri", server.uri, "--remote", remote, "--securable", messy.place]
+    worker = [sys.executable, "-m", "tests.spark.small_commits", "spark", "worker", *options]
+    with log.open("wb") as out, subprocess.Popen(worker, stdout=out, stderr=out, env=dict(environment)) as first:
+        try:
+            until = time.monotonic() + RUN_SECONDS
+            while not messy.replaced() and first.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            first.terminate()
+            assert first.wait(RUN_SECONDS) == DONE, log.read_text()
+        finally:
+            first.kill()
+    back = messy.client.manage("GET", ("maintenance", "jobs", str(number)))
+    subprocess.run([*worker, "--once"], env=dict(environment), check=True, timeout=RUN_SECONDS, capture_output=True)
+
+    done = messy.client.manage("GET", ("maintenance", "jobs", str(number)))
+    assert (back["state"], back["attempts"]) == ("waiting", 0), log.read_text()
+    assert (done["state"], done["attempts"]) == ("done", 1)
+    assert done["result"]["gains"][0] == {"of": "data files", "before": PARTITIONS * 8, "after": PARTITIONS}
+    assert messy.state()[:2] == (before, PARTITIONS)

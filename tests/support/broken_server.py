@@ -7,7 +7,6 @@ anything is built); nothing in it may happen by chance alone.
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 import sys
@@ -31,7 +30,7 @@ from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, 
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, CommitFailed
 from nunatak.iceberg.identifiers import Identifier, Namespace
-from nunatak.objectstore import local
+from nunatak.objectstore.store import ObjectStore
 from tests.support import hostile_disk
 
 LATE_SECONDS = 0.1  # how long a broken server puts off what had to be done at once: many requests long
@@ -97,7 +96,7 @@ def move_any_head(app: App) -> None:
 
     async def forced(change: MoveHead) -> MoveHead:
         head = await store.find_head(change.key, None)
-        return change if head is None else dataclasses.replace(change, expected=head.metadata_location)
+        return change if head is None else msgspec.structs.replace(change, expected=head.metadata_location)
 
     replace(app.catalog.turns, "take", at_once)
     apply = replace(store, "apply", apply_anyway)
@@ -198,7 +197,7 @@ def commit_one_after_the_other(app: App) -> None:
     ) -> list[Loaded]:
         loaded = []
         for each in wanted:
-            loaded += await commit(catalog, warehouse, dataclasses.replace(caller, key=None), [each], answer)
+            loaded += await commit(catalog, warehouse, msgspec.structs.replace(caller, key=None), [each], answer)
             await asyncio.sleep(LATE_SECONDS)
         return loaded
 
@@ -273,7 +272,7 @@ def register_and_drop(app: App) -> None:
     ) -> None:
         if source == to:
             return
-        nobody = dataclasses.replace(caller, key=None)
+        nobody = msgspec.structs.replace(caller, key=None)
         loaded = await tables.load_head(catalog, warehouse, source, kind)
         await tables.register_table(catalog, warehouse, nobody, to, loaded.metadata_location, overwrite=False)
         await asyncio.sleep(LATE_SECONDS)
@@ -383,13 +382,13 @@ def suffer_from_the_disk() -> None:
 @before_start("write-errors-ignored")
 def ignore_the_disk() -> None:
     """A file that could not be written is taken for written."""
-    write = local.LocalFiles.write_new
+    write = ObjectStore.write_synced
 
-    def write_or_not(*arguments: Any, **options: Any) -> None:
+    async def write_or_not(*arguments: Any) -> None:
         with contextlib.suppress(CatalogError):
-            write(*arguments, **options)
+            await write(*arguments)
 
-    replace(local.LocalFiles, "write_new", write_or_not)
+    replace(ObjectStore, "write_synced", write_or_not)
 
 
 # Versions

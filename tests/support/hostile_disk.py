@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nunatak.objectstore import calls
+from nunatak.objectstore import calls, fsync
 
 SWITCH_VARIABLE = "NUNATAK_TEST_DISK"
 SEED_VARIABLE = "NUNATAK_TEST_DISK_SEED"
@@ -89,6 +89,6 @@ def install() -> None:
 
     calls.open_beneath = open_beneath
     calls.write_all = write_all
-    calls.sync_filesystem = failing("sync", calls.sync_filesystem, ON_SYNC)
+    fsync.sync_all = failing("sync", fsync.sync_all, ON_SYNC)
     os.fsync = failing("sync", os.fsync, ON_SYNC)
     os.mkdir = failing("mkdir", os.mkdir, ON_OPEN)

@@ -1,10 +1,10 @@
 """A catalog with many tables, made quickly: straight through the store, and files without waiting for the disk."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import zstandard
+from msgspec.structs import replace
 
 from nunatak.catalog.catalog import Catalog
 from nunatak.database.records import Change, CommitEntry, CreateNamespace, InsertHead, Key, MoveHead, Stored
@@ -60,7 +60,7 @@ def _table(catalog: Catalog, number: int, commits: int) -> list[Change]:
     made: list[Change] = [InsertHead(key, "TABLE", stored, _entry(catalog, "create-table"), printed, namespace)]
     for _ in range(commits):
         log = {"timestamp-ms": metadata.last_updated_ms, "metadata-file": stored.metadata_location}
-        metadata = replace(metadata, metadata_log=(*metadata.metadata_log, log))
+        metadata = replace(metadata, metadata_log=metadata.metadata_log.with_last(log))
         after = _written(catalog, metadata, stored.metadata_location)
         line = _entry(catalog, "commit-table")
         made.append(MoveHead(key, "TABLE", stored.metadata_location, after, line, printed))

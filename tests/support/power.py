@@ -1,8 +1,8 @@
 """A disk whose power can be cut: it keeps what was synced, and of the rest what chance leaves of it.
 
 The database's files are written through a VFS for SQLite that keeps a ledger of writes and syncs. For all other files
-it is enough to know what was synced when: `os.fsync` and `calls.sync_filesystem` are the two doors, and both are
-watched here. Nothing is ever really synced, so that thousands of cuts take minutes.
+it is enough to know what was synced when: `os.fsync` and `fsync.sync_all` are the two doors, and both are watched
+here. Nothing is ever really synced, so that thousands of cuts take minutes.
 """
 
 import os
@@ -10,7 +10,7 @@ import random
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Literal
 import apsw
 import pytest
 
-from nunatak.objectstore import calls
+from nunatak.objectstore import fsync
 
 SECTOR_BYTES = 512  # what a disk writes whole or not at all
 SYSTEM_VFS = "unix"
@@ -208,15 +208,6 @@ class Power:
             else:
                 self._contents[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
 
-    def synced_everything(self) -> None:
-        """`syncfs`: all that is there."""
-        try:
-            self.event()
-        except PowerCut as error:
-            raise OSError(5, "the power is off") from error
-        with self._lock:
-            self._note_everything()
-
     def _note_everything(self) -> None:
         for folder, _, files in os.walk(self.folder):
             self._entries[folder] = _entries_of(folder)
@@ -279,13 +270,17 @@ def on_power(power: Power) -> Iterator[None]:
     def sync_file(descriptor: int) -> None:
         power.synced(descriptor)
 
+    def sync_all(descriptors: Sequence[int]) -> None:
+        for descriptor in descriptors:
+            power.synced(descriptor)
+
     def checkpoint_often(connection: apsw.Connection) -> None:
         connection.wal_autocheckpoint(CHECKPOINT_PAGES)
 
     apsw.connection_hooks.append(checkpoint_often)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", sync_file)
-        patch.setattr(calls, "sync_filesystem", lambda _: power.synced_everything())
+        patch.setattr(fsync, "sync_all", sync_all)
         try:
             yield
         finally:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 SPARK = matrix().spark(matrix().default)
-JARS = (SPARK.runtime, *matrix().drivers.values())
+JARS = (SPARK.runtime, SPARK.jars["aws"], *matrix().drivers.values())
 
 
 def rest_catalog(name: str, uri: str, **options: str) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """The pure parts of fsck: whether lines of the commit log form one chain, and what metadata says against itself."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from nunatak.catalog.fsck import KINDS
 from nunatak.catalog.fsck_repair import _REPAIRS
 from nunatak.catalog.history import History
 from nunatak.catalog.sweep import is_passed
 from nunatak.database.records import LogLine, Pointer
+from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.plausible import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
 from tests.unit.iceberg.builders import a_table
@@ -117,9 +117,9 @@ def with_snapshot(metadata: TableMetadata, snapshot_id: int, sequence: int) -> T
     snapshot = {"snapshot-id": snapshot_id, "sequence-number": sequence, "timestamp-ms": 1}
     return replace(
         metadata,
-        snapshots=(*metadata.snapshots, snapshot),
+        snapshots=metadata.snapshots.with_last(snapshot),
         current_snapshot_id=snapshot_id,
-        snapshot_log=(*metadata.snapshot_log, {"snapshot-id": snapshot_id, "timestamp-ms": 1}),
+        snapshot_log=metadata.snapshot_log.with_last({"snapshot-id": snapshot_id, "timestamp-ms": 1}),
         last_sequence_number=sequence,
     )
 
@@ -137,7 +137,7 @@ def test_contradictions_are_told_one_by_one() -> None:
     assert contradictions(replace(sound, last_sequence_number=4)) == [
         "snapshot 7 has the sequence number 5, but last-sequence-number is 4"
     ]
-    moved = replace(sound, snapshot_log=({"snapshot-id": 6, "timestamp-ms": 1},))
+    moved = replace(sound, snapshot_log=Entries.of([{"snapshot-id": 6, "timestamp-ms": 1}]))
     assert contradictions(moved) == ["the snapshot log ends with 6, but 7 is current"]
 
 

@@ -3,13 +3,14 @@
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nunatak.errors import BadRequest, Forbidden, NotFound, ServiceUnavailable
-from nunatak.objectstore import calls
+from nunatak.objectstore import calls, fsync
 from nunatak.objectstore.local import LocalFiles
 from nunatak.objectstore.location import Location, parse_location
 
@@ -63,13 +64,12 @@ def test_a_file_that_is_there_is_never_touched(files: LocalFiles, root: Path) ->
 
 def test_file_and_folder_are_on_disk_on_return(files: LocalFiles, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    fsync = os.fsync
 
-    def remembered(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
+    def remembered(*descriptors: int) -> None:
+        synced.extend(os.readlink(f"/proc/self/fd/{descriptor}") for descriptor in descriptors)
 
     monkeypatch.setattr(os, "fsync", remembered)
+    monkeypatch.setattr(fsync, "sync_all", lambda descriptors: remembered(*descriptors))
 
     files.write_new(at(root / "new" / "deep" / "file"), b"data")
 
@@ -80,11 +80,11 @@ def test_file_and_folder_are_on_disk_on_return(files: LocalFiles, root: Path, mo
 def test_a_file_that_could_not_be_written_whole_is_taken_away(
     files: LocalFiles, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(descriptor: int) -> None:
+    def full(descriptors: Sequence[int]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (root / "a").mkdir()
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(fsync, "sync_all", full)
 
     with pytest.raises(ServiceUnavailable, match="No space left on device"):
         files.write_new(at(root / "a" / "file"), b"data")

@@ -3,13 +3,13 @@
 import asyncio
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from nunatak.errors import ServiceUnavailable
-from nunatak.objectstore import calls, local
+from nunatak.errors import InternalError, ServiceUnavailable
+from nunatak.objectstore import fsync
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.objectstore.syncs import SharedSyncs
@@ -83,114 +83,107 @@ def test_one_who_goes_away_leaves_the_others_their_sync() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ObjectStore:
-    return ObjectStore((parse_location(f"file://{tmp_path}"),))
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    opened = ObjectStore((parse_location(f"file://{tmp_path}"),))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["at once", "one by one"])
+def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of bringing files to disk keep the same promises."""
+    if request.param == "one by one":
+        monkeypatch.setattr(fsync, "_queue_of_thread", lambda: None)
+    elif fsync._queue_of_thread() is None:
+        pytest.skip("this kernel syncs files one by one only")
+    return str(request.param)
+
+
+def written_at_once(store: ObjectStore, root: Path, count: int) -> list[BaseException | None]:
+    """Write so many files in folders of their own, all at the same time, as commits of one moment do."""
+
+    async def write_all() -> list[BaseException | None]:
+        writes = (store.write_synced(f"file://{root}/t{number}/file.json", b"{}") for number in range(count))
+        return await asyncio.gather(*writes, return_exceptions=True)
+
+    return asyncio.run(write_all())
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
+    tmp_path: Path, store: ObjectStore, disk: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    synced: list[list[str]] = []
+    honest = fsync.sync_all
+
+    def remembered(files: Sequence[int]) -> None:
+        synced.append([os.readlink(f"/proc/self/fd/{file}") for file in files])
+        honest(files)
+
+    monkeypatch.setattr(fsync, "sync_all", remembered)
+    folders = [tmp_path / f"t{number}" for number in range(count)]
+    for folder in folders:
+        folder.mkdir()
+    opened = len(os.listdir("/proc/self/fd"))
+
+    assert written_at_once(store, tmp_path, count) == [None] * count
+
+    assert [sorted(call) for call in synced] == [
+        sorted(str(path) for folder in folders for path in (folder, folder / "file.json"))
+    ]
+    assert all((folder / "file.json").read_bytes() == b"{}" for folder in folders)
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_a_file_that_cannot_be_synced_is_refused_and_not_left(
     tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(descriptor: int) -> None:
+    def full(files: Sequence[int]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    (tmp_path / "t").mkdir()
-    monkeypatch.setattr(os, "fsync", full)
+    (tmp_path / "t0").mkdir()
+    monkeypatch.setattr(fsync, "sync_all", full)
 
-    with pytest.raises(ServiceUnavailable, match="No space left"):
-        asyncio.run(store.write_synced(f"file://{tmp_path}/t/file.json", b"{}"))
-    assert list((tmp_path / "t").iterdir()) == []
-    store.close()
+    (outcome,) = written_at_once(store, tmp_path, 1)
 
-
-class Disk:
-    """Counts what is synced and how, and can be slow."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.files: list[str] = []
-        self.filesystems = 0
-        self.now = 100.0
-        self.seconds = 0.0
-        monkeypatch.setattr(os, "fsync", lambda file: self.files.append(os.readlink(f"/proc/self/fd/{file}")))
-        monkeypatch.setattr(calls, "sync_filesystem", self._sync)
-        monkeypatch.setattr(local.time, "monotonic", lambda: self.now)
-
-    def _sync(self, folder: int) -> None:
-        self.filesystems += 1
-        self.now += self.seconds
-
-
-def written(root: Path, count: int) -> list[Location]:
-    for place in places(root, count):
-        Path("/", *place.segments).parent.mkdir(parents=True, exist_ok=True)
-        Path("/", *place.segments).write_bytes(b"{}")
-    return places(root, count)
-
-
-def synced(store: ObjectStore, files: Sequence[Location]) -> None:
-    """Wait for all of them at once, as commits of one moment do."""
-
-    async def wait() -> None:
-        await asyncio.gather(*(store._syncs.wait_for(place) for place in files))
-
-    asyncio.run(wait())
-
-
-def test_few_files_are_synced_one_by_one_and_many_by_one_call(
-    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few, many = written(tmp_path, local.FEW), written(tmp_path, 20)
-    disk = Disk(monkeypatch)
-
-    synced(store, few)
-    folders = [f"{tmp_path}/t{number}" for number in range(local.FEW)]
-    assert sorted(disk.files) == sorted([*folders, *(f"{folder}/file.json" for folder in folders)])
-    synced(store, many)
-    assert disk.filesystems == 1
-    store.close()
-
-
-@pytest.mark.parametrize("count", [1, 20], ids=["one by one", "together"])
-def test_a_file_that_is_gone_is_not_called_synced(tmp_path: Path, store: ObjectStore, count: int) -> None:
-    """A pointer is about to move to it: whoever waits must not go on."""
-    files = written(tmp_path, count)
-    (tmp_path / "t0" / "file.json").unlink()
-    (tmp_path / "t0").rmdir()
-
-    with pytest.raises(FileNotFoundError):
-        synced(store, files)
-    store.close()
-
-
-def test_a_filesystem_busy_with_others_is_not_waited_for_again_at_once(
-    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = written(tmp_path, 20)
-    disk = Disk(monkeypatch)
-    disk.seconds = local.SLOW_SECONDS * 2
-
-    synced(store, many)
-    synced(store, many)
-    assert (disk.filesystems, len(disk.files)) == (1, 2 * 20)
-    disk.now += local.ONE_BY_ONE_SECONDS
-    synced(store, many)
-    assert disk.filesystems == 2
-    store.close()
+    assert isinstance(outcome, ServiceUnavailable)
+    assert "No space left" in outcome.message
+    assert list((tmp_path / "t0").iterdir()) == []
 
 
 def test_one_file_that_cannot_be_synced_refuses_all_of_its_moment(
     tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it was one or the other is not known to those who wait: none of them may go on."""
-    few = written(tmp_path, 2)
 
-    def broken(descriptor: int) -> None:
-        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("t1/file.json"):
+    def broken(files: Sequence[int]) -> None:
+        if any(os.readlink(f"/proc/self/fd/{file}").endswith("t1/file.json") for file in files):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(fsync, "sync_all", broken)
 
-    async def wait() -> list[BaseException | None]:
-        return await asyncio.gather(*(store._syncs.wait_for(place) for place in few), return_exceptions=True)
+    assert [type(outcome) for outcome in written_at_once(store, tmp_path, 2)] == [InternalError, InternalError]
+    assert list(tmp_path.rglob("*.json")) == []
 
-    assert [type(outcome) for outcome in asyncio.run(wait())] == [OSError, OSError]
-    store.close()
+
+def test_a_file_that_is_gone_is_not_called_synced(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pointer is about to move to it: whoever waits must not go on."""
+    monkeypatch.setattr(fsync, "sync_all", lambda files: (tmp_path / "t0" / "file.json").unlink())
+
+    assert [type(outcome) for outcome in written_at_once(store, tmp_path, 2)] == [InternalError, InternalError]
+
+
+def test_what_no_disk_can_take_is_an_error_however_it_is_handed_over(tmp_path: Path, disk: str) -> None:
+    """One that fails among many is found, and those who ask next are not told of it."""
+    files = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(150)]
+    ends = os.pipe()
+
+    for bad, number in ((ends[0], errno.EINVAL), (max(*files, *ends) + 1, errno.EBADF)):
+        for place in (0, 75, 150):
+            with pytest.raises(OSError, match=os.strerror(number)):
+                fsync.sync_all([*files[:place], bad, *files[place:]])
+        fsync.sync_all(files)
+    for file in (*files, *ends):
+        os.close(file)

@@ -6,8 +6,10 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
 from nunatak.access.decisions import PolicyChanged
@@ -36,6 +38,7 @@ from nunatak.api.route import Route
 from nunatak.api.router import Router
 from nunatak.api.routes import endpoints
 from nunatak.api.tables import replayed
+from nunatak.api.telling import tell
 from nunatak.catalog.answers import Progress
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.write import remembered
@@ -233,7 +236,7 @@ class App:
         digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()
         if key is not None and not _KEY.match(key):
             raise BadRequest(f"Invalid Idempotency-Key: {key[:50]!r} is not a UUID")
-        request.caller = replace(
+        request.caller = msgspec.structs.replace(
             request.caller,
             request_id=request_id,
             key=key.lower() if key is not None else None,
@@ -365,12 +368,18 @@ async def _packed(response: Response, encoding: str) -> bytes:
 
 async def _handled(route: Route, request: Request) -> Response:
     """The handler's answer, unless it refuses what may have happened: whatever failed later, that is no refusal."""
+    started = time.perf_counter()
     try:
-        return await route.handler(request)
+        response = await route.handler(request)
     except CatalogError as error:
         if request.caller.progress.may_answer(error.status):
+            tell(route, request, error.status, started, error)
             raise
-        raise OutcomeUnknown(f"The change was handed to the database, and then: {error.message}") from error
+        unknown = OutcomeUnknown(f"The change was handed to the database, and then: {error.message}")
+        tell(route, request, unknown.status, started, unknown)
+        raise unknown from error
+    tell(route, request, response.status, started)
+    return response
 
 
 def _joined(listed: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

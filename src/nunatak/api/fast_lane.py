@@ -79,6 +79,7 @@ class FastLane:
         self._guard = app.guard
         self._cache = app.catalog.cache
         self._contended = app.catalog.contention.tables
+        self._spool = app.catalog.spool
         self._targets: dict[bytes, Key | None] = {}
         self.requests: dict[bytes, Load] = {}
 
@@ -138,7 +139,10 @@ class FastLane:
             os.stat(loaded.path)
         except OSError:
             return None
-        return self._bytes(loaded, load.etag, load.packing, started)
+        answer = self._bytes(loaded, load.etag, load.packing, started)
+        if answer is not None and self._spool is not None:
+            self._spool.count_load(loaded.metadata_location, key)
+        return answer
 
     def _is_allowed(self, load: Load, policy: int, client: tuple[str, int] | None) -> bool:
         """Whether the sender may load it, under the policy that was read with the pointer; it is counted and noted.

@@ -4,6 +4,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_plus
 
@@ -71,10 +72,12 @@ class Request:
         "guard",
         "headers",
         "known",
+        "loaded",
         "method",
         "path_names",
         "query_string",
         "securable",
+        "touched",
         "warehouse",
     )
 
@@ -101,6 +104,8 @@ class Request:
         self.guard: Guard | None = None  # with `known` None, everybody may do everything
         self.known: Known | None = None
         self.securable = ""  # what the request is about, as far as its admission had to know
+        self.touched: list[Any] = []  # what its handler was about to change, and then what it became: see telling.py
+        self.loaded: list[Any] = []
         self._query: Mapping[str, str] | None = None
 
     @property
@@ -141,7 +146,7 @@ class Request:
 
     def identifier(self, what: str) -> Identifier:
         """The table or view of the path, checked."""
-        return Identifier(self.namespace(), check_name(decode_segment(self.path_names[1]), what))
+        return _identifier(self.path_names[0], self.path_names[1], self.catalog.namespace_separator, what)
 
     def flag(self, name: str) -> bool:
         """A boolean query parameter; absent means false."""
@@ -160,6 +165,11 @@ class Request:
             raise BadRequest(f"Malformed request: the body is not valid JSON: {error}") from error
         except RecursionError as error:
             raise BadRequest("Malformed request: nested too deeply") from error
+
+
+@lru_cache(maxsize=8192)  # clients name the same tables again and again
+def _identifier(namespace: str, name: str, separator: str, what: str) -> Identifier:
+    return Identifier(check_namespace(split_namespace(namespace, separator)), check_name(decode_segment(name), what))
 
 
 def decode_segment(raw: str) -> str:

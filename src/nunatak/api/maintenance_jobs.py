@@ -32,22 +32,23 @@ from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
 Json = dict[str, Any]
 
 LARGEST_PAGE = 200  # tables that one request plans for
-NEWEST = 1 << 62
 CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
+GONE = "the table was dropped or renamed"
 
 
 async def add_jobs(request: Request) -> Response:
-    """One job of a type on a table, or all that are due in a place by its policies.
+    """One job of a type on a table, or all that are due in a place by its policies; a dry run only tells of them.
 
     The answer is not kept for an Idempotency-Key: a job that waits already is not added again.
     """
     wanted = request.decode(AddJobsRequest)
     place = await aim(request, wanted.securable)
     if wanted.type is not None:
-        return json_response({"jobs": [await _ask_for(request, place, check_type(wanted.type))]})
+        asked = await _ask_for(request, place, check_type(wanted.type), dry_run=wanted.dry_run)
+        return json_response({"jobs": [asked]})
     planner = await planner_for(request, place)
     if place.name is not None:
-        return json_response({"jobs": await _add_due(request, planner, place.identifier)})
+        return json_response({"jobs": await _add_due(request, planner, place.identifier, dry_run=wanted.dry_run)})
     await require_namespace(request, place)
     resource = f"management/jobs/{place.securable}"
     after = request.context.tokens.read(resource, wanted.page_token) if wanted.page_token else ""
@@ -55,14 +56,14 @@ async def add_jobs(request: Request) -> Response:
     jobs: list[Json] = []
     for name in names:
         with suppress(*UNREADABLE):  # a view, a table that is gone or cannot be read: `health` says which
-            jobs += await _add_due(request, planner, name)
+            jobs += await _add_due(request, planner, name, dry_run=wanted.dry_run)
     body: Json = {"jobs": jobs}
     if following is not None:
         body["next-page-token"] = request.context.tokens.make(resource, following)
     return json_response(body)
 
 
-async def _ask_for(request: Request, place: Place, kind: str) -> Json:
+async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) -> Json:
     if place.name is None:
         raise BadRequest("A job of one type is asked for on a table", hint="Leave the type out for all that is due.")
     catalog = request.catalog
@@ -70,17 +71,22 @@ async def _ask_for(request: Request, place: Place, kind: str) -> Json:
     policies = nearest(await policy_store.policies_around(catalog.store, place.securable), place.securable)
     subject = subject_of(catalog, request.warehouse, place.identifier)
     spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
+    if dry_run:
+        return {"job-id": None, "job": spec}
     await catalog.store.apply(queue.add_job(request.actor, spec, None, 0))
     return await _added(request, spec)
 
 
-async def _add_due(request: Request, planner: Planner, identifier: Identifier) -> list[Json]:
+async def _add_due(request: Request, planner: Planner, identifier: Identifier, *, dry_run: bool) -> list[Json]:
     catalog = request.catalog
     facts = await look(catalog, request.warehouse, identifier)
     subject = subject_of(catalog, request.warehouse, identifier)
     added = []
     for decision in await planner.plan(subject, facts, catalog.now_ms()):
         if decision.spec is None or decision.attached is None:
+            continue
+        if dry_run:
+            added.append({"job-id": None, "job": decision.spec})
             continue
         changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
@@ -100,7 +106,7 @@ async def list_jobs(request: Request) -> Response:
     place = await aim(request, request.query.get("securable"))
     resource = f"management/jobs-of/{place.securable}"
     page = request.context.tokens.page(resource, request.query)
-    before = int(page.after) if page.after else NEWEST
+    before = int(page.after) if page.after else queue.NEWEST
     found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
     body: Json = {"jobs": [_job(each) for each in found[: page.limit]]}
     if len(found) > page.limit:
@@ -127,8 +133,12 @@ async def lease_job(request: Request) -> Response:
     wanted = request.decode(LeaseRequest)
     place = await aim(request, wanted.securable)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
-    job = await _next_job(request, owner, place)
-    told = {"lease-seconds": queue.LEASE_MS // 1000, "heartbeat-seconds": queue.HEARTBEAT_SECONDS}
+    if wanted.job_id is None:
+        job = await _next_job(request, owner, place)
+    else:
+        job = await _this_job(request, owner, place, wanted.job_id)
+    seconds = request.catalog.maintenance_lease_seconds
+    told = {"lease-seconds": seconds, "heartbeat-seconds": seconds // queue.HEARTBEATS}
     return json_response({"job": None if job is None else _job(job), **told})
 
 
@@ -136,12 +146,32 @@ async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | N
     """One whose table is still there under its name; what was planned for one that is gone is over."""
     store = request.catalog.store
     for _ in range(queue.CANDIDATES):
-        job = await queue.lease(store, owner, place.securable, request.catalog.now_ms())
+        job = await queue.lease(store, owner, place.securable, request.catalog.now_ms(), _lease_ms(request))
         if job is None or await _is_there(request, job):
             return job
-        gone = "the table was dropped or renamed"
-        await store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=request.catalog.now_ms(), error=gone))
+        await _forget(request, owner, job)
     return None
+
+
+async def _this_job(request: Request, owner: str, place: Place, job_id: int) -> QueuedJob:
+    """Inside the place, on which the caller holds what is needed; any other is not there."""
+    found = await find_job(request.catalog.store, job_id)
+    if found is None or not place.securable <= found.securable < securables.behind(place.securable):
+        raise no_such_job(job_id)
+    job = await queue.lease_this(request.catalog.store, owner, found, request.catalog.now_ms(), _lease_ms(request))
+    if await _is_there(request, job):
+        return job
+    await _forget(request, owner, job)
+    raise Conflict(f"Job {job_id} is cancelled: {GONE}")
+
+
+async def _forget(request: Request, owner: str, job: QueuedJob) -> None:
+    now_ms = request.catalog.now_ms()
+    await request.catalog.store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=now_ms, error=GONE))
+
+
+def _lease_ms(request: Request) -> int:
+    return request.catalog.maintenance_lease_seconds * 1000
 
 
 async def _is_there(request: Request, job: QueuedJob) -> bool:
@@ -158,13 +188,16 @@ async def heartbeat(request: Request) -> Response:
     wanted = request.decode(HeartbeatRequest)
     job = await _load(request)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
-    await request.catalog.store.apply(queue.extend(job.job_id, owner, request.catalog.now_ms(), wanted.progress))
+    now_ms, lease_ms = request.catalog.now_ms(), _lease_ms(request)
+    await request.catalog.store.apply(queue.extend(job.job_id, owner, now_ms, wanted.progress, lease_ms))
     return json_response({"cancelled": job.cancelled})
 
 
 async def finish_job(request: Request) -> Response:
     wanted = request.decode(FinishJobRequest)
     job = await _load(request)
+    told = {"type": job.type, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
+    request.touched = [(job.securable, {**told, "size_bytes": wanted.size_bytes})]
     changes = queue.finish(
         job.job_id,
         queue.owner_of(request.caller.principal, wanted.worker),

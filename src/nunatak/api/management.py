@@ -291,7 +291,7 @@ async def create_credential(request: Request) -> Response:
     changes = administration.create_credential(
         actor, principal, new, roles=wanted.roles, note=wanted.note, expires_ms=expires_ms
     )
-    await write(request.catalog, replace(request.caller, key=None), changes, Answer(200))
+    await write(request.catalog, msgspec.structs.replace(request.caller, key=None), changes, Answer(200))
     roles = None if wanted.roles is None else tuple(wanted.roles)
     made = Credential(new.credential_id, principal, new.kind, roles, wanted.note, actor.at_ms, expires_ms, None)
     body = msgspec.json.encode({**_credential(made), "secret": new.shown.reveal()})

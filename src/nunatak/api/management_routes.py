@@ -5,7 +5,7 @@ CONFIG_READ is held by everybody who is known: there the handler looks at the ca
 # ruff: noqa: E501 - one line for one URL
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management
+from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management, neighbours
 from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.maintenance_jobs import in_place_of_body, on_table_of_job
 from nunatak.api.places import in_place, on_place, on_place_of_policy
@@ -60,6 +60,7 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("setPolicy", "POST", POLICIES, maintenance.set_policy, CHANGE, S.TABLE, "Set a policy on a warehouse, a namespace or a table", False, on_place_of_policy),
     Route("dropPolicy", "DELETE", POLICIES, maintenance.drop_policy, CHANGE, S.TABLE, "Drop a policy from a place", False, on_place),
     Route("planMaintenance", "GET", MAINTENANCE + "/plan", maintenance.plan_maintenance, P.TABLE_READ_META, S.TABLE, "Which jobs tables need now, and why", False, in_place),
+    Route("listNeighbours", "GET", MAINTENANCE + "/neighbours", neighbours.list_neighbours, CHANGE, S.TABLE, "Which other tables keep files in a table's folder", False, on_place),
     Route("listMaintenanceJobs", "GET", JOBS, maintenance_jobs.list_jobs, P.TABLE_READ_META, S.TABLE, "List jobs, newest first", False, on_place),
     Route("addMaintenanceJobs", "POST", JOBS, maintenance_jobs.add_jobs, CHANGE, S.TABLE, "Add the jobs that are due, or one that is asked for", False, in_place_of_body),
     Route("loadMaintenanceJob", "GET", JOB, maintenance_jobs.load_job, P.TABLE_READ_META, S.TABLE, "Load a job: its state, progress and result", False, on_table_of_job),

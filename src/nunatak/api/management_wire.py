@@ -57,11 +57,13 @@ class AddJobsRequest(Wire, frozen=True):
     securable: str
     type: str | None = None
     page_token: str | None = None
+    dry_run: bool = False
 
 
 class LeaseRequest(Wire, frozen=True):
     securable: str
     worker: str
+    job_id: int | None = None
 
 
 class HeartbeatRequest(Wire, frozen=True):

@@ -32,6 +32,7 @@ async def list_namespaces(request: Request) -> Response:
 async def create_namespace(request: Request) -> Response:
     wanted = request.decode(CreateNamespaceRequest)
     namespace = check_namespace(tuple(wanted.namespace))
+    request.touched = [namespace]
     body = await namespaces.create_namespace(
         request.catalog, request.warehouse, request.caller, namespace, wanted.properties or {}
     )
@@ -52,17 +53,21 @@ async def namespace_exists(request: Request) -> Response:
 
 
 async def drop_namespace(request: Request) -> Response:
-    await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, request.namespace())
+    namespace = request.namespace()
+    request.touched = [namespace]
+    await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, namespace)
     return NO_CONTENT
 
 
 async def update_namespace(request: Request) -> Response:
     change = request.decode(UpdateNamespaceRequest)
+    namespace = request.namespace()
+    request.touched = [namespace]
     body = await namespaces.update_namespace(
         request.catalog,
         request.warehouse,
         request.caller,
-        request.namespace(),
+        namespace,
         change.updates or {},
         change.removals or [],
     )

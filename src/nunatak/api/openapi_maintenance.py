@@ -104,6 +104,12 @@ MAINTENANCE_SCHEMAS: Json = {
     "PlanResponse": record(
         "tables", optional={"tables": list_of(ref("TablePlan")), "next-page-token": ref("PageToken")}
     ),
+    "NeighboursResponse": record(
+        "location count neighbours",
+        location=described(STRING, "The table's folder."),
+        count=described(LONG, "How many others keep files in it, or in a folder around it."),
+        neighbours=described(list_of(STRING), "Those that the caller may know of."),
+    ),
 }
 
 WORKER = described(STRING, "A name of the worker's own making, the same for all it says about a job.")
@@ -139,10 +145,16 @@ MAINTENANCE_SCHEMAS |= {
         securable=PLACE,
         type=nullable(described(TYPE, "One job, on a table, whatever its policies say.")),
         page_token=nullable(described(STRING, "The `next-page-token` of the answer before.")),
+        dry_run=described(BOOLEAN, "Answer with the jobs, without numbers, and add none."),
     ),
     "AddedJob": record("job-id job", job_id=nullable(LONG), job=ref("JobSpec")),
     "AddJobsResponse": record("jobs", optional={"jobs": list_of(ref("AddedJob")), "next-page-token": ref("PageToken")}),
-    "LeaseRequest": record("securable worker", securable=PLACE, worker=WORKER),
+    "LeaseRequest": record(
+        "securable worker",
+        securable=PLACE,
+        worker=WORKER,
+        job_id=nullable(described(LONG, "This job, inside the place, and no other.")),
+    ),
     "LeaseResponse": record(
         "job lease-seconds heartbeat-seconds",
         job=nullable(ref("MaintenanceJob")),
@@ -185,6 +197,7 @@ MAINTENANCE_OPERATIONS: dict[str, Operation] = {
     "setPolicy": Operation(tag="Maintenance", request="SetPolicyRequest", errors=(404,)),
     "dropPolicy": Operation(tag="Maintenance", query=("place", "policyType"), errors=(404,)),
     "planMaintenance": Operation(tag="Maintenance", response="PlanResponse", query=("place", *_PAGE), errors=(404,)),
+    "listNeighbours": Operation(tag="Maintenance", response="NeighboursResponse", query=("place",), errors=(404,)),
     "listMaintenanceJobs": Operation(
         tag="Maintenance", response="ListJobsResponse", query=("place", *_PAGE), errors=(404,)
     ),
@@ -194,7 +207,7 @@ MAINTENANCE_OPERATIONS: dict[str, Operation] = {
     "loadMaintenanceJob": Operation(tag="Maintenance", response="MaintenanceJob", errors=(404,)),
     "cancelMaintenanceJob": Operation(tag="Maintenance", errors=(404, 409)),
     "leaseMaintenanceJob": Operation(
-        tag="Maintenance", request="LeaseRequest", response="LeaseResponse", errors=(404,)
+        tag="Maintenance", request="LeaseRequest", response="LeaseResponse", errors=(404, 409)
     ),
     "extendMaintenanceLease": Operation(
         tag="Maintenance", request="HeartbeatRequest", response="HeartbeatResponse", errors=(404, 409)

@@ -137,6 +137,8 @@ class CatalogProtocol(HttpToolsProtocol):
             self.scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
         super().on_headers_complete()
         self.handed_over = True
+        if self.parser.get_method() == b"POST" and not self.expect_100_continue:
+            self.cycle.transport = _HeadAndBody(self.transport)  # type: ignore[assignment]
 
     def _refusal(self) -> CatalogError | None:
         """Why this message is not even handed to the application."""
@@ -179,8 +181,7 @@ class CatalogProtocol(HttpToolsProtocol):
         if len(body) <= JOINED_BYTES:
             self.transport.write(head + body)
         else:
-            self.transport.write(head)
-            self.transport.write(body)
+            self.transport.writelines((head, body))
 
     def _unsupported_upgrade_warning(self) -> None:
         """An offer to speak something else is no reason to complain: the request is answered as it is."""
@@ -257,6 +258,31 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.watch is not None:
             self.watch.cancel()
         super().connection_lost(exc)
+
+
+class _HeadAndBody:
+    """The transport of one answer: its head waits for its body, since a second call costs more than the first bytes."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._head is None:
+            self._head = data
+        elif self._head:
+            self._transport.writelines((self._head, data) if data else (self._head,))
+            self._head = b""
+        else:
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
 
 
 def _said(error: CatalogError) -> bytes:

@@ -5,6 +5,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api import visible
 from nunatak.api.admission import sees_all
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
+from nunatak.api.telling import tell_report
 from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
@@ -72,7 +73,10 @@ async def create_table(request: Request) -> Response:
     )
     if wanted.stage_create:
         return raw_json(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
-    return loaded_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
+    request.touched = [table.identifier]
+    loaded = await tables.create_table(request.catalog, request.warehouse, request.caller, table)
+    request.loaded = [loaded]
+    return loaded_response(loaded)
 
 
 async def load_table(request: Request) -> Response:
@@ -83,6 +87,8 @@ async def load_table(request: Request) -> Response:
     if request.catalog.contention.tables and request.caller.address is not None:
         await request.catalog.contention.await_turn(key_of(request.warehouse, identifier), request.caller.address)
     loaded = await tables.load_table(request.catalog, request.warehouse, identifier, request.caller.policy)
+    if request.catalog.spool is not None:
+        request.catalog.spool.count_load(loaded.metadata_location, key_of(request.warehouse, identifier))
     if mode == "refs":
         fresh = loaded.refs_answer is None
         body = loaded.with_refs_only()
@@ -105,8 +111,9 @@ async def commit_table(request: Request) -> Response:
     if commit.identifier is not None and identifier_of(commit.identifier, "table") != identifier:
         named = identifier_of(commit.identifier, "table")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
-    wanted = commits.table_commit(identifier, [commit])
-    loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, [wanted], None)
+    wanted = request.touched = [commits.table_commit(identifier, [commit])]
+    loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, None)
+    request.loaded = loaded
     return loaded_response(loaded[0])
 
 
@@ -117,13 +124,16 @@ async def commit_transaction(request: Request) -> Response:
     by_table: dict[Identifier, list[CommitTableRequest]] = {}
     for change in transaction.table_changes:
         by_table.setdefault(identifier_of(change.identifier, "table"), []).append(change)
-    wanted = [commits.table_commit(identifier, parts) for identifier, parts in by_table.items()]
-    await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, Answer(204))
+    wanted = request.touched = [commits.table_commit(identifier, parts) for identifier, parts in by_table.items()]
+    request.loaded = await commits.commit_tables(
+        request.catalog, request.warehouse, request.caller, wanted, Answer(204)
+    )
     return NO_CONTENT
 
 
 async def drop_table(request: Request) -> Response:
     identifier = request.identifier("table")
+    request.touched = [identifier]
     purge = request.flag("purgeRequested")
     await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "TABLE", purge=purge)
     return NO_CONTENT
@@ -136,6 +146,7 @@ async def rename_table(request: Request) -> Response:
 async def rename_entry(request: Request, kind: Kind) -> Response:
     wanted = request.decode(RenameRequest)
     source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
+    request.touched = [(source, to)]
     await tables.rename_entry(request.catalog, request.warehouse, request.caller, source, to, kind)
     return NO_CONTENT
 
@@ -144,6 +155,7 @@ async def register_table(request: Request) -> Response:
     namespace = request.namespace()
     wanted = request.decode(RegisterTableRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "table"))
+    request.touched = [identifier]
     loaded = await tables.register_table(
         request.catalog,
         request.warehouse,
@@ -152,12 +164,15 @@ async def register_table(request: Request) -> Response:
         wanted.metadata_location,
         overwrite=bool(wanted.overwrite),
     )
+    request.loaded = [loaded]
     return loaded_response(loaded)
 
 
 async def unregister_table(request: Request) -> Response:
     identifier = request.identifier("table")
+    request.touched = [identifier]
     loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
+    request.loaded = [loaded]
     return loaded_response(loaded)
 
 
@@ -166,6 +181,7 @@ async def report_metrics(request: Request) -> Response:
     identifier = request.identifier("table")
     request.decode(dict)
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
+    tell_report(request, identifier)
     return NO_CONTENT
 
 

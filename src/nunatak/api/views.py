@@ -25,6 +25,7 @@ async def create_view(request: Request) -> Response:
         wanted.location,
         wanted.properties or {},
     )
+    request.touched = [view.identifier]
     return loaded_response(await views.create_view(request.catalog, request.warehouse, request.caller, view))
 
 
@@ -46,12 +47,14 @@ async def commit_view(request: Request) -> Response:
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
+    request.touched = [identifier]
     loaded = await views.commit_view(request.catalog, request.warehouse, request.caller, identifier, commit)
     return loaded_response(loaded)
 
 
 async def drop_view(request: Request) -> Response:
     identifier = request.identifier("view")
+    request.touched = [identifier]
     await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "VIEW", purge=False)
     return NO_CONTENT
 
@@ -64,6 +67,7 @@ async def register_view(request: Request) -> Response:
     namespace = request.namespace()
     wanted = request.decode(RegisterViewRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "view"))
+    request.touched = [identifier]
     loaded = await views.register_view(
         request.catalog, request.warehouse, request.caller, identifier, wanted.metadata_location
     )

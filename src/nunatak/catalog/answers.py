@@ -35,10 +35,11 @@ ALLOWED: Mapping[Moment, frozenset[int]] = {
 class Progress:
     """How far the change of one request came; `write` notes it, and the answer is measured by it."""
 
-    __slots__ = ("moment",)
+    __slots__ = ("moment", "tries")
 
     def __init__(self) -> None:
         self.moment = Moment.NOT_SENT
+        self.tries = 1
 
     def may_answer(self, status: int) -> bool:
         return status in ALLOWED[self.moment]

@@ -11,6 +11,7 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 
 PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON they came from
+ENTRY_BYTES = 41  # what Python adds to the bytes of an entry that stays JSON: a header and a reference
 
 
 class Loaded:
@@ -71,7 +72,15 @@ class Loaded:
         size = len(self.answer)
         # Compressed forms are added later, where this is not counted anew: a quarter holds both of them.
         extra = size // 4 + len(self.refs_answer or b"")
-        return size + extra + (PARSED_WEIGHT * size if self.parsed is not None else 0)
+        return size + extra + (_weight_of(self.parsed, size) if self.parsed is not None else 0)
+
+
+def _weight_of(parsed: TableMetadata | ViewMetadata, size: int) -> int:
+    if isinstance(parsed, ViewMetadata):
+        return PARSED_WEIGHT * size
+    long = (parsed.snapshots, parsed.snapshot_log, parsed.metadata_log)
+    written = sum([entries.size_bytes for entries in long])
+    return PARSED_WEIGHT * (size - written) + written + ENTRY_BYTES * sum(map(len, long))
 
 
 class MetadataCache:

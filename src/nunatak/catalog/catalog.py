@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention, Writer
@@ -11,14 +13,14 @@ from nunatak.catalog.turns import Turns
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
 from nunatak.database.store import Store
 from nunatak.errors import NoSuchWarehouse
+from nunatak.events.spool import Spool
 from nunatak.objectstore.location import parse_location
 from nunatak.objectstore.store import ObjectStore
 
 __all__ = ["Caller", "Catalog", "WarehousePlace"]
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again.
 
     `policy` is the version of the rights under which it was let in; `owns` says that what it creates becomes its own;
@@ -33,7 +35,7 @@ class Caller:
     policy: int | None = None
     owns: bool = False
     origin: str | None = None
-    progress: Progress = field(default_factory=Progress, compare=False)
+    progress: Progress = msgspec.field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Catalog:
     server_id: str
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
+    maintenance_lease_seconds: int = 90
     tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
     turns: Turns = field(default_factory=Turns)
     contention: Contention = field(default_factory=Contention)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
+    spool: Spool | None = None  # None: nobody wants to analyse what happened
 
     def warehouse(self, name: str) -> WarehousePlace:
         """By name, or by its location as some engines are configured; an empty name means the default."""

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -45,8 +44,7 @@ FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class TableCommit:
+class TableCommit(msgspec.Struct, frozen=True):
     """What one table is asked to change; several requests for one table come one after the other."""
 
     identifier: Identifier
@@ -56,8 +54,7 @@ class TableCommit:
         return [update for _, part in self.parts for update in part]
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """A commit worked out in memory: `after` is `before`'s metadata itself when nothing changes."""
 
     key: Key
@@ -119,6 +116,7 @@ async def _commit(
     async with catalog.turns.take(keys):
         for attempt in range(MAX_TRIES):
             if attempt:
+                caller.progress.tries = attempt + 1
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             try:

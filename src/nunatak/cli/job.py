@@ -1,5 +1,7 @@
 """`nunatak job …`: the maintenance jobs that wait, run and are over."""
 
+from typing import Any
+
 import click
 
 from nunatak.cli.main import SuggestingGroup
@@ -34,7 +36,7 @@ def list_jobs(session: Session, securable: str | None, limit: int) -> None:
             each["type"],
             print_name(name_of(each["securable"])),
             time_of(each["created-ms"]),
-            each["error"] or gains_of(each["job"].get("expected", ())),
+            _about(each),
         )
         for each in found
     ]
@@ -78,8 +80,33 @@ def _facts(found: Json) -> Json:
         "added": f"{time_of(found['created-ms'])} by {found['created-by']}",
         "worker": found["worker"] or "none",
         "attempts": found["attempts"],
-        "progress": found["progress"] if found["progress"] is not None else "none",
+        "progress": _progress(found["progress"]),
         "finished": "no" if found["finished-ms"] is None else time_of(found["finished-ms"]),
-        "result": found["result"] if found["result"] is not None else "none",
+        "result": _result(found["result"]) or "none",
         "error": found["error"] or "none",
     }
+
+
+def _about(found: Json) -> str:
+    """What is most worth a line: what became of it, how far it is, or what is expected of it."""
+    if found["state"] == "running" and found["progress"] is not None:
+        return _progress(found["progress"])
+    return str(found["error"] or _result(found["result"]) or gains_of(found["job"].get("expected", ())))
+
+
+def _progress(progress: Any) -> str:
+    """As workers tell it, or as it stands."""
+    match progress:
+        case None:
+            return "none"
+        case {"text": text, "done": done, "total": total}:
+            return f"[{done}/{total}] {text}"
+        case _:
+            return str(progress)
+
+
+def _result(result: Any) -> str:
+    """What became of the counts, as far as it is told."""
+    if not isinstance(result, dict):
+        return "" if result is None else str(result)
+    return gains_of(result.get("gains", ())) or ("changed" if result.get("changed") else "nothing to change")

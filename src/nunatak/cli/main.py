@@ -42,7 +42,9 @@ COMMANDS = {
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
     "keys": ("nunatak.cli.keys:keys", "Look after the keys that encrypt secrets."),
     "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
-    "spark": ("nunatak.cli.spark:spark", "Prepare PySpark for the catalog: settings, jars, a check-up."),
+    "report": ("nunatak.cli.report:report", "Write a page about what happened: plots, figures, and what would help."),
+    "spark": ("nunatak.cli.spark:spark", "Prepare PySpark for the catalog, and run a worker on it."),
+    "migrate": ("nunatak.cli.migrate:migrate", "Bring the tables of another catalog here, with proof."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }
 

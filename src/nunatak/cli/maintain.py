@@ -1,4 +1,4 @@
-"""`nunatak maintain`: what is to be done to tables now, shown or handed to the workers."""
+"""`nunatak maintain`: what is to be done to tables now, shown, handed to the workers, or done here."""
 
 import click
 
@@ -7,29 +7,40 @@ from nunatak.cli.options import Session, talks_to_server
 from nunatak.cli.output import print_json, print_rows
 from nunatak.cli.plans import because, gains_of
 from nunatak.cli.securables import name_of, place_of
+from nunatak.cli.spark_work import EXIT_CODES, Where, run_due, run_job, runs_spark, try_jobs
 from nunatak.client import Json, Levels
+from nunatak.errors import Conflict
 from nunatak.maintenance.commands import WORDS
 
 TYPES = {word: kind for kind, word in WORDS.items()}
 EVERYTHING = "all"
+LATEST = 100  # jobs of a table among which one that waits is looked for
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.argument("job", type=click.Choice([EVERYTHING, *TYPES]), default=EVERYTHING)
 @click.argument("name", type=NAMESPACE, required=False, metavar="[TABLE|NAMESPACE]")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and why, and do nothing.")
+@click.option("--run", is_flag=True, help="Do it here and now on Spark, instead of leaving it to the workers.")
+@runs_spark
 @talks_to_server
-def maintain(session: Session, job: str, name: Levels | None, dry_run: bool) -> None:
+def maintain(session: Session, job: str, name: Levels | None, dry_run: bool, run: bool, where: Where) -> None:
     """Have done to tables what policies ask for, or you.
 
-    The jobs are left to the workers; `nunatak job list` shows what becomes of them.
+    The jobs are left to the workers; `nunatak job list` shows what becomes of them. With --run they are done here.
+    A dry run is told from metadata alone; with --run, Spark looks closer, and still changes nothing.
 
     \b
     nunatak maintain --dry-run               the plan for all tables of the warehouse
     nunatak maintain all sales --dry-run     for those of a namespace
     nunatak maintain all sales               have done what is due
     nunatak maintain compact sales.orders    have this done, whatever the policies say
+    nunatak maintain compact sales.orders --run --master 'local[4]'
     """
+    if run and dry_run:
+        raise click.exceptions.Exit(try_jobs(session, where, _asked(session, job, name, dry_run=True)))
+    if run:
+        raise click.exceptions.Exit(_run(session, where, job, name))
     if dry_run:
         _show(session, job, name)
     else:
@@ -52,9 +63,21 @@ def _show(session: Session, job: str, name: Levels | None) -> None:
 
 
 def _add(session: Session, job: str, name: Levels | None) -> None:
+    added = _asked(session, job, name)
+    if session.output == "json":
+        print_json({"jobs": added})
+        return
+    for each in added:
+        spec = each["job"]
+        click.echo(f"job {each['job-id']}: {spec['type']} of {print_name((*spec['namespace'], spec['table']))}")
+    click.echo(f"{len(added)} jobs were added.")
+
+
+def _asked(session: Session, job: str, name: Levels | None, *, dry_run: bool = False) -> list[Json]:
+    """The jobs that are due in the place, or the one that is asked for; added unless it is a dry run."""
     client = session.client
     securable, is_table = place_of(client, name)
-    body: Json = {"securable": securable}
+    body: Json = {"securable": securable, "dry-run": dry_run}
     if job != EVERYTHING:
         if not is_table:
             raise click.UsageError(f"{job} is asked for on a table; write `all` for what is due in a namespace")
@@ -64,15 +87,28 @@ def _add(session: Session, job: str, name: Levels | None) -> None:
         page = client.manage("POST", ("maintenance", "jobs"), body)
         added += page["jobs"]
         if not page.get("next-page-token"):
-            break
+            return added
         body["page-token"] = page["next-page-token"]
-    if session.output == "json":
-        print_json({"jobs": added})
-        return
-    for each in added:
-        spec = each["job"]
-        click.echo(f"job {each['job-id']}: {spec['type']} of {print_name((*spec['namespace'], spec['table']))}")
-    click.echo(f"{len(added)} jobs were added.")
+
+
+def _run(session: Session, where: Where, job: str, name: Levels | None) -> int:
+    """Do what is due in a place, as a worker would; or one job, which is taken from the workers if it waits already."""
+    securable, _ = place_of(session.client, name)
+    if job == EVERYTHING:
+        return run_due(session, where, securable)
+    return run_job(session, where, securable, _number_of(session, job, name, securable))
+
+
+def _number_of(session: Session, job: str, name: Levels | None, securable: str) -> int:
+    try:
+        (added,) = _asked(session, job, name)
+        return int(added["job-id"])
+    except Conflict:
+        query = {"securable": securable, "pageSize": str(LATEST)}
+        for each in session.client.manage("GET", ("maintenance", "jobs"), query=query)["jobs"]:
+            if each["type"] == TYPES[job] and each["state"] in ("waiting", "running"):
+                return int(each["job-id"])
+        raise
 
 
 def _rows(table: Json) -> list[tuple[str, str, str, str]]:

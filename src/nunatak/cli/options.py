@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from nunatak.client import Client, Credential
+from nunatak.client import TIMEOUT_SECONDS, Client, Credential
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import BY_NAME, SettingsError, load
 
@@ -112,11 +112,13 @@ def administers(command: Command) -> Command:
 
 
 @contextmanager
-def connected(uri: str, warehouse: str | None = None) -> Iterator[Client]:
+def connected(uri: str, warehouse: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Client]:
     """A client that logs in, if it has to, with what the environment or the data folder of this machine holds."""
     token, credential = os.environ.get("NUNATAK_TOKEN"), find_credential(uri, os.environ)
     try:
-        with Client(uri, warehouse=warehouse, token=token, credential=credential) as client:
+        with Client(
+            uri, warehouse=warehouse, token=token, credential=credential, timeout_seconds=timeout_seconds
+        ) as client:
             yield client
     except NotAuthenticated as error:
         if token or credential:

@@ -33,6 +33,11 @@ def name_of(securable: str) -> Levels:
     return tuple(_unescaped(level) for level in path.split("/")[1:])
 
 
+def warehouse_of(securable: str) -> str:
+    """The warehouse that it is or lies in, as its text names it."""
+    return _unescaped(securable.partition(":")[2].split("/")[0])
+
+
 def default_warehouse(client: Client) -> str:
     """The server's own, by its name."""
     for each in client.manage_pages(("warehouses",), "warehouses"):

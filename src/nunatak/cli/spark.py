@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -11,10 +9,22 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from nunatak.cli.main import Refused, SuggestingGroup
+from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
-from nunatak.cli.options import connected, find_credential, output_option, uri_option
+from nunatak.cli.options import Session, connected, find_credential, output_option, talks_to_server, uri_option
 from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.spark_work import (
+    Where,
+    a_worker,
+    bundle_option,
+    catalog_option,
+    exit_code,
+    in_warehouse_of,
+    refusals,
+    runs_spark,
+    teller,
+    worker_name,
+)
 from nunatak_spark.configuration import (
     EXTENSIONS,
     EXTENSIONS_CLASS,
@@ -28,29 +38,22 @@ from nunatak_spark.doctor import Check, check_machine, check_server, check_sessi
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import installed_version
 from nunatak_spark.jars import find_jar, load_jar, places_of
-from nunatak_spark.matrix import RUNTIME, Jar, Spark, matrix
+from nunatak_spark.matrix import Jar, Spark, matrix
 from nunatak_spark.sessions import session
+from nunatak_spark.worker import Wishes
 
 PRIVATE = 0o600  # a file that may hold a secret
 PROBLEM = 1  # the exit code: something keeps Spark from working
 
 warehouse_option = click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
-catalog_option = click.option("--catalog", default="lake", show_default=True, help="What it is called in Spark.")
 spark_option = click.option(
     "--spark", "version", help=f"For this Spark: {' or '.join(matrix().sparks)}; else for the pyspark installed here."
-)
-bundle_option = click.option(
-    "--bundle",
-    "bundles",
-    multiple=True,
-    type=click.Choice(sorted({name for one in matrix().sparks.values() for name in one.jars} - {RUNTIME})),
-    help="Also the jar for this cloud's storage; may be repeated.",
 )
 
 
 @click.group(cls=SuggestingGroup)
 def spark() -> None:
-    """Prepare PySpark for the catalog: settings, jars, a check-up."""
+    """Prepare PySpark for the catalog, and run a worker on it."""
 
 
 @spark.command()
@@ -75,7 +78,7 @@ def conf(
     file: Path | None,
 ) -> None:
     """Print the lines of spark-defaults.conf, as `spark-submit --properties-file` takes them, too."""
-    with _refusals():
+    with refusals():
         # The administrator's own secret, which lies in a file, is never printed: engines get one of their own.
         wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
         if with_secret and not wanted.secrets():
@@ -125,7 +128,7 @@ def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | Non
     They come from Maven's local repository, the cache, or else through `mvn`; NUNATAK_MAVEN_URL names a repository to
     take them from without Maven.
     """
-    with _refusals():
+    with refusals():
         places = places_of(os.environ)
         for jar in _spark_of(version).chosen_jars(bundles):
             with Console(stderr=True).status(f"Getting {jar.coordinate} …"):
@@ -191,14 +194,71 @@ def _started(checks: list[Check], uri: str, warehouse: str | None, catalog: str,
         started.stop()
 
 
+@spark.command(
+    epilog="Exit codes: 0 ended in good order, or with --once nothing is due any more, 1 a job failed, or the catalog "
+    "or this machine refused, 2 wrong usage or settings, 3 server not reachable, 4 all done, and a result names "
+    "something to look at."
+)
+@click.option("--securable", metavar="OBJECT", help="Jobs of this place alone, as namespace:WAREHOUSE/A.")
+@click.option("--once", is_flag=True, help="End when nothing is due any more, as for cron.")
+@click.option("--max-jobs", type=click.IntRange(min=1), help="End after so many jobs.")
+@click.option("--plan", is_flag=True, help="Before each look, have the jobs added that are due by policy.")
+@click.option(
+    "--poll",
+    "poll_seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look for jobs while there are none.",
+)
+@click.option(
+    "--idle-stop",
+    "idle_stop_seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop Spark after so long without a job; the next one starts it again.",
+)
+@click.option("--worker-name", "name", help="What it is called in `nunatak job show`; the machine's name unless given.")
+@runs_spark
+@talks_to_server
+def worker(
+    session: Session,
+    securable: str | None,
+    once: bool,
+    max_jobs: int | None,
+    plan: bool,
+    poll_seconds: float,
+    idle_stop_seconds: float | None,
+    name: str | None,
+    where: Where,
+) -> None:
+    """Do maintenance jobs on Spark, one after the other, until it is told to stop.
+
+    Spark is started for the first job and kept. SIGTERM and Ctrl-C end the worker in good order: the job it is at is
+    handed back. It needs TABLE_WRITE and TABLE_ALTER on the place whose jobs it takes.
+    """
+    with (
+        in_warehouse_of(session.client, securable) as (client, place),
+        teller(session) as tell,
+    ):
+        wishes = Wishes(
+            securable=place,
+            name=worker_name(name),
+            catalog=where.catalog,
+            once=once,
+            max_jobs=max_jobs,
+            poll_seconds=poll_seconds,
+            plan=plan,
+            idle_stop_seconds=idle_stop_seconds,
+        )
+        with a_worker(wishes, where, client, tell) as one:
+            one.run()
+            left = one.leaving.wanted
+    if not left:  # a job that was cancelled or went to another worker is nothing to be alarmed about
+        raise click.exceptions.Exit(exit_code([each for each in one.ended if each.state in ("done", "failed")]))
+
+
 def _spark_of(version: str | None) -> Spark:
     """The Spark that was asked for, or that of the pyspark which is installed, or the one we ship for."""
     return matrix().spark(version or installed_version() or matrix().default)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except CannotRun as error:
-        raise Refused(error.problem, hint=error.fix) from error

@@ -1,16 +1,20 @@
 """What the store is asked to change and what it gives back, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from nunatak.errors import CatalogError
 
 Kind = Literal["TABLE", "VIEW"]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Record(msgspec.Struct, frozen=True):
+    """A value, made and compared ten times as fast as a dataclass: every commit needs a dozen."""
+
+
+class Key(Record, frozen=True):
     """Where a table or view stands in the JDBC tables; `namespace` is the joined form."""
 
     catalog: str
@@ -18,8 +22,7 @@ class Key:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Record, frozen=True):
     """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored.
 
     `policy` is the version of what everybody may do, when it was read.
@@ -31,8 +34,7 @@ class Head:
     policy: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Record, frozen=True):
     """What is kept beside a pointer; `content` is compressed, None when too large for the database.
 
     `places` are those outside `location` where writers of the table put files.
@@ -45,8 +47,7 @@ class Stored:
     places: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
+class CommitEntry(Record, frozen=True):
     """One line of the commit log, without what the operation itself knows."""
 
     commit_id: str
@@ -59,8 +60,7 @@ class CommitEntry:
     origin: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InsertHead:
+class InsertHead(Record, frozen=True):
     """A new table or view; with `check_overlap` its folder must touch no other table's.
 
     One that is `registered` brings its files along, so none of them may be about to be purged.
@@ -76,8 +76,7 @@ class InsertHead:
     registered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MoveHead:
+class MoveHead(Record, frozen=True):
     key: Key
     kind: Kind
     expected: str
@@ -88,8 +87,7 @@ class MoveHead:
     places_changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteHead:
+class DeleteHead(Record, frozen=True):
     """Whoever tells a client where the metadata is must name it in `expected`: the pointer may have moved since."""
 
     key: Key
@@ -100,8 +98,7 @@ class DeleteHead:
     expected: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RenameHead:
+class RenameHead(Record, frozen=True):
     key: Key
     to: Key
     kind: Kind
@@ -111,8 +108,7 @@ class RenameHead:
     printed_to_namespace: str
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptHead:
+class AdoptHead(Record, frozen=True):
     """Somebody else moved the pointer: keep the bytes behind it, unless it moved again."""
 
     key: Key
@@ -120,8 +116,7 @@ class AdoptHead:
     entry: CommitEntry
 
 
-@dataclass(frozen=True, slots=True)
-class CreateNamespace:
+class CreateNamespace(Record, frozen=True):
     catalog: str
     namespace: str
     ancestors: tuple[str, ...]
@@ -129,15 +124,13 @@ class CreateNamespace:
     printed: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropNamespace:
+class DropNamespace(Record, frozen=True):
     catalog: str
     namespace: str
     printed: str
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateNamespace:
+class UpdateNamespace(Record, frozen=True):
     """`removed` are those of `removals` that a client is told were there: refused if that is not so any more."""
 
     catalog: str
@@ -148,8 +141,7 @@ class UpdateNamespace:
     removed: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record, frozen=True):
     """What a request was answered with: a small body, or the metadata at a location."""
 
     status: int
@@ -157,8 +149,7 @@ class Answer:
     metadata_location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SaveAnswer:
+class SaveAnswer(Record, frozen=True):
     """Remember the answer for an idempotency key.
 
     The key belongs to whoever saves first: while the answer it finds there still counts (`expires_ms` is after
@@ -173,14 +164,12 @@ class SaveAnswer:
     expires_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddJob:
+class AddJob(Record, frozen=True):
     kind: str
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseJob:
+class LeaseJob(Record, frozen=True):
     """Hand the first job that is due to `owner` alone, until `until_ms`; the result is the Job, or None.
 
     A server that dies does nothing for it: when the lease runs out, the job is due again. Servers tell time by their
@@ -192,8 +181,7 @@ class LeaseJob:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendLease:
+class ExtendLease(Record, frozen=True):
     """A long job's sign of life; the result says whether it still is the owner's."""
 
     job_id: int
@@ -201,16 +189,14 @@ class ExtendLease:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinishJob:
+class FinishJob(Record, frozen=True):
     """Done, and forgotten; unless it became somebody else's."""
 
     job_id: int
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class PostponeJob:
+class PostponeJob(Record, frozen=True):
     """Give it back, due again at `not_before_ms`; unless it became somebody else's."""
 
     job_id: int
@@ -219,21 +205,18 @@ class PostponeJob:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SaveReport:
+class SaveReport(Record, frozen=True):
     key: Key
     received_ms: int
     report: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SaveSecret:
+class SaveSecret(Record, frozen=True):
     name: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Record, frozen=True):
     """One statement of `access.sql` by its name; the result is how many rows it changed.
 
     With `refusal`, a statement that changes no row is refused with it, and everything applied along with it.
@@ -244,13 +227,11 @@ class Write:
     refusal: CatalogError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetAnswers:
+class ForgetAnswers(Record, frozen=True):
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetHead:
+class ForgetHead(Record, frozen=True):
     """Drop what is stored for a name, unless it has a pointer."""
 
     key: Key
@@ -279,14 +260,12 @@ Change = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SavedAnswer:
+class SavedAnswer(Record, frozen=True):
     request_hash: bytes
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Record, frozen=True):
     """Work that was leased; `attempts` counts this one, too."""
 
     job_id: int
@@ -295,8 +274,7 @@ class Job:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(Record, frozen=True):
     """A live table or view whose folder is of interest."""
 
     key: Key
@@ -304,8 +282,7 @@ class Neighbour:
     table_uuid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(Record, frozen=True):
     """All that is known of a name; without a `metadata_location` it is no table or view, whatever is stored for it."""
 
     metadata_location: str | None
@@ -315,8 +292,7 @@ class Pointer:
     namespace_marked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Record, frozen=True):
     """A line of the commit log as read; a rename stands under the new name."""
 
     sequence: int
@@ -327,16 +303,14 @@ class LogLine:
     previous_metadata_location: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class StuckJob:
+class StuckJob(Record, frozen=True):
     job_id: int
     kind: str
     attempts: int
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stock:
+class Stock(Record, frozen=True):
     """How much there is: pointers, answers that no longer count, and jobs that fail again and again."""
 
     pointers: int

@@ -6,6 +6,8 @@ Changes are not here: each writes its own row in its own transaction (catalog/wr
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +15,7 @@ from nunatak.access.audit_rows import LONGEST_REQUEST_ID
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
+from nunatak.events.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +40,11 @@ class _Times:
 class AuditBuffer:
     """What was noted since the last flush; what happens again meanwhile makes one row, of the first time."""
 
-    def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS, spool: Spool | None = None) -> None:
         self.dropped = 0
         self._now_ms = now_ms
         self._most_rows = most_rows
+        self._spool = spool
         self._noted: dict[What, _Times] = {}
 
     def note(
@@ -73,6 +77,9 @@ class AuditBuffer:
             except asyncio.CancelledError:
                 self._put_back(noted[start + AT_ONCE :])  # the store carries out what it was handed
                 raise
+            if self._spool is not None:
+                for what, times in chunk:
+                    self._spool.add("audit", partial(_record, what, times))
 
     def _put_back(self, noted: list[tuple[What, _Times]]) -> None:
         for what, times in noted:
@@ -92,6 +99,12 @@ def _rows(noted: list[tuple[What, _Times]]) -> str:
         for what, times in noted
     ]
     return msgspec.json.encode(rows).decode().replace("\\u0000", "\\ufffd")
+
+
+def _record(what: What, times: _Times) -> tuple[Literal["audit"], dict[str, object]]:
+    principal, action, securable, outcome, origin = what
+    told = {"action": action, "securable": securable, "outcome": outcome, "repeats": times.repeats, "origin": origin}
+    return "audit", {"principal": principal, **told, "request_id": times.request_id}
 
 
 async def run_audit(buffer: AuditBuffer, store: Store) -> None:

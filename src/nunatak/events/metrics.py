@@ -22,6 +22,7 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
     ("nunatak_audit_dropped_total", "counter", "Reads and denials missing in the audit trail: too many at once."),
+    ("nunatak_spool_dropped_total", "counter", "Records of telemetry that were lost: no room, or nobody ingests them."),
 )
 _MEANING = {name: meaning for name, _, meaning in METRICS}
 # What a database counts, by the key under which it does: name, label, and the key for each value of the label. SQLite
@@ -47,10 +48,11 @@ class Metrics(Collector):
         objects: Callable[[], Mapping[str, int]],
         cache: Callable[[], int],
         audit_dropped: Callable[[], int] = lambda: 0,
+        spool_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._database, self._objects, self._cache = database, objects, cache
-        self._audit_dropped = audit_dropped
+        self._audit_dropped, self._spool_dropped = audit_dropped, spool_dropped
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -88,8 +90,11 @@ class Metrics(Collector):
             operations.add_metric([name], value)
         yield operations
         yield GaugeMetricFamily("nunatak_cache_bytes", _MEANING["nunatak_cache_bytes"], value=self._cache())
-        meaning = _MEANING["nunatak_audit_dropped_total"]
-        yield CounterMetricFamily("nunatak_audit_dropped", meaning, value=self._audit_dropped())
+        for name, dropped in (
+            ("nunatak_audit_dropped", self._audit_dropped),
+            ("nunatak_spool_dropped", self._spool_dropped),
+        ):
+            yield CounterMetricFamily(name, _MEANING[f"{name}_total"], value=dropped())
 
     def page(self) -> bytes:
         """The text Prometheus scrapes."""

@@ -181,11 +181,13 @@ async def _next_seal(store: Store, sealed_ms: int, commits: int, audit: int) -> 
 
 async def _cover(store: Store, made: _Hash, source: Source, after: int, last: int, day: str) -> int:
     """Add a table's records until one is of a later day; returns the number of the last that was added."""
-    async for record in records_between(store, source, after, last):
-        if _day(record) > day or made.records >= MOST_RECORDS:
-            break
-        made.add(line_of(record))
-        after = record.sequence
+    while found := await source.after(store, after, PAGE, last):
+        for record in found:
+            if _day(record) > day or made.records >= MOST_RECORDS:
+                return max(0, after)
+            made.add(line_of(record))
+            after = record.sequence
+        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
     return max(0, after)
 
 

@@ -34,8 +34,7 @@ class Origin(msgspec.Struct, frozen=True):
     client: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """One thing that happened, `repeats` times; `securable` as in securables.py, `detail` as it is shown."""
 
     table: Table
@@ -90,7 +89,7 @@ def line_of(record: Record) -> bytes:
             sequence=record.sequence,
             principal=record.principal,
             action=record.action,
-            securable=securables.printed(record.securable),
+            securable=_printed(record.securable),
             outcome=record.outcome,
             repeats=record.repeats,
             request_id=record.request_id,
@@ -100,6 +99,9 @@ def line_of(record: Record) -> bytes:
             detail=record.detail,
         )
     )
+
+
+_printed = lru_cache(maxsize=1024)(securables.printed)  # the same tables again and again
 
 
 def time_text(at_ms: int) -> str:
@@ -116,6 +118,7 @@ def _second_text(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
+@lru_cache(maxsize=256)  # a client says the same each time
 def _origin(text: str | None) -> Origin:
     if text is None:
         return Origin()

@@ -1,7 +1,8 @@
 """Names of namespaces, tables and views: what is allowed, how they print, and how the JDBC tables spell them."""
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from nunatak.errors import BadRequest
 
@@ -12,8 +13,7 @@ MAX_NAMESPACE_LEVELS = 16
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Identifier:
+class Identifier(msgspec.Struct, frozen=True):
     """A table or view by name, inside one warehouse."""
 
     namespace: Namespace

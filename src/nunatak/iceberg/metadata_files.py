@@ -13,7 +13,7 @@ STEERING_PROPERTIES = (
     "write.folder-storage.path",
 )
 
-_VERSION = re.compile(r"(?:^|/)v?(\d{1,9})(?:-[^/]*)?(?:\.gz)?\.metadata\.json$")
+_VERSION = re.compile(r"v?(\d{1,9})(?:-[^/]*)?(?:\.gz)?\.metadata\.json$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _SLUG_LENGTH = 48  # enough for a person to recognise; the uuid makes it unique
 
@@ -32,7 +32,7 @@ def new_metadata_location(
 
 def version_of(metadata_location: str) -> int | None:
     """The number in a metadata file's name, if it has one."""
-    found = _VERSION.search(metadata_location)
+    found = _VERSION.match(metadata_location, metadata_location.rfind("/") + 1)
     return int(found[1]) if found else None
 
 

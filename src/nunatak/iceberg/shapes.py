@@ -14,6 +14,8 @@ NonNegativeLong = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Deep enough for 100 nested types, and far from Python's recursion limit when the metadata is read and written again.
 MAX_JSON_DEPTH = 400
 
+_NESTED = (dict, list)  # what JSON is decoded to, and nothing that is derived from it
+
 ShapeType = TypeVar("ShapeType")
 
 
@@ -158,14 +160,12 @@ def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
 
 def check_depth(value: object, what: str) -> None:
     """Refuse JSON nested so deeply that it could be stored but perhaps not be read back."""
-    level = [value]
+    level: list[Any] = [value] if type(value) in _NESTED else []
     for _ in range(MAX_JSON_DEPTH):
-        deeper: list[object] = []
+        deeper: list[Any] = []
         for item in level:
-            if isinstance(item, dict):
-                deeper.extend(inner for inner in item.values() if isinstance(inner, dict | list))
-            elif isinstance(item, list):
-                deeper.extend(inner for inner in item if isinstance(inner, dict | list))
+            inside = item.values() if isinstance(item, dict) else item
+            deeper += [inner for inner in inside if type(inner) in _NESTED]
         if not deeper:
             return
         level = deeper

@@ -1,17 +1,82 @@
 """Snapshots, the references to them, and finding one among many. All stay JSON dicts."""
 
-from collections.abc import Sequence
+from collections.abc import Container
+from typing import Self
+
+import msgspec
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.shapes import Json, SnapshotShape, check
 
 MAIN = "main"
 NO_SNAPSHOT = -1  # how formats before v3, and some clients, say "none"
 
-Positions = dict[int, int]
-"""Where each snapshot id stands. Shared by a table's successive versions, so that appending costs nothing per snapshot
-already there. It holds every id of each version that shares it, and perhaps ids and places of others, so that a hit
-is a hint to be verified and a miss is certain."""
+
+class _Named(msgspec.Struct, rename="kebab", gc=False):
+    """As much of a snapshot as tells it from the others."""
+
+    snapshot_id: int
+
+
+_name_decoder = msgspec.json.Decoder(_Named)
+_names_decoder = msgspec.json.Decoder(list[_Named])
+
+
+class Snapshots(Entries):
+    """A table's snapshots, found by their ids.
+
+    Where each id stands is shared by a table's successive versions, so that appending looks at none of those before.
+    It holds every id of each version that shares it, and perhaps ids and places of others, so that a hit is a hint
+    to be verified and a miss is certain.
+    """
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, written: tuple[bytes, ...] = (), size_bytes: int | None = None) -> None:
+        super().__init__(written, size_bytes)
+        self._positions: dict[int, int] | None = None
+
+    def ids(self) -> list[int]:
+        return [each.snapshot_id for each in _names_decoder.decode(self.array())]
+
+    def find(self, snapshot_id: int) -> Json | None:
+        position = self._position_of(snapshot_id)
+        return None if position is None else self[position]
+
+    def holds(self, snapshot_id: int) -> bool:
+        return self._position_of(snapshot_id) is not None
+
+    def with_last(self, added: Json) -> Self:
+        positions = self._all_positions()
+        positions[added["snapshot-id"]] = len(self.written)
+        longer = super().with_last(added)
+        longer._positions = positions
+        return longer
+
+    def without(self, snapshot_ids: Container[int]) -> Self:
+        """All others; itself if it holds none of these."""
+        kept = tuple(written for id_, written in zip(self.ids(), self.written, strict=True) if id_ not in snapshot_ids)
+        return self if len(kept) == len(self.written) else type(self)(kept)
+
+    def only(self, snapshot_ids: Container[int]) -> Self:
+        return type(self)(
+            tuple(written for id_, written in zip(self.ids(), self.written, strict=True) if id_ in snapshot_ids)
+        )
+
+    def _all_positions(self) -> dict[int, int]:
+        if self._positions is None:
+            self._positions = {id_: position for position, id_ in enumerate(self.ids())}
+        return self._positions
+
+    def _position_of(self, snapshot_id: int) -> int | None:
+        position = self._all_positions().get(snapshot_id)
+        if position is None:
+            return None
+        if position < len(self.written) and _name_decoder.decode(self.written[position]).snapshot_id == snapshot_id:
+            return position
+        ids = self.ids()
+        return ids.index(snapshot_id) if snapshot_id in ids else None
 
 
 def read_snapshot(snapshot: object) -> Json:
@@ -78,16 +143,3 @@ def read_ref(
     if max_ref_age_ms is not None:
         ref["max-ref-age-ms"] = max_ref_age_ms
     return ref
-
-
-def index_snapshots(snapshots: Sequence[Json]) -> Positions:
-    return {snapshot["snapshot-id"]: position for position, snapshot in enumerate(snapshots)}
-
-
-def find_snapshot(snapshots: Sequence[Json], positions: Positions, snapshot_id: int) -> Json | None:
-    position = positions.get(snapshot_id)
-    if position is None:
-        return None
-    if position < len(snapshots) and snapshots[position]["snapshot-id"] == snapshot_id:
-        return snapshots[position]
-    return next((snapshot for snapshot in snapshots if snapshot["snapshot-id"] == snapshot_id), None)

@@ -1,7 +1,6 @@
 """Table metadata as a value: read from and written to the JSON of format versions 1, 2 and 3."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -9,6 +8,7 @@ import msgspec
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg import partition_spec, snapshot
+from nunatak.iceberg.entries import Entries, as_written
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import Json, TableMetadataShape
 from nunatak.iceberg.sort_order import UNSORTED
@@ -18,13 +18,13 @@ DEFAULT_FORMAT_VERSION = 2
 ROW_LINEAGE_FORMAT_VERSION = 3
 
 _shape_decoder = msgspec.json.Decoder(TableMetadataShape)
-_json_decoder = msgspec.json.Decoder(dict[str, Any])
-_encoder = msgspec.json.Encoder()
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encoder = msgspec.json.Encoder(enc_hook=as_written)
+_LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # what grows with every commit, and stays as it is written
 _KNOWN_FIELDS = frozenset(TableMetadataShape.__struct_encode_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class TableMetadata:
+class TableMetadata(msgspec.Struct, frozen=True):
     """One version of a table. Nested objects are the JSON as it was written, and are never mutated.
 
     `unknown` holds top-level fields this code does not know; they are written back as they were read.
@@ -45,18 +45,15 @@ class TableMetadata:
     default_sort_order_id: int
     properties: dict[str, str]
     current_snapshot_id: int | None = None
-    snapshots: tuple[Json, ...] = ()
-    snapshot_log: tuple[Json, ...] = ()
-    metadata_log: tuple[Json, ...] = ()
-    refs: dict[str, Json] = field(default_factory=dict)
+    snapshots: snapshot.Snapshots = msgspec.field(default_factory=snapshot.Snapshots)
+    snapshot_log: Entries = msgspec.field(default_factory=Entries)
+    metadata_log: Entries = msgspec.field(default_factory=Entries)
+    refs: dict[str, Json] = msgspec.field(default_factory=dict)
     statistics: tuple[Json, ...] = ()
     partition_statistics: tuple[Json, ...] = ()
     encryption_keys: tuple[Json, ...] = ()
     next_row_id: int = 0
-    unknown: Json = field(default_factory=dict)
-    # Not an init field: `replace` must not carry an index over to other snapshots.
-    _positions: snapshot.Positions | None = field(init=False, default=None, compare=False, repr=False)
-    _snapshots_json: bytes | None = field(init=False, default=None, compare=False, repr=False)
+    unknown: Json = msgspec.field(default_factory=dict)
 
     @property
     def current_schema(self) -> Json:
@@ -75,41 +72,14 @@ class TableMetadata:
         return None if self.current_snapshot_id is None else self.find_snapshot(self.current_snapshot_id)
 
     def find_snapshot(self, snapshot_id: int) -> Json | None:
-        return snapshot.find_snapshot(self.snapshots, self.snapshot_positions(), snapshot_id)
-
-    def snapshot_positions(self) -> snapshot.Positions:
-        if self._positions is None:
-            self.adopt_positions(snapshot.index_snapshots(self.snapshots))
-        assert self._positions is not None
-        return self._positions
-
-    def snapshots_json(self) -> bytes:
-        """The snapshots as written: most of a metadata file, and from one commit to the next only its end changes."""
-        if self._snapshots_json is None:
-            object.__setattr__(self, "_snapshots_json", _encoder.encode(self.snapshots))
-        assert self._snapshots_json is not None
-        return self._snapshots_json
-
-    def extend_snapshots_json(self, base: "TableMetadata") -> None:
-        """Make use of what `base` has written already; its snapshots are the first of this version's."""
-        if base._snapshots_json is None:
-            return
-        written = base._snapshots_json
-        if len(self.snapshots) > len(base.snapshots):
-            added = _encoder.encode(self.snapshots[len(base.snapshots) :])
-            written = b"".join((written[:-1], b"," if base.snapshots else b"", added[1:]))
-        object.__setattr__(self, "_snapshots_json", written)
-
-    def adopt_positions(self, positions: snapshot.Positions) -> None:
-        """Use an index that is known to hold every snapshot of this version."""
-        object.__setattr__(self, "_positions", positions)
+        return self.snapshots.find(snapshot_id)
 
 
 def decode(data: bytes | memoryview) -> TableMetadata:
     """Read a metadata file; what older writers left out is filled in. Raises InvalidMetadata for anything else."""
     try:
         shape = _shape_decoder.decode(data)
-        json = _json_decoder.decode(data)
+        json = _read_fields(data)
     except msgspec.MsgspecError as error:
         raise InvalidMetadata(f"Cannot parse table metadata: {error}") from error
     except UnicodeDecodeError as error:
@@ -125,7 +95,7 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
     try:
-        return _encoder.encode(to_json(metadata) | {"snapshots": msgspec.Raw(metadata.snapshots_json())})
+        return _encoder.encode(to_json(metadata))
     except RecursionError as error:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 
@@ -176,8 +146,7 @@ def only_referenced_snapshots(metadata: TableMetadata) -> TableMetadata:
     referenced = {ref["snapshot-id"] for ref in metadata.refs.values()}
     if len(referenced) == len(metadata.snapshots):
         return metadata
-    kept = tuple(each for each in metadata.snapshots if each["snapshot-id"] in referenced)
-    return replace(metadata, snapshots=kept)
+    return msgspec.structs.replace(metadata, snapshots=metadata.snapshots.only(referenced))
 
 
 def strip_trailing_slash(location: str) -> str:
@@ -188,6 +157,12 @@ def strip_trailing_slash(location: str) -> str:
     return location
 
 
+def _read_fields(data: bytes | memoryview) -> Json:
+    """Everything as plain values, except what is long."""
+    raw = _fields_decoder.decode(data)
+    return {name: value if name in _LONG_FIELDS else msgspec.json.decode(value) for name, value in raw.items()}
+
+
 def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     version = shape.format_version
     if not 1 <= version <= SUPPORTED_FORMAT_VERSION:
@@ -195,14 +170,12 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     schemas, current_schema_id = _schemas(shape, json)
     specs, default_spec_id = _partition_specs(shape, json)
     orders, default_sort_order_id = _sort_orders(shape, json)
-    snapshots = tuple(json.get("snapshots") or ())
-    positions = snapshot.index_snapshots(snapshots)
-    if len(positions) != len(snapshots):
-        raise InvalidMetadata("Invalid table metadata: snapshots share an id")
+    snapshots = snapshot.Snapshots.split(json.get("snapshots"))
+    _check_unique([each.snapshot_id for each in shape.snapshots or ()], "snapshots")
     current_snapshot_id = shape.current_snapshot_id
-    if current_snapshot_id is not None and current_snapshot_id < 0 and current_snapshot_id not in positions:
+    if current_snapshot_id is not None and current_snapshot_id < 0 and not snapshots.holds(current_snapshot_id):
         current_snapshot_id = None
-    metadata = TableMetadata(
+    return TableMetadata(
         format_version=version,
         table_uuid=_table_uuid(shape),
         location=strip_trailing_slash(shape.location),
@@ -219,17 +192,15 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
         properties=json.get("properties") or {},
         current_snapshot_id=current_snapshot_id,
         snapshots=snapshots,
-        snapshot_log=tuple(json.get("snapshot-log") or ()),
-        metadata_log=tuple(json.get("metadata-log") or ()),
-        refs=_refs(json, current_snapshot_id, positions),
+        snapshot_log=Entries.split(json.get("snapshot-log")),
+        metadata_log=Entries.split(json.get("metadata-log")),
+        refs=_refs(json, current_snapshot_id, snapshots),
         statistics=tuple(json.get("statistics") or ()),
         partition_statistics=tuple(json.get("partition-statistics") or ()),
         encryption_keys=tuple(json.get("encryption-keys") or ()),
         next_row_id=_next_row_id(shape),
         unknown={key: value for key, value in json.items() if key not in _KNOWN_FIELDS},
     )
-    metadata.adopt_positions(positions)
-    return metadata
 
 
 def _required(value: Any, name: str, version: int) -> Any:
@@ -326,8 +297,8 @@ def _check_unique(ids: list[int], name: str) -> None:
         raise InvalidMetadata(f"Invalid table metadata: {name} share an id")
 
 
-def _refs(json: Json, current_snapshot_id: int | None, positions: snapshot.Positions) -> dict[str, Json]:
-    if current_snapshot_id is not None and current_snapshot_id not in positions:
+def _refs(json: Json, current_snapshot_id: int | None, snapshots: snapshot.Snapshots) -> dict[str, Json]:
+    if current_snapshot_id is not None and not snapshots.holds(current_snapshot_id):
         raise InvalidMetadata("Invalid table metadata: Cannot find current version")
     refs: dict[str, Json] | None = json.get("refs")
     if refs is None:
@@ -338,7 +309,7 @@ def _refs(json: Json, current_snapshot_id: int | None, positions: snapshot.Posit
     for name, ref in refs.items():
         if ref["type"].lower() not in ("branch", "tag"):
             raise InvalidMetadata(f"Invalid snapshot ref type: {ref['type']}")
-        if ref["snapshot-id"] not in positions:
+        if not snapshots.holds(ref["snapshot-id"]):
             raise InvalidMetadata(f"Snapshot for reference {name} does not exist in the existing snapshots list")
     main = refs.get(snapshot.MAIN)
     if main is not None:

@@ -5,7 +5,6 @@ import binascii
 import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import fields, replace
 from itertools import pairwise
 from typing import assert_never
 
@@ -40,6 +39,7 @@ from nunatak.iceberg.commit_request import (
     Update,
     UpgradeFormatVersion,
 )
+from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.properties import (
     METADATA_PREVIOUS_VERSIONS_MAX,
     METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
@@ -53,7 +53,7 @@ from nunatak.iceberg.shapes import (
     StatisticsFileShape,
     check,
 )
-from nunatak.iceberg.snapshot import MAIN, find_snapshot, index_snapshots, read_ref, read_snapshot, sequence_number
+from nunatak.iceberg.snapshot import MAIN, read_ref, read_snapshot, sequence_number
 from nunatak.iceberg.table_metadata import (
     DEFAULT_FORMAT_VERSION,
     ROW_LINEAGE_FORMAT_VERSION,
@@ -62,14 +62,13 @@ from nunatak.iceberg.table_metadata import (
     strip_trailing_slash,
 )
 
+PIN = "nunatak-pin-"  # how the tags begin by which a job holds on to a snapshot
 LAST_ADDED = -1  # the wire's way to mean what was added last in the same commit
 CLOCK_TOLERANCE_MS = 60_000  # commits come from different machines; their clocks may differ by a minute
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 # What updates may change; the metadata log and the time of the update follow from a change.
 _CHANGEABLE = tuple(
-    each.name
-    for each in fields(TableMetadata)
-    if each.init and each.name not in ("last_updated_ms", "metadata_log", "unknown")
+    name for name in TableMetadata.__struct_fields__ if name not in ("last_updated_ms", "metadata_log", "unknown")
 )
 _changeable = operator.attrgetter(*_CHANGEABLE)  # read all at once: every commit does it twice
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -133,6 +132,7 @@ class _Draft:
     def __init__(self, base: TableMetadata, *, is_new: bool, now_ms: int) -> None:
         self.base = base
         self.is_new = is_new
+        self.now_ms = now_ms
         # Spec, last-updated-ms: must not go back, whatever the clock does.
         next_ms = _within(base.last_updated_ms + 1, _MAX_LONG, "timestamp")
         self.last_updated_ms = now_ms if is_new else max(now_ms, next_ms)
@@ -152,7 +152,6 @@ class _Draft:
         self.properties = base.properties
         self.current_snapshot_id = base.current_snapshot_id
         self.snapshots = base.snapshots
-        self.snapshot_positions = base.snapshot_positions()
         self.snapshot_log = base.snapshot_log
         self.refs = base.refs
         self.statistics = base.statistics
@@ -243,18 +242,16 @@ class _Draft:
         self._finish_sequence_number()
         self.snapshot_log = self._finished_snapshot_log()
         base = self.base
-        values = zip(_CHANGEABLE, _changeable(self), _changeable(base), strict=True)
-        changed = {name: new for name, new, old in values if new is not old}
-        if not self.is_new and all(value == getattr(base, name) for name, value in changed.items()):
+        values, before = _changeable(self), _changeable(base)
+        if not self.is_new and all(new is old or new == old for new, old in zip(values, before, strict=True)):
             return base
         self._check_clock()
-        if not self.is_new:
-            changed["metadata_log"] = self._metadata_log(base_location)
-        updated = replace(base, last_updated_ms=self.last_updated_ms, **changed)
-        updated.adopt_positions(self.snapshot_positions)
-        if not self.has_removed_snapshots:
-            updated.extend_snapshots_json(base)
-        return updated
+        return TableMetadata(
+            **dict(zip(_CHANGEABLE, values, strict=True)),
+            last_updated_ms=self.last_updated_ms,
+            metadata_log=base.metadata_log if self.is_new else self._metadata_log(base_location),
+            unknown=base.unknown,
+        )
 
     # The table itself
 
@@ -399,13 +396,12 @@ class _Draft:
             if not existing:
                 raise InvalidMetadata(f"Attempting to add a snapshot before a {what} is added")
         snapshot_id = added["snapshot-id"]
-        if find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id) is not None:
+        if self.snapshots.holds(snapshot_id):
             raise InvalidMetadata(f"Snapshot already exists for id: {snapshot_id}")
         added = self._with_sequence_number(added)
         if self.format_version >= ROW_LINEAGE_FORMAT_VERSION:
             self._assign_rows(added)
-        self.snapshot_positions[snapshot_id] = len(self.snapshots)
-        self.snapshots = _append(self.snapshots, added)
+        self.snapshots = self.snapshots.with_last(added)
         self.added_snapshot_ids.add(snapshot_id)
 
     def _with_sequence_number(self, added: Json) -> Json:
@@ -447,7 +443,7 @@ class _Draft:
         if self.refs.get(name) == ref:
             return
         snapshot_id = ref["snapshot-id"]
-        target = find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id)
+        target = self.snapshots.find(snapshot_id)
         if target is None:
             raise InvalidMetadata(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
         if name == MAIN:
@@ -455,7 +451,7 @@ class _Draft:
             # Going back to an existing snapshot happens now; a new one became current when it was made.
             is_added = snapshot_id in self.added_snapshot_ids
             timestamp_ms = target["timestamp-ms"] if is_added else self.last_updated_ms
-            self.snapshot_log = _append(self.snapshot_log, {"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
+            self.snapshot_log = self.snapshot_log.with_last({"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
             self.set_as_main.append(snapshot_id)
         self.refs = self.refs | {name: ref}
 
@@ -465,16 +461,30 @@ class _Draft:
         self.refs = {other: ref for other, ref in self.refs.items() if other != name}
 
     def remove_snapshots(self, snapshot_ids: set[int]) -> None:
-        kept = tuple(each for each in self.snapshots if each["snapshot-id"] not in snapshot_ids)
-        if len(kept) == len(self.snapshots):
+        kept = self.snapshots.without(snapshot_ids)
+        if kept is self.snapshots:
             return
+        self._refuse_pinned(snapshot_ids)
         self.snapshots = kept
-        self.snapshot_positions = index_snapshots(kept)
         self.has_removed_snapshots = True
         self.statistics = _without_files(self.statistics, snapshot_ids)
         self.partition_statistics = _without_files(self.partition_statistics, snapshot_ids)
         for name in [name for name, ref in self.refs.items() if ref["snapshot-id"] in snapshot_ids]:
             self.remove_ref(name)
+
+    def _refuse_pinned(self, snapshot_ids: set[int]) -> None:
+        """A client that does not know of a pin yet is told to look again; one that removes the tag first may."""
+        for name, ref in self.refs.items():
+            if not name.startswith(PIN) or ref["type"] != "tag" or ref["snapshot-id"] not in snapshot_ids:
+                continue
+            pinned = self.snapshots.find(ref["snapshot-id"])
+            # Iceberg counts the age of a tag from the time of its snapshot.
+            age_ms = 0 if pinned is None else self.now_ms - pinned["timestamp-ms"]
+            if age_ms <= ref.get("max-ref-age-ms", _MAX_LONG):
+                raise CommitFailed(
+                    f"Cannot remove snapshot {ref['snapshot-id']}: the tag {name} pins it",
+                    hint="A maintenance job is at work on the table: try again when it is done, or drop the tag.",
+                )
 
     # Finishing
 
@@ -524,7 +534,7 @@ class _Draft:
             )
         self.last_sequence_number = max(self.last_sequence_number, self.base.last_sequence_number)
 
-    def _finished_snapshot_log(self) -> tuple[Json, ...]:
+    def _finished_snapshot_log(self) -> Entries:
         """The log without snapshots that this commit both added and superseded: they were never current for anyone."""
         intermediate = {
             snapshot_id
@@ -536,7 +546,7 @@ class _Draft:
         log: list[Json] = []
         for entry in self.snapshot_log:
             snapshot_id = entry["snapshot-id"]
-            if find_snapshot(self.snapshots, self.snapshot_positions, snapshot_id) is not None:
+            if self.snapshots.holds(snapshot_id):
                 if snapshot_id not in intermediate:
                     log.append(entry)
             elif self.has_removed_snapshots:
@@ -544,7 +554,7 @@ class _Draft:
                 log.clear()
         if log and self.current_snapshot_id is not None and log[-1]["snapshot-id"] != self.current_snapshot_id:
             raise InvalidMetadata("Cannot set invalid snapshot log: latest entry is not the current snapshot")
-        return tuple(log)
+        return Entries.of(log)
 
     def _check_clock(self) -> None:
         """Readers search the log by time: what a commit adds to it runs neither backwards nor into the future."""
@@ -559,18 +569,13 @@ class _Draft:
                 f"Invalid update timestamp {self.last_updated_ms}: before last snapshot log entry at {times[-1]}"
             )
 
-    def _metadata_log(self, base_location: str | None) -> tuple[Json, ...]:
+    def _metadata_log(self, base_location: str | None) -> Entries:
         log = self.base.metadata_log
         if base_location is None:
             return log
         limit = int_property(self.properties, METADATA_PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
         kept = log[max(0, len(log) - max(1, limit) + 1) :]
-        return (*kept, {"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
-
-
-def _append(items: tuple[Json, ...], added: Json) -> tuple[Json, ...]:
-    # Unpacking would go through a list, which takes twice as long on a table with ten thousand snapshots.
-    return items + (added,)  # noqa: RUF005
+        return kept.with_last({"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
 
 
 def _with_file(files: tuple[Json, ...], added: Json) -> tuple[Json, ...]:

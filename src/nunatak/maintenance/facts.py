@@ -4,7 +4,7 @@ Counts come from the totals that every commit writes into its snapshot's summary
 a None here; `layout.py` counts what the totals cannot tell.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nunatak.iceberg.shapes import Json
@@ -242,7 +242,7 @@ def _manifests(summary: Mapping[str, str], empty: bool) -> int | None:
     return None if created is None or kept is None else created + kept
 
 
-def _partitions(snapshots: tuple[Json, ...]) -> int:
+def _partitions(snapshots: Iterable[Json]) -> int:
     """There are at least as many as one commit changed."""
     changed = (_total(each.get("summary") or {}, "changed-partition-count", True) for each in snapshots)
     return max((count or 0 for count in changed), default=0) or 1

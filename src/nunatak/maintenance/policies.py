@@ -23,9 +23,13 @@ Size = Annotated[int, Meta(ge=1, le=1 << 50)]
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * DAY_SECONDS)]
 TimeOfDay = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Column = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# How closely a job compares the rows before and after: their number, what the metadata tell, or every value.
+Verify = Literal["rows", "metadata", "full", "none"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 # The safest way to lose data is to delete files that a writer has not committed yet.
 OrphanAge = Annotated[int, Meta(ge=3 * DAY_SECONDS, le=10 * 366 * DAY_SECONDS)]
+Quarantine = Annotated[int, Meta(ge=DAY_SECONDS, le=10 * 366 * DAY_SECONDS)]
+Spelling = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x20\x7f/]+$")]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
@@ -130,6 +134,7 @@ class DataCompaction(Policy, frozen=True, kw_only=True, tag="data-compaction"):
     target_file_size_bytes: Size | None = None
     min_input_files: Count | None = None
     max_file_group_size_bytes: Size | None = None
+    verify: Verify | None = None
 
     def check(self) -> None:
         super().check()
@@ -145,11 +150,15 @@ class DeleteCompaction(Policy, frozen=True, kw_only=True, tag="delete-compaction
     usual = Trigger(delete_files=20, delete_file_percent=10, min_interval_seconds=3600)
     triggers = frozenset({"delete_files", "delete_file_percent"})
 
+    verify: Verify | None = None
+
 
 class ManifestRewrite(Policy, frozen=True, kw_only=True, tag="manifest-rewrite"):
     """Sorts manifests by partition, so that planning opens fewer."""
 
     usual = Trigger(commits_since_last=50, min_interval_seconds=3600)
+
+    verify: Verify | None = None
 
 
 class SnapshotExpiry(Policy, frozen=True, kw_only=True, tag="snapshot-expiry"):
@@ -173,11 +182,17 @@ class MetadataRetention(Policy, frozen=True, kw_only=True, tag="metadata-retenti
 
 
 class OrphanRemoval(Policy, frozen=True, kw_only=True, tag="orphan-removal"):
-    """Deletes files in the table's folder that the table does not know."""
+    """Deletes files in the table's folder that it does not know, and that were seen `quarantine_seconds` before.
+
+    Two spellings of one scheme or authority are told as `{"s3a": "s3"}`; where they are not, nothing is deleted.
+    """
 
     usual = Trigger(max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=DAY_SECONDS)
 
     older_than_seconds: OrphanAge = 7 * DAY_SECONDS
+    quarantine_seconds: Quarantine = 3 * DAY_SECONDS
+    equal_schemes: dict[Spelling, Spelling] | None = None
+    equal_authorities: dict[Spelling, Spelling] | None = None
 
 
 class Statistics(Policy, frozen=True, kw_only=True, tag="statistics"):

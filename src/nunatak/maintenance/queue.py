@@ -17,13 +17,14 @@ from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
 from nunatak.maintenance.job_spec import JobSpec
 
-HEARTBEAT_SECONDS = 30
-LEASE_MS = 90_000  # three missed heartbeats
+HEARTBEATS = 3  # that a worker may miss before it loses its job
+LEASE_MS = 90_000  # unless the server is told otherwise
 MOST_ATTEMPTS = 5  # a job that took so many workers with it is at fault itself
 CANDIDATES = 50  # jobs a lease looks at before it says that there is nothing to do
 KEPT_MS = 90 * 86_400_000  # how long it is told what became of a job
 LONGEST_PROGRESS, LONGEST_RESULT = 4 << 10, 256 << 10  # bytes of JSON; details belong into a table
 LONGEST_WORKER = 100
+NEWEST = 1 << 62  # behind every job
 
 Outcome = Literal["done", "failed", "cancelled"]
 
@@ -99,13 +100,13 @@ async def list_jobs(store: Store, securable: str, before: int, limit: int) -> li
     return [_job(row) for row in rows]
 
 
-async def lease(store: Store, owner: str, securable: str, now_ms: int) -> QueuedJob | None:
+async def lease(store: Store, owner: str, securable: str, now_ms: int, lease_ms: int = LEASE_MS) -> QueuedJob | None:
     """The job inside `securable` that has been due for longest and whose table is free; None if there is none."""
     behind = securables.behind(securable)
     values = {"securable": securable, "behind": behind, "now_ms": now_ms, "limit": CANDIDATES}
     for job_id, table_uuid in await store.rows("due_maintenance_jobs", values):
         try:
-            await store.apply(take(job_id, table_uuid, owner, now_ms))
+            await store.apply(take(job_id, table_uuid, owner, now_ms, lease_ms))
         except Conflict:
             continue
         job = await find_job(store, job_id)
@@ -119,14 +120,39 @@ async def lease(store: Store, owner: str, securable: str, now_ms: int) -> Queued
     return None
 
 
-def take(job_id: int, table_uuid: str, owner: str, now_ms: int) -> list[Change]:
+async def lease_this(store: Store, owner: str, job: QueuedJob, now_ms: int, lease_ms: int = LEASE_MS) -> QueuedJob:
+    """A certain job, for somebody who asks for it by its number; Conflict says what is in the way."""
+    if job.state not in ("waiting", "running") or job.cancelled:
+        raise Conflict(f"Job {job.job_id} is {'cancelled' if job.cancelled else job.state}")
+    try:
+        await store.apply(take(job.job_id, job.table_uuid, owner, now_ms, lease_ms))
+    except Conflict as error:
+        raise await _in_the_way(store, job, now_ms) or error from error
+    leased = await find_job(store, job.job_id)
+    if leased is None or leased.leased_by != owner:
+        raise _lost(job.job_id)
+    return leased
+
+
+async def _in_the_way(store: Store, job: QueuedJob, now_ms: int) -> Conflict | None:
+    for each in await list_jobs(store, job.securable, NEWEST, CANDIDATES):
+        if each.table_uuid == job.table_uuid and each.state == "running" and each.due_ms > now_ms:
+            return Conflict(
+                f"Job {each.job_id}, {each.type} of {securables.printed(each.securable)}, is being done by "
+                f"{each.leased_by}",
+                hint=f"`nunatak job show {each.job_id}` tells how far it is; one job works on a table at a time.",
+            )
+    return None
+
+
+def take(job_id: int, table_uuid: str, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> list[Change]:
     """A certain job, if it is due and nobody works on its table; Conflict otherwise."""
     values = {
         "job_id": job_id,
         "table_uuid": table_uuid,
         "owner": owner,
         "now_ms": now_ms,
-        "until_ms": now_ms + LEASE_MS,
+        "until_ms": now_ms + lease_ms,
     }
     return [
         Write("lock_maintenance_jobs", {"table_uuid": table_uuid}),
@@ -134,10 +160,10 @@ def take(job_id: int, table_uuid: str, owner: str, now_ms: int) -> list[Change]:
     ]
 
 
-def extend(job_id: int, owner: str, now_ms: int, progress: object | None) -> list[Change]:
+def extend(job_id: int, owner: str, now_ms: int, progress: object | None, lease_ms: int = LEASE_MS) -> list[Change]:
     """A worker's sign of life; Conflict if the job is not its own any more."""
     text = _json("progress", progress, LONGEST_PROGRESS)
-    values = {"job_id": job_id, "owner": owner, "until_ms": now_ms + LEASE_MS, "progress": text}
+    values = {"job_id": job_id, "owner": owner, "now_ms": now_ms, "until_ms": now_ms + lease_ms, "progress": text}
     return [Write("extend_maintenance_lease", values, _lost(job_id))]
 
 
@@ -168,8 +194,8 @@ def finish(
 
 def hand_back(job_id: int, owner: str, now_ms: int) -> list[Change]:
     """For a worker that stops: another may begin at once."""
-    values = {"job_id": job_id, "owner": owner, "due_ms": now_ms, "error": None}
-    return [Write("postpone_maintenance_job", values, _lost(job_id))]
+    values = {"job_id": job_id, "owner": owner, "due_ms": now_ms}
+    return [Write("hand_back_maintenance_job", values, _lost(job_id))]
 
 
 def cancel(actor: Actor, job: QueuedJob) -> list[Change]:

@@ -1,7 +1,7 @@
 """System calls on files, made without giving up the interpreter: they take microseconds, handing it over takes longer.
 
 Python's own `os.open`, `os.write` and `os.close` release the interpreter around each call. With several threads
-writing files beside a busy event loop that is most of a commit's CPU time. Here only fsync, which waits, releases it.
+writing files beside a busy event loop that is most of a commit's CPU time. What waits for the disk is in fsync.py.
 """
 
 import ctypes
@@ -26,10 +26,11 @@ _open.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
 _write = _libc.write
 _write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 _write.restype = ctypes.c_ssize_t
-_syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-_syncfs.argtypes = (ctypes.c_int,)
 _close = _libc.close
 _close.argtypes = (ctypes.c_int,)
+_advise = getattr(_libc, "posix_fadvise", None)  # macOS has none
+if _advise is not None:
+    _advise.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_int)
 
 
 def open_path(path: str, flags: int) -> int:
@@ -53,9 +54,13 @@ def write_all(file: int, data: bytes) -> None:
         written = _checked(_write(file, data, len(data)), "")
 
 
-def sync_filesystem(folder: int) -> None:
-    """`syncfs`, which Python does not offer; it waits for the disk, so it does give up the interpreter."""
-    _checked(_syncfs(folder), "")
+def drop_pages(file: int) -> None:
+    """Tell the system that nobody will read a file soon that is on disk: the next one is written into its pages.
+
+    Fresh pages cost several times what copying into them does, above all where the machine is a virtual one.
+    """
+    if _advise is not None:
+        _advise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def close(file: int) -> None:

@@ -3,22 +3,36 @@
 import errno
 import os
 import stat
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from nunatak.errors import BadRequest, CatalogError, Forbidden, InternalError, ServiceUnavailable
-from nunatak.objectstore import calls
+from nunatak.objectstore import calls, fsync
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.location import Location, missing_file, path_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
-FEW = 3  # so many files are always synced one by one
-SLOW_SECONDS = 0.25  # a filesystem that takes longer is busy with the data of others
-ONE_BY_ONE_SECONDS = 30.0
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
 MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
+
+
+class Written:
+    """A new file and its folder, open, so that both can be brought to disk."""
+
+    __slots__ = ("file", "folder")
+
+    def __init__(self, file: int, folder: int) -> None:
+        self.file = file
+        self.folder = folder
+
+    def is_there(self) -> bool:
+        """Whether it still has a name: a pointer is about to lead to it."""
+        return os.fstat(self.file).st_nlink > 0
+
+    def close(self) -> None:
+        calls.close(self.file)
+        calls.close(self.folder)
 
 
 class LocalFiles:
@@ -28,7 +42,6 @@ class LocalFiles:
         self._roots: tuple[Location, ...] = ()
         for place in allowed:
             self.allow(place)
-        self._one_by_one_until = 0.0
         self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
 
     def allow(self, place: Location) -> None:
@@ -36,22 +49,23 @@ class LocalFiles:
         if place not in self._roots:
             self._roots = tuple(sorted((*self._roots, place), key=lambda each: -len(each.segments)))
 
-    def write_new(self, location: Location, data: bytes, *, sync: bool = True) -> None:
-        """Create the file, never touching one that exists; with `sync` it and its entry are on disk on return."""
-        self.counts["write"] += 1
-        self._create(location, data)
-        if sync:
-            try:
-                self.sync(location)
-            except OSError as error:
-                self.delete(location)  # nobody can point at it yet
-                raise trouble("write", location, error) from error
+    def write_new(self, location: Location, data: bytes) -> None:
+        """Create the file, never touching one that exists; it and its entry are on disk on return."""
+        written = self.create(location, data)
+        try:
+            fsync.sync_all([written.file, written.folder])
+        except OSError as error:
+            self.delete(location)  # nobody can point at it yet
+            raise trouble("write", location, error) from error
+        finally:
+            written.close()
 
-    def _create(self, location: Location, data: bytes) -> None:
+    def create(self, location: Location, data: bytes) -> "Written":
+        """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
+        self.counts["write"] += 1
         if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES:
             try:
-                self._create_held(location, data)
-                return
+                return self._create_held(location, data)
             except FileNotFoundError:
                 pass  # the folder is not there yet: the way below makes it
             except OSError as error:
@@ -67,28 +81,34 @@ class LocalFiles:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(file, view) :]
+                return Written(file, os.dup(folder))
             except OSError as error:
+                os.close(file)
                 os.unlink(name, dir_fd=folder)  # nobody can point at it yet
                 raise trouble("write", location, error) from error
-            finally:
-                os.close(file)
 
-    def _create_held(self, location: Location, data: bytes) -> None:
+    def _create_held(self, location: Location, data: bytes) -> "Written":
         """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
         root = self._root_of(location)
+        name = location.segments[-1]
         outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
-        below = "/".join(location.segments[len(root.segments) :])
         try:
-            file = calls.open_beneath(outer, below, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            below = "/".join(location.segments[len(root.segments) : -1]) or "."
+            folder = calls.open_beneath(outer, below, os.O_RDONLY | os.O_DIRECTORY)
+        finally:
+            calls.close(outer)
+        try:
+            file = calls.open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             try:
                 calls.write_all(file, data)
             except OSError:
-                os.unlink(below, dir_fd=outer)
-                raise
-            finally:
                 calls.close(file)
-        finally:
-            calls.close(outer)
+                os.unlink(name, dir_fd=folder)
+                raise
+        except OSError:
+            calls.close(folder)
+            raise
+        return Written(file, folder)
 
     def read(self, location: Location, spelled: str) -> bytes:
         """The bytes, or NotFound in the reference's words with the location as it was spelled."""
@@ -112,38 +132,6 @@ class LocalFiles:
             raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
         return data
 
-    def goes_together(self, count: int) -> bool:
-        """Whether so many files are better brought to disk by one call for their filesystem than one by one.
-
-        It costs about as much as three files, but also waits for what others wrote there: where that took long, files
-        go one by one for a while.
-        """
-        return count > FEW and time.monotonic() >= self._one_by_one_until
-
-    def sync_together(self, locations: Sequence[Location]) -> None:
-        """Bring these files and their entries to disk; raises OSError."""
-        started = time.monotonic()
-        done: set[int] = set()
-        for location in {location.segments[:-1]: location for location in locations}.values():
-            device = os.stat(os.path.dirname(path_of(location))).st_dev
-            if device not in done:
-                with self._folder(location, create=False) as (folder, _):
-                    calls.sync_filesystem(folder)
-                done.add(device)
-        ended = time.monotonic()
-        if ended - started > SLOW_SECONDS:
-            self._one_by_one_until = ended + ONE_BY_ONE_SECONDS
-
-    def sync(self, location: Location) -> None:
-        """Bring one file and its entry to disk; raises OSError, also if it is gone."""
-        with self._folder(location, create=False) as (folder, name):
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-            os.fsync(folder)
-
     def exists(self, location: Location) -> bool:
         self.counts["stat"] += 1
         try:
@@ -152,10 +140,13 @@ class LocalFiles:
             return False
 
     def delete(self, location: Location) -> None:
-        """Remove the file; one that is not there is fine."""
+        """Remove the file; one that is not there is fine. With it goes the checksum that Hadoop puts beside."""
         self.counts["delete"] += 1
         try:
             with self._folder(location, create=False) as (folder, name):
+                if not name.endswith(".metadata.json"):  # those are written here, without one
+                    with suppress(FileNotFoundError):
+                        os.unlink(f".{name}.crc", dir_fd=folder)
                 os.unlink(name, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return

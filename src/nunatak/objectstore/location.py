@@ -1,19 +1,20 @@
 """Where things lie: a location as scheme, authority and path segments, compared by segments and never by characters."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from nunatak.errors import BadRequest, NotFound
 
 # Spellings of one store: what Hadoop calls s3a is the same bucket.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _REFUSED = re.compile(r"[\x00-\x1f\x7f?#\\]")
+_NO_NAMES = frozenset({"", ".", ".."})
 _SHAPE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """A place in a store; `segments` are taken as they stand, nothing is decoded."""
 
     scheme: str
@@ -58,7 +59,7 @@ def parse_location(text: str) -> Location:
     if "@" in authority and scheme != "abfss":
         raise BadRequest(f"Invalid location: {text!r} holds credentials")
     segments = tuple(path.split("/")) if path else ()
-    if any(segment in ("", ".", "..") for segment in segments):
+    if not _NO_NAMES.isdisjoint(segments):
         raise BadRequest(f"Invalid location: {text!r} holds an empty segment, '.' or '..'")
     return Location(scheme, authority, segments)
 

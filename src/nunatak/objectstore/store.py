@@ -1,6 +1,6 @@
 """The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
 
-import asyncio
+import errno
 import gzip
 import io
 import zlib
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
+from nunatak.objectstore import calls, fsync
 from nunatak.objectstore.listing import FoundFile
-from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, trouble
+from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, Written, trouble
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.syncs import SharedSyncs
 from nunatak.objectstore.threads import FileThreads
@@ -67,23 +68,23 @@ class ObjectStore:
     async def write_synced(self, location: str, data: bytes) -> None:
         """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
         place = parse_location(location)
-        self.local.write_new(place, data, sync=False)
         try:
-            await self._syncs.wait_for(place)
+            await self._syncs.wait_for(self.local.create(place, data))
         except OSError as error:
             await self._run(self.local.delete, place)  # nobody can point at it yet
             raise trouble("write", place, error) from error
 
-    async def _sync(self, places: Sequence[Location]) -> None:
-        if self.local.goes_together(len(places)):
-            await self._run(self.local.sync_together, places)
-            return
-        outcomes = await asyncio.gather(
-            *(self._run(self.local.sync, place) for place in places), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
+    async def _sync(self, files: Sequence[Written]) -> None:
+        """Bring them to disk and close them; FileNotFoundError if one was deleted meanwhile."""
+        try:
+            await self._run(fsync.sync_all, [descriptor for each in files for descriptor in (each.file, each.folder)])
+            if not all(each.is_there() for each in files):
+                raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
+            for each in files:
+                calls.drop_pages(each.file)  # loads are served from memory and the database
+        finally:
+            for each in files:
+                each.close()
 
     def exists(self, location: str) -> bool:
         """Asked on the load path: one stat, cheaper than a hop to a thread."""

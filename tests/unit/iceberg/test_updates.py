@@ -1,8 +1,7 @@
 """What each update changes about a table; snapshots and references have their own page."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
 from tests.unit.iceberg.builders import (

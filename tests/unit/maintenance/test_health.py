@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from nunatak.iceberg.identifiers import Identifier
+from nunatak.iceberg.snapshot import Snapshots
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import Facts, RefFact, facts_of
 from nunatak.maintenance.health import MOST, Check, health_of, points_lost
@@ -212,9 +214,9 @@ def test_facts_are_read_from_the_current_snapshots_summary() -> None:
     }
     snapshot = {**builders.a_snapshot(1), "summary": told}
     table = builders.a_table(spec=builders.a_spec(("id", "identity", 1)))
-    table = replace(
+    table = structs.replace(
         table,
-        snapshots=(snapshot,),
+        snapshots=Snapshots.of([snapshot]),
         current_snapshot_id=1,
         refs={"main": {"type": "branch", "snapshot-id": 1}},
         properties={"write.target-file-size-bytes": "1000"},
@@ -230,7 +232,7 @@ def test_facts_are_read_from_the_current_snapshots_summary() -> None:
 @pytest.mark.parametrize("text", ["", "-1", "many", "1e9", "99999999999999999999"])
 def test_a_total_that_is_no_number_is_as_good_as_none(text: str) -> None:
     snapshot = {**builders.a_snapshot(1), "summary": {"operation": "append", "total-data-files": text}}
-    table = replace(builders.a_table(), snapshots=(snapshot,), current_snapshot_id=1)
+    table = structs.replace(builders.a_table(), snapshots=Snapshots.of([snapshot]), current_snapshot_id=1)
 
     assert facts_of(table, 1).data_files is None
 

@@ -15,6 +15,7 @@ from nunatak_spark.configuration import (
     Catalog,
     additions,
     catalog_of,
+    is_left_to_spark,
     jar_settings,
     parse_properties,
     present_settings,
@@ -145,6 +146,13 @@ def test_our_jars_and_those_that_were_named_are_added() -> None:
 
 def test_a_jar_that_lies_with_spark_is_not_added() -> None:
     assert jar_settings({}, SPARK, [Found(SPARK.runtime, RUNTIME.path, with_spark=True)], []) == []
+
+
+def test_a_jar_is_left_to_spark_where_packages_name_it() -> None:
+    named = f"org.example:x:1, org.apache.iceberg:{SPARK.runtime.artifact}:1.11.0"
+
+    assert is_left_to_spark({PACKAGES: named}, SPARK.runtime)
+    assert not is_left_to_spark({PACKAGES: "org.example:x:1", JARS: "/a.jar"}, SPARK.runtime)
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,18 @@ WHERE job_id = :job_id AND state IN ('waiting', 'running') AND due_ms <= :now_ms
 );
 
 -- extend_maintenance_lease
+-- Not one that ran out: another job may work on the table since.
 UPDATE nunatak_maintenance_jobs SET due_ms = :until_ms, progress = coalesce(:progress, progress)
-WHERE job_id = :job_id AND leased_by = :owner AND state = 'running';
+WHERE job_id = :job_id AND leased_by = :owner AND state = 'running' AND due_ms > :now_ms;
 
 -- finish_maintenance_job
 UPDATE nunatak_maintenance_jobs SET state = :state, open_key = NULL, leased_by = NULL, finished_ms = :finished_ms,
   changed = :changed, size_bytes = :size_bytes, result = :result, error = :error
 WHERE job_id = :job_id AND leased_by = :owner AND state = 'running';
 
--- postpone_maintenance_job
-UPDATE nunatak_maintenance_jobs SET state = 'waiting', leased_by = NULL, due_ms = :due_ms, error = :error
+-- hand_back_maintenance_job
+-- An attempt that ended in good order is not held against the job.
+UPDATE nunatak_maintenance_jobs SET state = 'waiting', leased_by = NULL, due_ms = :due_ms, attempts = attempts - 1
 WHERE job_id = :job_id AND leased_by = :owner AND state = 'running';
 
 -- cancel_waiting_job

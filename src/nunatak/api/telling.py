@@ -1,0 +1,158 @@
+"""What the spool is told of a request that wanted a change: an event for tables, views and namespaces, else who did it.
+
+Told after the answer is known, and of refusals, too. What costs more than a microsecond is left to the spool's thread.
+"""
+
+import time
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from nunatak.access.audit_rows import ALLOWED
+from nunatak.api.http import Request
+from nunatak.api.route import Route
+from nunatak.catalog.catalog import Caller
+from nunatak.catalog.commits import TableCommit
+from nunatak.database.store import KeyTaken
+from nunatak.errors import CatalogError
+from nunatak.events.reports import flat_report
+from nunatak.events.spool import Fields, Kind
+from nunatak.iceberg import requirements
+from nunatak.iceberg.commit_request import AddSnapshot
+from nunatak.iceberg.identifiers import Identifier, to_jdbc
+
+# Operations that are events, as the commit log and the audit trail call them.
+EVENTS = {
+    "createNamespace": "create-namespace",
+    "updateProperties": "update-namespace",
+    "dropNamespace": "drop-namespace",
+    "createTable": "create-table",
+    "registerTable": "register-table",
+    "updateTable": "commit-table",
+    "commitTransaction": "commit-table",
+    "renameTable": "rename-table",
+    "unregisterTable": "unregister-table",
+    "dropTable": "drop-table",
+    "createView": "create-view",
+    "registerView": "register-view",
+    "replaceView": "commit-view",
+    "renameView": "rename-view",
+    "dropView": "drop-view",
+}
+# Nobody's change, or far too often.
+QUIET = frozenset({"reportMetrics", "getToken", "leaseMaintenanceJob", "extendMaintenanceLease"})
+LONGEST_REPORT = 256 * 1024
+LONGEST_TEXT = 255
+
+
+def tell(route: Route, request: Request, status: int, started: float, error: CatalogError | None = None) -> None:
+    """Note what became of a request; `started` is when it began, by time.perf_counter."""
+    spool = request.catalog.spool
+    if spool is None or isinstance(error, KeyTaken):  # that was the same request, which is told of where it was first
+        return
+    operation = EVENTS.get(route.operation)
+    if operation is None:
+        if status < 400 and route.operation not in QUIET:
+            sender = _sender(request.caller, request.headers.get(b"user-agent"))
+            spool.add("audit", partial(_done, route.operation, request.securable, request.touched, sender))
+        return
+    answered = (operation, request.warehouse.name, status, None if error is None else error.iceberg_type)
+    caller, agent = request.caller, request.headers.get(b"user-agent")
+    seconds = time.perf_counter() - started
+    for index, touched in enumerate(request.touched):
+        loaded = request.loaded[index] if index < len(request.loaded) else None
+        uuid, size = (
+            (None, None) if loaded is None else (getattr(loaded.parsed, "table_uuid", None), len(loaded.answer))
+        )
+        spool.add("events", partial(_event, answered, caller, agent, seconds, touched, uuid, size))
+
+
+def tell_report(request: Request, identifier: Identifier) -> None:
+    """Hand on what an engine reports."""
+    spool = request.catalog.spool
+    if spool is None:
+        return
+    if len(request.body) > LONGEST_REPORT:
+        spool.dropped += 1
+        return
+    sender = _sender(request.caller, request.headers.get(b"user-agent"))
+    about = {**_named(identifier), "warehouse": request.warehouse.name, **sender}
+    spool.add("scan_reports", partial(flat_report, request.body, about), len(request.body))
+
+
+def _sender(caller: Caller, agent: bytes | None) -> Fields:
+    return {
+        "principal": caller.principal,
+        "request_id": caller.request_id,
+        "client": None if agent is None else agent.decode("latin-1")[:LONGEST_TEXT],
+    }
+
+
+def _done(operation: str, securable: str, touched: list[Any], sender: Fields) -> tuple[Kind, Fields]:
+    """Of administration; its handler may have left the securable itself, and a detail that holds no secret."""
+    if touched:
+        ((securable, detail),) = touched
+        told = msgspec.json.encode(detail).decode()
+    else:
+        told = None
+    fields = {"action": operation, "securable": securable, "outcome": ALLOWED, "repeats": 1, "detail": told}
+    return "audit", {**fields, **sender}
+
+
+def _event(
+    answered: tuple[str, str, int, str | None],
+    caller: Caller,
+    agent: bytes | None,
+    seconds: float,
+    touched: Any,
+    table_uuid: str | None,
+    metadata_bytes: int | None,
+) -> tuple[Kind, Fields]:
+    """It is given nothing that keeps the metadata itself alive."""
+    operation, warehouse, status, error = answered
+    fields: dict[str, Any] = {
+        "operation": operation,
+        "warehouse": warehouse,
+        "status": status,
+        "error": error,
+        "tries": caller.progress.tries,
+        "duration_ms": round(seconds * 1000, 3),
+        "table_uuid": table_uuid,
+        "metadata_bytes": metadata_bytes,
+        **_sender(caller, agent),
+    }
+    match touched:
+        case TableCommit():
+            if requirements.is_create(touched.parts[0][0]):
+                fields["operation"] = "create-table"
+            fields.update(_named(touched.identifier), **_snapshot(touched))
+        case (Identifier() as source, Identifier() as to):
+            fields.update(_named(source), renamed_to=str(to))
+        case Identifier():
+            fields.update(_named(touched))
+        case _:
+            fields["namespace"] = to_jdbc(touched)
+    return "events", fields
+
+
+def _named(identifier: Identifier) -> Fields:
+    return {"namespace": to_jdbc(identifier.namespace), "table_name": identifier.name}
+
+
+def _snapshot(commit: TableCommit) -> Fields:
+    """What the client says about the snapshot it adds last."""
+    for update in reversed(commit.all_updates()):
+        if isinstance(update, AddSnapshot):
+            summary = update.snapshot.get("summary")
+            said = summary if isinstance(summary, dict) else {}
+            return {
+                "snapshot_id": update.snapshot.get("snapshot-id"),
+                "snapshot_operation": said.get("operation"),
+                "counters": {name: int(text) for name, text in said.items() if _is_count(text)},
+            }
+    return {}
+
+
+def _is_count(text: Any) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18

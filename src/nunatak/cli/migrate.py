@@ -1,0 +1,305 @@
+"""`nunatak migrate …`: bring the tables of another catalog here, with proof, and back if need be."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from nunatak.cli.main import SuggestingGroup
+from nunatak.cli.migrate_run import chooses, kind_of, pairs, refusals, runs, state_option
+from nunatak.cli.names import NAMESPACE, parse_name
+from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.client import Levels
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back, verify_tables
+from nunatak_spark.migration.inventory import take_inventory
+from nunatak_spark.migration.permissions import map_permissions
+from nunatak_spark.migration.planning import Wishes
+from nunatak_spark.migration.plans import plan_tables
+from nunatak_spark.migration.report import as_json, render
+from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.shadow import shadow as make_shadow
+from nunatak_spark.migration.sources.folder import folder_source
+from nunatak_spark.migration.sources.glue import glue_source
+from nunatak_spark.migration.sources.hadoop import hadoop_source
+from nunatak_spark.migration.sources.hive import hive_source
+from nunatak_spark.migration.sources.jdbc import jdbc_catalogs, jdbc_source
+from nunatak_spark.migration.sources.origin import require_name
+from nunatak_spark.migration.sources.rest import rest_source
+from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.values import LEVELS, STATES, LevelName, Source, Table, title
+from nunatak_spark.migration.verification import verify as verify_pair
+
+STUCK = 1  # the exit code: a table did not get through
+
+EXIT_CODES = "Exit codes: 0 done, 1 refused, or a table did not get through, 2 wrong usage, 3 server not reachable."
+
+
+@click.group(cls=SuggestingGroup, epilog=EXIT_CODES)
+def migrate() -> None:
+    """Bring the tables of another catalog here, with proof.
+
+    \b
+    nunatak migrate inventory --hive thrift://metastore:9083
+    nunatak migrate plan --include 'sales.*'
+    nunatak migrate shadow
+    nunatak migrate verify
+    nunatak migrate cutover
+    nunatak migrate report --to report.html
+
+    Every command can be run again, also after it was killed: it goes on where things stand. Nothing here deletes a
+    file of a table.
+    """
+
+
+Choose = Callable[..., list[Table]]
+
+
+# Phase 0
+
+
+@migrate.command()
+@click.option("--hive", metavar="THRIFT-URI", help="A Hive metastore, such as thrift://host:9083.")
+@click.option("--glue", is_flag=True, help="AWS Glue; logs in as AWS tools do.")
+@click.option("--jdbc", metavar="URI", help="A JDBC catalog or SqlCatalog, such as jdbc:sqlite:/srv/catalog.db.")
+@click.option("--hadoop", metavar="PATH", help="A Hadoop catalog: the folder that holds it.")
+@click.option("--rest", metavar="URI", help="Any Iceberg REST catalog. [NUNATAK_SOURCE_TOKEN, …_CREDENTIAL]")
+@click.option("--folder", "files", metavar="PATH", help="Plain Parquet, ORC, Avro, CSV or JSON files in folders.")
+@click.option("--as", "name", help="What to call the source here and in Spark; of a JDBC catalog, its own name.")
+@click.option("--user", help="For JDBC. [NUNATAK_SOURCE_PASSWORD]")
+@click.option("--source-warehouse", help="For REST: the warehouse of the source.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="For REST: sent with each request.")
+@click.option("--endpoint", help="For Glue: another address than Amazon's.")
+@click.option("--region", help="For Glue.")
+@click.option("--catalog-id", help="For Glue: the catalog of another account.")
+@click.option("--format", "kind", help="For folders: the format of all files, if their names do not tell.")
+@click.option("--read", multiple=True, metavar="KEY=VALUE", help="For folders: an option of Spark's reader.")
+@click.option("--property", "more", multiple=True, metavar="KEY=VALUE", help="Of the source's catalog in Spark.")
+@runs
+def inventory(run: Run, output: str, **given: Any) -> None:
+    """Look at what a source holds, and remember it. Nothing is changed. Repeat it for each source."""
+    source = _source(run, given)
+    _show(take_inventory(run, source), output)
+
+
+def _source(run: Run, given: Mapping[str, Any]) -> Source:
+    kind = kind_of(given)
+    address, more = given[kind], pairs(given["more"], "--property")
+    headers = pairs(given["headers"], "--header")
+    name = require_name(given["name"] or ("folder" if kind == "files" else kind))
+    match kind:
+        case "hive":
+            return hive_source(name, address, more)
+        case "glue":
+            return glue_source(name, given["endpoint"], given["region"], given["catalog_id"], more)
+        case "jdbc":
+            return _jdbc_source(run, address, given["name"], given["user"], more)
+        case "hadoop":
+            return hadoop_source(name, str(address), more)
+        case "rest":
+            return rest_source(name, address, given["source_warehouse"], headers, more)
+        case _:
+            return folder_source(name, str(address), given["kind"], pairs(given["read"], "--read"))
+
+
+def _jdbc_source(run: Run, address: str, name: str | None, user: str | None, more: Mapping[str, str]) -> Source:
+    """The name is part of every row; where the database holds one catalog, it is that one's."""
+    if name is None:
+        names = jdbc_catalogs(jdbc_source("unknown", address, user, more), run.spark, run.environment)
+        if len(names) != 1:
+            found = ", ".join(names) or "none"
+            raise CannotRun(f"{address} holds several catalogs, or none: {found}", fix="Choose one with --as.")
+        (name,) = names
+    return jdbc_source(require_name(name), address, user, more)
+
+
+# Phases 1 and 2
+
+
+@migrate.command()
+@click.option("--include", multiple=True, metavar="PATTERN", help="Only these, such as 'sales.*' or 'hive:sales.*'.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Not these.")
+@click.option("--copy", multiple=True, metavar="PATTERN", help="Read and write these anew, whatever they are.")
+@click.option("--adopt", is_flag=True, help="The target serves the very database of the JDBC source.")
+@click.option("--into", type=NAMESPACE, default=None, help="Put every namespace into this one.")
+@click.option("--map", "renamed", multiple=True, metavar="NAMESPACE=NAMESPACE", help="What a namespace becomes.")
+@click.option("--wave", type=int, default=1, show_default=True, help="When they move: waves are chosen by number.")
+@runs
+def plan(
+    run: Run,
+    output: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    copy: tuple[str, ...],
+    adopt: bool,
+    into: Levels | None,
+    renamed: tuple[str, ...],
+    wave: int,
+) -> None:
+    """Say how each table gets over, and where to. Nothing is changed at either end."""
+    spaces = {parse_name(old): parse_name(new) for old, new in pairs(renamed, "--map").items()}
+    wishes = Wishes(include, exclude, copy, adopt, into or (), spaces, wave)
+    _show(plan_tables(run, wishes), output)
+
+
+@migrate.command()
+@runs
+@chooses
+def shadow(run: Run, output: str, choose: Choose) -> None:
+    """Make the planned tables at the target, beside the source; writers go on there."""
+    _done(make_shadow(run, choose("planned", failed_at=("shadow",))), output)
+
+
+@migrate.command()
+@click.option("--level", "levels", multiple=True, type=click.Choice(LEVELS), help="Only these; all four unless given.")
+@runs
+@chooses
+def verify(run: Run, output: str, choose: Choose, levels: tuple[LevelName, ...]) -> None:
+    """Bring the target up to date, and prove that it holds what the source holds.
+
+    \b
+    L0  the same identity: uuid, schemas, partition specs, snapshots, refs, properties
+    L1  every live file can be reached through the target
+    L2  fingerprints of all rows and of each column, with all data read
+    L3  two engines answer the same to the same questions
+    """
+    tables = choose("shadowed", "verified", failed_at=("verify",))
+    _done(verify_tables(run, verify_pair, tables, levels or LEVELS), output)
+
+
+# Phase 3
+
+
+@migrate.command()
+@click.option("--no-freeze", is_flag=True, help="Leave the source open; you keep the writers away from it.")
+@runs
+@chooses
+def cutover(run: Run, output: str, choose: Choose, no_freeze: bool) -> None:
+    """Freeze the source, catch up a last time, verify L0 to L2 again; then the target is the source of truth.
+
+    \b
+    hive, glue, jdbc, rest  the table is renamed to …__moved at the source, where it can still be read
+    hadoop                  a file takes the name of the next version, so that no commit can follow
+    folder, managed tables  cannot be frozen: stop the writers and say --no-freeze
+    """
+    tables = choose("verified", "cutover", failed_at=("cutover",))
+    _done(cut_over(run, verify_pair, tables, freeze=not no_freeze), output)
+
+
+@migrate.command()
+@click.option("--discard", is_flag=True, help="Even if that throws away what was written at the target since.")
+@runs
+@chooses
+def rollback(run: Run, output: str, choose: Choose, discard: bool) -> None:
+    """Open the source again, and drop the target's entry. Files stay where they are, all of them."""
+    steps = ("shadow", "verify", "cutover", "rollback")
+    tables = choose("shadowed", "verified", "cutover", "done", failed_at=steps)
+    _done(roll_back(run, tables, discard=discard), output)
+
+
+# At any time
+
+
+@migrate.command()
+@click.option("--watch-source", is_flag=True, help="Also ask the sources whether somebody wrote after the cut-over.")
+@runs
+def status(run: Run, output: str, watch_source: bool) -> None:
+    """Show where each table stands."""
+    tables = run.folder.list_tables()
+    late = {title(table.found): late_writes(run, table) for table in tables if watch_source and table.state == "done"}
+    if output == "json":
+        print_json(
+            {
+                "tables": [msgspec.to_builtins(table) for table in tables],
+                "late-writes": {name: msgspec.to_builtins(found) for name, found in late.items() if found},
+            }
+        )
+    else:
+        _show(tables, output)
+        counts = [f"{sum(table.state == state for table in tables)} {state}" for state in STATES]
+        click.echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
+        for name, findings in late.items():
+            for finding in findings:
+                click.echo(f"{name}: {finding.text}")
+    if any(late.values()):
+        raise click.exceptions.Exit(STUCK)
+
+
+@migrate.command()
+@runs
+def permissions(run: Run, output: str) -> None:
+    """Print the grants that would give people what they hold at the source, and what has no counterpart."""
+    mapped = map_permissions(run.folder.list_tables(), run.client.warehouse or "")
+    if output == "json":
+        print_json({"grants": mapped.grants, "unmapped": [msgspec.to_builtins(one) for one in mapped.unmapped]})
+        return
+    for line in mapped.grants:
+        click.echo(line)
+    for finding in mapped.unmapped:
+        click.echo(f"# {finding.where}: {finding.text}")
+
+
+@migrate.command()
+@click.option(
+    "--to",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("migration.html"),
+    show_default=True,
+    help="Where to write the page.",
+)
+@state_option
+def report(folder: Path, file: Path) -> None:
+    """Write one HTML page with the evidence; or JSON, if the file is called so."""
+    with refusals(), opened(folder, "report") as state:
+        whole = state.whole()
+    file.write_bytes(as_json(whole) if file.suffix == ".json" else render(whole).encode())
+    click.echo(f"Wrote {file}.", err=True)
+
+
+# Printing
+
+
+def _show(tables: Sequence[Table], output: str) -> None:
+    if output == "json":
+        print_json({"tables": [msgspec.to_builtins(table) for table in tables]})
+        return
+    columns = ["table", "state", "kind", "rows", "files", "bytes", "last write", "method", "target", "to know"]
+    print_rows(columns, [_row(table) for table in tables])
+
+
+def _row(table: Table) -> Sequence[object]:
+    found, planned = table.found, table.planned
+    notes = [risk.kind for risk in found.risks]
+    if planned is not None and planned.method == "refused":
+        notes.append(planned.because)
+    if table.problem:
+        notes.append(table.problem)
+    return (
+        title(found),
+        table.state,
+        f"{found.kind} v{found.format_version}" if found.format_version else f"{found.kind} {found.format}".strip(),
+        _text(found.rows),
+        _text(found.files),
+        _text(found.size_bytes),
+        "" if found.last_write_ms is None else time_of(found.last_write_ms),
+        "" if planned is None else planned.method,
+        "" if planned is None else ".".join(planned.target),
+        "; ".join(notes),
+    )
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _done(tables: Sequence[Table], output: str) -> None:
+    """What became of them; one that is stuck makes the command fail."""
+    _show(tables, output)
+    stuck = [table for table in tables if table.state == "failed"]
+    if output != "json":
+        click.echo(f"{len(tables) - len(stuck)} tables got through, {len(stuck)} did not.")
+    if stuck:
+        raise click.exceptions.Exit(STUCK)

@@ -1,0 +1,225 @@
+"""What the commands of `nunatak migrate` share: options, the folder, both ends, and a Spark that starts when needed."""
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from click.core import ParameterSource
+
+from nunatak.cli.main import Refused
+from nunatak.cli.options import connected, find_credential, output_option, uri_option
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.installation import is_running
+from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.jobs import Progress
+from nunatak_spark.matrix import matrix
+from nunatak_spark.migration.planning import is_wanted
+from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.state import Folder, opened
+from nunatak_spark.migration.values import Source, Table
+from nunatak_spark.runner import TELLERS
+from nunatak_spark.sessions import session
+
+Command = Callable[..., Any]
+
+
+def state_option(command: Command) -> Command:
+    return click.option(
+        "--state",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("nunatak-migration"),
+        show_default=True,
+        help="The folder that remembers this migration.",
+    )(command)
+
+
+def runs(command: Command) -> Command:
+    """Give a command the options of a run; it is called with the `Run` first, and with how to print."""
+
+    @state_option
+    @uri_option
+    @click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
+    @click.option("--catalog", default="nunatak", show_default=True, help="What the target is called in Spark.")
+    @click.option("--master", help="Where Spark runs, such as local[4]; else as Spark is configured.")
+    @click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
+    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    @click.option("--bundle", "bundles", multiple=True, help="Also the jar for this cloud's storage, such as aws.")
+    @click.option("--progress", type=click.Choice(list(TELLERS)), help="A bar in a terminal, else text.")
+    @output_option
+    @functools.wraps(command)
+    def with_run(
+        *positional: Any,
+        folder: Path,
+        uri: str,
+        warehouse: str | None,
+        catalog: str,
+        master: str | None,
+        remote: str | None,
+        conf: tuple[str, ...],
+        bundles: tuple[str, ...],
+        progress: str | None,
+        output: Literal["table", "json"],
+        **arguments: Any,
+    ) -> Any:
+        config = pairs(conf, "--conf")
+        new = arguments if command.__name__ == "inventory" else {}
+        if new:
+            kind_of(new)  # before a folder is made
+        teller = TELLERS[progress or ("bar" if sys.stderr.isatty() else "text")]
+        with refusals(), opened(folder, command.__name__, create=bool(new)) as state:
+            uri, warehouse = _target(state, uri, warehouse)
+            needs = Needs.of(state.list_sources(), new, bundles)
+            start = _starter(uri, warehouse, catalog, master, remote, needs, config)
+            with teller() as tell, _run(state, uri, warehouse, start, catalog, tell) as run:
+                return command(run, output, *positional, **arguments)
+
+    return with_run
+
+
+def _target(state: Folder, uri: str, warehouse: str | None) -> tuple[str, str | None]:
+    """Where tables go: as was said the first time, unless the command says it again, and then it must be the same."""
+    known = state.find_target()
+    is_said = click.get_current_context().get_parameter_source("uri") is not ParameterSource.DEFAULT
+    if known is not None and not is_said:
+        uri, warehouse = known[0], warehouse or known[1] or None
+    state.keep_target(uri, warehouse or "")
+    return uri, warehouse
+
+
+@contextmanager
+def _run(
+    state: Folder, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
+) -> Iterator[Run]:
+    try:
+        with Run(state, lambda: connected(uri, warehouse), start, catalog, os.environ, tell) as run:
+            yield run
+    finally:
+        start.stop()
+
+
+class Starter:
+    """Starts Spark when somebody first asks for it, and stops it at the end unless it ran before."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self._session: Any = None
+        self._is_ours = False
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Any:
+        with self._lock:  # several threads may be the first
+            if self._session is None:
+                self._is_ours = not is_running()
+                self._session = self._start()
+        return self._session
+
+    def stop(self) -> None:
+        if self._is_ours and self._session is not None:
+            self._session.stop()
+
+
+def _starter(
+    uri: str,
+    warehouse: str | None,
+    catalog: str,
+    master: str | None,
+    remote: str | None,
+    needs: "Needs",
+    config: Mapping[str, str],
+) -> Starter:
+    known = find_credential(uri, os.environ)
+    credential = None if known is None else f"{known.client_id}:{known.secret}"
+    return Starter(
+        lambda: session(
+            uri,
+            warehouse=warehouse,
+            credential=credential,
+            catalog=catalog,
+            master=master,
+            remote=remote,
+            bundles=needs.bundles,
+            jars=needs.jars(),
+            config=config,
+            app_name="nunatak migrate",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The jars that sources need beside Iceberg's runtime: of databases the driver, of Glue Amazon's own."""
+
+    drivers: tuple[str, ...]
+    bundles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sources: Sequence[Source], new: Mapping[str, Any], bundles: tuple[str, ...]) -> "Needs":
+        addresses = [source.address for source in sources if source.kind == "jdbc"]
+        addresses += [new["jdbc"]] if new.get("jdbc") else []
+        kinds = {address.removeprefix("jdbc:").partition(":")[0] for address in addresses}
+        is_aws = bool(new.get("glue")) or any(source.kind == "glue" for source in sources)
+        drivers = tuple(sorted(kinds & matrix().drivers.keys()))
+        return cls(drivers, tuple(dict.fromkeys((*bundles, *(("aws",) if is_aws else ())))))
+
+    def jars(self) -> list[Path]:
+        places = places_of(os.environ)
+        return [load_jar(matrix().drivers[driver], places).path for driver in self.drivers]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    try:
+        yield
+    except CannotRun as error:
+        raise Refused(error.problem, hint=error.fix) from error
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """KEY=VALUE, as an option was given that may be repeated."""
+    wrong = [text for text in texts if "=" not in text]
+    if wrong:
+        raise click.UsageError(f"{option} {wrong[0]} has no value; write KEY=VALUE.")
+    return dict(text.partition("=")[::2] for text in texts)
+
+
+def chooses(command: Command) -> Command:
+    """Give a command the options that choose among the tables; it is called with a function that does so."""
+
+    @click.argument("tables", nargs=-1, metavar="[TABLE|PATTERN]...")
+    @click.option("--wave", type=int, help="Only those that were planned for this wave.")
+    @functools.wraps(command)
+    def with_choice(run: Run, output: str, *, tables: tuple[str, ...], wave: int | None, **arguments: Any) -> Any:
+        def choose(*states: str, failed_at: Sequence[str] = ()) -> list[Table]:
+            return [
+                table
+                for table in run.folder.list_tables()
+                if (table.state in states or (table.state == "failed" and table.failed_at in failed_at))
+                and table.planned is not None
+                and table.planned.method != "refused"
+                and (wave is None or table.planned.wave == wave)
+                and is_wanted(table.found, tables, ())
+            ]
+
+        return command(run, output, choose, **arguments)
+
+    return with_choice
+
+
+def kind_of(given: Mapping[str, Any]) -> str:
+    """The one source that was named, after a look at what is said about it."""
+    kinds = [kind for kind in ("hive", "glue", "jdbc", "hadoop", "rest", "files") if given[kind]]
+    if len(kinds) != 1:
+        raise click.UsageError("Name one source: --hive, --glue, --jdbc, --hadoop, --rest or --folder.")
+    pairs(given["more"], "--property")
+    pairs(given["read"], "--read")
+    if any(name.lower() == "authorization" for name in pairs(given["headers"], "--header")):
+        raise click.UsageError("The folder keeps headers; set NUNATAK_SOURCE_TOKEN instead of --header Authorization.")
+    return kinds[0]

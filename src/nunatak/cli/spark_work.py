@@ -1,0 +1,245 @@
+"""What the commands that do maintenance on Spark share: where Spark runs, who they are, what they say and end with."""
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from nunatak.cli.main import Refused
+from nunatak.cli.options import Session, connected, find_credential
+from nunatak.cli.securables import securable_of, warehouse_of
+from nunatak.client import Client, Json
+from nunatak.errors import CatalogError, Conflict
+from nunatak.maintenance.job_spec import JobSpec
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.leaving import Leaving
+from nunatak_spark.maintenance.dispatch import maintain
+from nunatak_spark.maintenance.failures import one_line
+from nunatak_spark.maintenance.work import Refused as WouldHarm
+from nunatak_spark.maintenance.work import Work
+from nunatak_spark.matrix import RUNTIME, matrix
+from nunatak_spark.sessions import session
+from nunatak_spark.telling import Tell, bars, json_lines, lines
+from nunatak_spark.worker import Ended, SharedSession, Wishes, Worker, progress_of, tried, unique_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEAT_SECONDS = 5.0  # a heartbeat that was not answered by then is sent again
+DONE, FAILED, LOOK, NOT_DONE = 0, 1, 4, 5
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a job failed, or the catalog or this machine refused, 2 wrong usage or settings, 3 server "
+    "not reachable, 4 done, and the result names something to look at, 5 a job was not done: cancelled, handed back, "
+    "or somebody else has it."
+)
+
+Command = Callable[..., Any]
+
+catalog_option = click.option("--catalog", default="lake", show_default=True, help="What it is called in Spark.")
+bundle_option = click.option(
+    "--bundle",
+    "bundles",
+    multiple=True,
+    type=click.Choice(sorted({name for one in matrix().sparks.values() for name in one.jars} - {RUNTIME})),
+    help="Also the jar for this cloud's storage; may be repeated.",
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where Spark runs, and what it is told; the catalog's address and login come with the client."""
+
+    catalog: str
+    master: str | None
+    remote: str | None
+    config: dict[str, str]
+    bundles: tuple[str, ...]
+
+
+def runs_spark(command: Command) -> Command:
+    """Give a command the options of a session; it is called with `where`."""
+
+    @catalog_option
+    @click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077; else as it is configured.")
+    @click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
+    @click.option("--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs, help="A setting of Spark.")
+    @bundle_option
+    @functools.wraps(command)
+    def with_where(
+        *positional: Any,
+        catalog: str,
+        master: str | None,
+        remote: str | None,
+        conf: dict[str, str],
+        bundles: tuple[str, ...],
+        **arguments: Any,
+    ) -> Any:
+        return command(*positional, where=Where(catalog, master, remote, conf, bundles), **arguments)
+
+    return with_where
+
+
+def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise click.BadParameter(f"{key} has no value; write KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def started(where: Where, client: Client) -> "SparkSession":
+    """A session for the catalog that the client talks to, with its login; CannotRun says what is missing."""
+    known = find_credential(client.uri, os.environ)
+    try:
+        return session(
+            client.uri,
+            warehouse=client.warehouse,
+            credential=None if known is None else f"{known.client_id}:{known.secret}",
+            catalog=where.catalog,
+            master=where.master,
+            remote=where.remote,
+            bundles=where.bundles,
+            config=where.config,
+            app_name="nunatak maintenance",
+        )
+    except CannotRun:
+        raise
+    except Exception as error:
+        raise CannotRun(f"Spark did not start: {one_line(error)}", fix="nunatak spark doctor") from error
+
+
+@contextmanager
+def shared_session(where: Where, client: Client, leaving: Leaving | None = None) -> Iterator[SharedSession]:
+    """One that is started when it is wanted, and stopped at the end."""
+
+    def start() -> "SparkSession":
+        spark = started(where, client)
+        if leaving is not None:
+            leaving.listen()
+        return spark
+
+    shared = SharedSession(start)
+    try:
+        yield shared
+    finally:
+        shared.stop()
+
+
+@contextmanager
+def a_worker(wishes: Wishes, where: Where, client: Client, tell: Tell) -> Iterator[Worker]:
+    """One that ends in good order when it is asked to; what keeps Spark from working is a refusal."""
+    leaving = Leaving()
+    with ExitStack() as open_:
+        open_.enter_context(refusals())
+        open_.enter_context(leaving.listening())
+        beats = open_.enter_context(connected(client.uri, client.warehouse, timeout_seconds=BEAT_SECONDS))
+        shared = open_.enter_context(shared_session(where, client, leaving))
+        yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
+
+
+def teller(session: Session) -> AbstractContextManager[Tell]:
+    if session.output == "json":
+        return json_lines()
+    return bars() if sys.stdout.isatty() else lines()
+
+
+def worker_name(name: str | None) -> str:
+    """Who holds the jobs, as people are told; no two processes have the same."""
+    return unique_name(name or f"{socket.gethostname()}-{os.getpid()}")
+
+
+def exit_code(ended: list[Ended]) -> int:
+    states = {each.state for each in ended}
+    if "failed" in states:
+        return FAILED
+    if states - {"done"}:
+        return NOT_DONE
+    return LOOK if any(each.outcome is not None and not each.outcome.ok for each in ended) else DONE
+
+
+# Jobs done here and now
+
+
+class Taken(Refused):
+    """Somebody else has the job, or it is over."""
+
+    exit_code = NOT_DONE
+
+
+def run_due(session: Session, where: Where, securable: str) -> int:
+    """Plan for the place, and do what is due in it until nothing is; how it ended."""
+    wishes = Wishes(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
+    with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
+        worker.run()
+    return NOT_DONE if worker.leaving.wanted else exit_code(worker.ended)
+
+
+def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
+    wishes = Wishes(securable=securable, name=worker_name(None), catalog=where.catalog)
+    with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
+        try:
+            worker.run_one(job_id)
+        except Conflict as error:
+            raise Taken(error.message, hint=error.hint) from error
+    if worker.ended[0].state == "handed-back":
+        click.echo(f"The job waits for a worker; `nunatak job cancel {job_id}` drops it.", err=True)
+    return exit_code(worker.ended)
+
+
+def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:
+    """Have Spark look at what jobs would do; nothing is added, leased or changed."""
+    ended = []
+    with refusals(), teller(session) as tell, shared_session(where, session.client) as shared:
+        for job in jobs:
+            spec = msgspec.convert(job["job"], JobSpec)
+            work = Work(
+                spark=shared.get(),
+                client=session.client,
+                catalog=where.catalog,
+                spec=spec,
+                job="dry-run",
+                progress=lambda step: tell(progress_of(None, step)),
+                dry_run=True,
+            )
+            ended.append(_tried(work))
+            tell(tried(spec, ended[-1]))
+    return exit_code(ended)
+
+
+def _tried(work: Work) -> Ended:
+    try:
+        return Ended("done", maintain(work))
+    except WouldHarm as error:
+        return Ended("failed", error=str(error))
+    except (CannotRun, CatalogError, ConnectionError):
+        raise
+    except Exception as error:
+        return Ended("failed", error=one_line(error))
+
+
+@contextmanager
+def in_warehouse_of(client: Client, securable: str | None) -> Iterator[tuple[Client, str]]:
+    """The place whose jobs are meant, the whole warehouse unless given; and a client for the warehouse it lies in."""
+    if securable is None:
+        yield client, securable_of(client, ())
+        return
+    home = warehouse_of(securable)
+    if client.warehouse not in (None, home):
+        raise click.UsageError(f"{securable} does not lie in the warehouse {client.warehouse}")
+    with connected(client.uri, home or None) as own:
+        yield own, securable
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    try:
+        yield
+    except CannotRun as error:
+        raise Refused(error.problem, hint=error.fix) from error

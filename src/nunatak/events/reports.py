@@ -1,0 +1,89 @@
+"""What engines report about their scans and commits, made flat. No I/O; a report may be anything that is JSON."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from nunatak.events.spool import Fields, Kind
+
+LONGEST_FILTER = 10_000
+LONGEST_NAME = 255
+MOST_NAMES = 1000  # columns of a report, and of its counters and timers
+UNITS_PER_MS = {"nanoseconds": 1e6, "microseconds": 1e3, "milliseconds": 1.0, "seconds": 1e-3}
+_ENGINE = {"engine": "engine-name", "engine_version": "engine-version", "app_id": "app-id"}
+_SCAN = ("projected-field-names", "projected-field-ids", "schema-id", "filter")
+
+
+def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
+    """The kind of a report and its fields; `about` says which table it is of, and who sent it."""
+    report = msgspec.json.decode(body, type=dict[str, Any])
+    kind = _kind_of(report)
+    counters, timers = _measured(report.get("metrics"))
+    metadata = report.get("metadata") if isinstance(report.get("metadata"), dict) else {}
+    assert isinstance(metadata, dict)
+    fields: dict[str, Any] = {
+        **about,
+        "reported_table": _text(report.get("table-name")),
+        "snapshot_id": _number(report.get("snapshot-id")),
+        "counters": counters,
+        "timers_ms": timers,
+        **{name: _text(metadata.get(key)) for name, key in _ENGINE.items()},
+        "metadata": {_text(key): _text(value) for key, value in list(metadata.items())[:MOST_NAMES]},
+    }
+    if kind == "commit_reports":
+        fields["operation"] = _text(report.get("operation"))
+        fields["sequence_number"] = _number(report.get("sequence-number"))
+    else:
+        names = report.get("projected-field-names")
+        condition = report.get("filter")
+        fields["schema_id"] = _number(report.get("schema-id"))
+        fields["projected_fields"] = [_text(name) for name in names[:MOST_NAMES]] if isinstance(names, list) else []
+        fields["filter_json"] = None if condition is None else msgspec.json.encode(condition).decode()[:LONGEST_FILTER]
+        fields["filter_columns"] = sorted(set(filter_columns(condition)))[:MOST_NAMES]
+    return kind, fields
+
+
+def _kind_of(report: Mapping[str, Any]) -> Kind:
+    """Some clients leave `report-type` out; only scans have a filter and columns."""
+    said = report.get("report-type")
+    if said in ("scan-report", "commit-report"):
+        return "scan_reports" if said == "scan-report" else "commit_reports"
+    return "scan_reports" if any(name in report for name in _SCAN) else "commit_reports"
+
+
+def _measured(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
+    """Counters, and timers in milliseconds. A counter is {unit, value}, a timer {count, time-unit, total-duration}."""
+    counters: dict[str, int] = {}
+    timers: dict[str, float] = {}
+    for name, measured in list(metrics.items())[:MOST_NAMES] if isinstance(metrics, dict) else ():
+        if not isinstance(measured, dict):
+            continue
+        value, total = _number(measured.get("value")), measured.get("total-duration")
+        unit = UNITS_PER_MS.get(str(measured.get("time-unit")).lower())
+        if value is not None:
+            counters[_text(name) or ""] = value
+        elif isinstance(total, int | float) and unit is not None:
+            timers[_text(name) or ""] = total / unit
+    return counters, timers
+
+
+def filter_columns(condition: Any) -> Iterator[str]:
+    """The columns that a filter compares; it is nested at most as deep as a request may be."""
+    if not isinstance(condition, dict):
+        return
+    term = condition.get("term")
+    while isinstance(term, dict):  # a transform of a column, such as bucket or year
+        term = term.get("term")
+    if isinstance(term, str):
+        yield term[:LONGEST_NAME]
+    for part in ("left", "right", "child"):
+        yield from filter_columns(condition.get(part))
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+
+
+def _text(value: Any) -> str | None:
+    return value[:LONGEST_NAME] if isinstance(value, str) else None

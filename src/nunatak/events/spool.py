@@ -1,0 +1,225 @@
+"""What happened, on its way to Spark: noted in memory, then lines of JSON in files that a job ingests. Nobody waits.
+
+A file `<folder>/<kind>/<date>/<node>-<pid>-<process>-<number>.jsonl` has its name only when it is whole. A crash loses
+what was noted since the last file, ROTATE_SECONDS at most; what must not get lost is in the database, too.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from nunatak.database.records import Key
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["events", "commit_reports", "scan_reports", "audit", "table_loads"]
+Fields = Mapping[str, Any]
+Record = Fields | Callable[[], tuple[Kind, Fields]]  # a function is called where it holds nobody up
+
+FLUSH_SECONDS = 1.0
+ROTATE_SECONDS = 10.0
+ROTATE_BYTES = 8 * 1024 * 1024
+LOADS_SECONDS = 60.0
+TRIM_SECONDS = 60.0
+MOST_RECORDS = 50_000  # noted between two flushes; what comes beyond is counted and forgotten
+MOST_BYTES = 32 * 1024 * 1024  # the same for what records hold of requests' bodies
+OLDEST_SECONDS = 14 * 86_400  # whoever ingests comes at least every week
+ABANDONED_SECONDS = 3600  # a file that is still being written after this long was left behind by a crash
+ENDING, UNFINISHED = ".jsonl", ".tmp"  # Spark does not look at names that begin with a dot
+
+
+@dataclass
+class _File:
+    """Lines that become a file."""
+
+    began: float
+    lines: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class Spool:
+    """One for a process. `add` is for the event loop's thread and takes a microsecond; files are written in another."""
+
+    def __init__(
+        self,
+        folder: Path,
+        process: str,
+        now_ms: Callable[[], int],
+        limit_bytes: int,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dropped = 0
+        self.loads: dict[str, list[Any]] = {}  # by metadata location, whose hash is known: the table and how often
+        self.node = re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname()) or "unnamed"
+        self._folder, self._process, self._limit_bytes = folder, process, limit_bytes
+        self._now_ms, self._monotonic = now_ms, monotonic
+        self._waiting: list[tuple[Kind, int, Record]] = []
+        self._waiting_bytes = 0
+        self._files: dict[Kind, _File] = {}
+        self._numbered = 0
+        self._written = 0
+        self._loads_taken = self._trimmed = monotonic()
+        self._fails = False
+        self._one_at_a_time = threading.Lock()
+
+    def add(self, kind: Kind, record: Record, size: int = 0) -> None:
+        """Note something; `size` is how many bytes of a request it keeps alive."""
+        if len(self._waiting) >= MOST_RECORDS or self._waiting_bytes + size > MOST_BYTES:
+            self.dropped += 1
+            return
+        self._waiting_bytes += size
+        self._waiting.append((kind, self._now_ms(), record))
+
+    def count_load(self, metadata_location: str, key: Key) -> None:
+        """A table was loaded; of loads only their number is told, each minute."""
+        known = self.loads.get(metadata_location)
+        if known is not None:
+            known[1] += 1
+        elif len(self.loads) < MOST_RECORDS:
+            self.loads[metadata_location] = [key, 1]
+
+    async def flush(self, *, finish: bool = False) -> None:
+        """Make lines of what was noted, and files of lines that have waited long enough; of all of them to `finish`."""
+        taken = self._take(finish=finish)
+        await asyncio.to_thread(self._write, taken, finish=finish)
+
+    def _take(self, *, finish: bool) -> list[tuple[Kind, int, Record]]:
+        now = self._monotonic()
+        if finish or now - self._loads_taken >= LOADS_SECONDS:
+            self._loads_taken = now
+            for fields in _loads_by_table(self.loads.values()):
+                self.add("table_loads", fields)
+            self.loads.clear()
+        taken, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return taken
+
+    def _write(self, taken: list[tuple[Kind, int, Record]], *, finish: bool) -> None:
+        with self._one_at_a_time:
+            for kind, at_ms, record in taken:
+                self._add_line(kind, at_ms, record)
+            now = self._monotonic()
+            for kind, file in list(self._files.items()):
+                if finish or now - file.began >= ROTATE_SECONDS:
+                    self._finish(kind)
+            if now - self._trimmed >= TRIM_SECONDS:
+                self._trimmed = now
+                self.trim()
+
+    def _add_line(self, kind: Kind, at_ms: int, record: Record) -> None:
+        self._numbered += 1
+        try:
+            if callable(record):
+                kind, record = record()
+            head = {"event_id": f"{self._process}-{self._numbered}", "at": _time(at_ms), "node": self.node}
+            line = msgspec.json.encode({**head, **record})
+        except Exception:  # whatever a client has sent: it must not keep the others' records from being written
+            log.debug("a record of the spool cannot be written", exc_info=True)
+            self.dropped += 1
+            return
+        file = self._files.get(kind)
+        if file is None:
+            file = self._files[kind] = _File(self._monotonic())
+        file.lines.append(line)
+        file.size += len(line) + 1
+        if file.size >= ROTATE_BYTES:
+            self._finish(kind)
+
+    def _finish(self, kind: Kind) -> None:
+        """Write the file under another name and rename it: nobody ever sees a part of it."""
+        file = self._files.pop(kind)
+        self._written += 1
+        name = f"{self.node}-{os.getpid()}-{self._process[:8]}-{self._written:06}{ENDING}"
+        folder = self._folder / kind / _time(self._now_ms())[:10]
+        unfinished = folder / f".{name}{UNFINISHED}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(b"\n".join((*file.lines, b"")))
+            unfinished.rename(folder / name)
+        except OSError as error:
+            self.dropped += len(file.lines)
+            if not self._fails:
+                log.warning("telemetry is lost, its spool cannot be written: %s", error)
+            self._fails = True
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+        else:
+            self._fails = False
+
+    def trim(self) -> None:
+        """Delete the oldest files beyond the limit, those that are too old, and what crashes left behind."""
+        oldest = time.time() - OLDEST_SECONDS
+        files = sorted(_files(self._folder))
+        excess = sum(size for _, size, _ in files) - self._limit_bytes
+        for written, size, path in files:
+            if excess <= 0 and written >= oldest:
+                break
+            excess -= size
+            with contextlib.suppress(OSError):
+                lines = path.read_bytes().count(b"\n")
+                path.unlink()
+                self.dropped += lines
+        _tidy(self._folder)
+
+
+def _loads_by_table(counted: Any) -> Iterator[Fields]:
+    """A table that was committed to meanwhile was counted under several locations."""
+    sums: dict[Key, int] = {}
+    for key, count in counted:
+        sums[key] = sums.get(key, 0) + count
+    for key, count in sums.items():
+        yield {"warehouse": key.catalog, "namespace": key.namespace, "table_name": key.name, "loads": count}
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """Finished files: when they were written, their size, where they are."""
+    for path in folder.glob(f"*/*/*{ENDING}"):
+        with contextlib.suppress(OSError):  # ingested meanwhile
+            found = path.stat()
+            yield found.st_mtime, found.st_size, path
+
+
+def _tidy(folder: Path) -> None:
+    now = time.time()
+    for path in folder.glob(f"*/*/.*{UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            if now - path.stat().st_mtime > ABANDONED_SECONDS:
+                path.unlink()
+    for day in folder.glob("*/*"):
+        with contextlib.suppress(OSError):  # it is not empty, or gone
+            if now - day.stat().st_mtime > 2 * 86_400:
+                day.rmdir()
+
+
+def _time(at_ms: int) -> str:
+    seconds, millis = divmod(at_ms, 1000)
+    return f"{_second(seconds)}.{millis:03}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    """Remembered, since records follow one another closely."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+async def run_spool(spool: Spool) -> None:
+    """Flush every second until cancelled; what is left then is written when the server closes."""
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        try:
+            await spool.flush()
+        except Exception:  # whatever it is, the next records may fare better, and nobody else is to suffer
+            log.exception("telemetry cannot be written now")

@@ -1,0 +1,21 @@
+"""`python -m nunatak_spark.demo`: says what is missing before it imports what is not there."""
+
+import importlib
+import importlib.util
+import sys
+
+NEEDED = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "duckdb_extension_iceberg", "jinja2")
+
+
+def main() -> int:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"The demo needs packages that are missing: {', '.join(missing)}", file=sys.stderr)
+        print("Fix: pip install 'nunatak[demo]', or `make demo` in the project's folder.", file=sys.stderr)
+        return 3
+    importlib.import_module("nunatak_spark.demo.command").demo(prog_name="python -m nunatak_spark.demo")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

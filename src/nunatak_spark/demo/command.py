@@ -1,0 +1,202 @@
+"""The command `python -m nunatak_spark.demo` (`make demo`): what it needs, the play, the page, and what to try next."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import duckdb
+import pyiceberg
+from rich.console import Console
+from rich.markup import escape
+
+from nunatak.client import Client
+from nunatak_spark.demo.data import size_of
+from nunatak_spark.demo.folder import claimed
+from nunatak_spark.demo.page import render
+from nunatak_spark.demo.play import Play, perform
+from nunatak_spark.demo.serving import catalog
+from nunatak_spark.demo.stage import Stage
+from nunatak_spark.demo.telling import Terminal
+from nunatak_spark.errors import CannotRun, NoJar, WrongJar
+from nunatak_spark.installation import Installation, find_installation
+from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.maintenance.failures import one_line
+from nunatak_spark.sessions import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILED, CANNOT_RUN = 1, 3
+PAGE, DATA, LOG, SPARK_LOG = "demo.html", "data", "catalog.log", "spark.log"
+STDERR = 2
+SMALL = 4  # the largest scale at which most of the time goes into starting statements
+LOGINS = ("NUNATAK_TOKEN", "NUNATAK_CREDENTIAL")  # those of some other catalog; the demo's asks for none
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was typed."""
+
+    scale: float
+    files: int
+    folder: Path
+    master: str
+    keep: bool
+    port: int
+
+
+@click.command(
+    epilog="Exit codes: 0 all went well, 1 something did not, 2 wrong usage, 3 this machine lacks something."
+)
+@click.option(
+    "--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 1000), help="1 is 200,000 orders."
+)
+@click.option(
+    "--files", default=2_000, show_default=True, type=click.IntRange(40, 100_000), help="Small files to make."
+)
+@click.option(
+    "--folder",
+    default=Path("nunatak-demo"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where catalog, tables and page go; an earlier demo's is emptied.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--keep", is_flag=True, help="Leave the catalog running until Ctrl-C, to play with it.")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of the catalog; a free one unless given.")
+def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: int) -> None:
+    """Run a pipeline from raw events to revenue on a catalog of its own, and make a page about it."""
+    console = Console()
+    wishes = Wishes(scale, files, folder, master, keep, port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us ends the catalog, too
+    try:
+        problems = run(wishes, console)
+    except CannotRun as error:
+        console.print(f"[bold red]{escape(error.problem)}[/]\n[bold]Fix:[/] {escape(error.fix)}", highlight=False)
+        raise click.exceptions.Exit(CANNOT_RUN) from error
+    except KeyboardInterrupt:
+        console.print("\nStopped; the catalog is down.")
+        raise click.exceptions.Exit(FAILED) from None
+    except Exception as error:
+        console.print(f"[bold red]The demo failed:[/] {escape(one_line(error))}", highlight=False)
+        console.print(f"More is in {folder / SPARK_LOG} and {folder / LOG}.", highlight=False)
+        raise click.exceptions.Exit(FAILED) from error
+    for problem in problems:
+        console.print(f"[bold red]Not as it should be:[/] {escape(problem)}", highlight=False)
+    if problems:
+        raise click.exceptions.Exit(FAILED)
+
+
+def run(wishes: Wishes, console: Console) -> list[str]:
+    """The whole demo; what went otherwise than it should comes back."""
+    for name in LOGINS:
+        os.environ.pop(name, None)
+    installation = find_installation(os.environ)  # first: whoever has no Java shall not wait for anything
+    with claimed(wishes.folder) as folder, catalog(folder / DATA, folder / LOG, wishes.port) as uri:
+        console.print(f"[bold]The catalog listens on {uri}[/]; its data are in {folder / DATA}.", highlight=False)
+        with _started(installation, uri, wishes, folder / SPARK_LOG, console) as spark, Client(uri) as client:
+            play = perform(Stage(spark, client, uri, size_of(wishes.scale, wishes.files), Terminal(console)))
+            spark_version = spark.version
+        page = folder / PAGE
+        versions = {"Spark": spark_version, "PyIceberg": pyiceberg.__version__, "DuckDB": duckdb.__version__}
+        commands = commands_for(folder, uri if wishes.keep else None)
+        page.write_text(render(play, made_at=datetime.now(UTC), versions=versions, commands=commands), "utf-8")
+        _close(play, page, commands, console)
+        if wishes.keep:
+            _wait(uri, console)
+    return list(play.problems())
+
+
+@contextlib.contextmanager
+def _started(
+    installation: Installation, uri: str, wishes: Wishes, log: Path, console: Console
+) -> "Iterator[SparkSession]":
+    with console.status("Starting Spark …"), _stderr_into(log):
+        settings = {"spark.driver.memory": "2g", **_compiler(wishes.scale), **_packages(installation)}
+        try:
+            spark = session(uri, master=wishes.master, config=settings, app_name="nunatak-demo")
+        except CannotRun:
+            raise
+        except Exception as error:
+            raise CannotRun("Spark did not start", fix=f"Look into {log}, or ask `nunatak spark doctor`.") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """A JVM that is started meanwhile writes its log there for as long as it lives."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
+
+
+def _compiler(scale: float) -> dict[str, str]:
+    """Short statements never repay the optimizing compiler; without it a small demo takes half as long."""
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if scale <= SMALL else {}
+
+
+def _packages(installation: Installation) -> dict[str, str]:
+    """Nothing if the jar is here or Maven gets it; else Spark's own resolver is asked for it."""
+    try:
+        load_jar(installation.spark.runtime, places_of(os.environ, spark_home=installation.spark_home))
+    except WrongJar:
+        raise
+    except NoJar:
+        if os.environ.get("NUNATAK_MAVEN_URL") or places_of(os.environ).maven is not None:
+            raise  # a way was there, and failed
+        return {"spark.jars.packages": installation.spark.runtime.coordinate}
+    return {}
+
+
+def commands_for(folder: Path, uri: str | None) -> dict[str, str]:
+    """What to try next; without a running catalog it is started first."""
+    start = {} if uri else {"Start the catalog on this data again": f"nunatak serve --data {folder / DATA}"}
+    at = uri or "http://127.0.0.1:8181"
+    named = f" --uri {uri}" if uri else ""
+    return {
+        **start,
+        "See what there is": f"nunatak table list analytics.bronze{named}",
+        "Ask how the tables are doing": f"nunatak health analytics.bronze{named}",
+        "See what the policies say, and why": f"nunatak policy explain analytics.bronze.clicks{named}",
+        "Look at the jobs that ran": f"nunatak job list{named}",
+        "Read gold in Python": "from pyiceberg.catalog import load_catalog\n"
+        f'load_catalog("lake", type="rest", uri="{at}").load_table("analytics.gold.revenue").scan().to_arrow()',
+    }
+
+
+def _close(play: Play, page: Path, commands: dict[str, str], console: Console) -> None:
+    faster = play.before.query_seconds / max(play.after.query_seconds, 0.001)
+    console.print(
+        f"\n[bold]Health {play.before.health.score} → {play.after.health.score}[/], "
+        f"{play.before.health.files:,} → {play.after.health.files:,} files, a query {faster:.1f} times faster."
+    )
+    console.print(f"[bold green]The page is {page.resolve()}[/]", highlight=False, soft_wrap=True)
+    console.print("\nGo on from here:", highlight=False)
+    for sentence, command in commands.items():
+        console.print(f"  [dim]# {escape(sentence)}[/]", highlight=False)
+        for line in command.splitlines():
+            console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def _wait(uri: str, console: Console) -> None:
+    console.print(f"\n[bold]The catalog runs on at {uri}; Ctrl-C ends it.[/]", highlight=False)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(3600)

@@ -1,0 +1,124 @@
+"""The acts in their order, what each of them showed, and whether it was what the audience was promised."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nunatak_spark.demo import engines, medallion, publishing, upkeep
+from nunatak_spark.demo.data import Size
+from nunatak_spark.demo.stage import Stage, timed
+
+
+@dataclass(frozen=True)
+class Act:
+    title: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Play:
+    """All figures of a performance."""
+
+    size: Size
+    root: str
+    bronze: medallion.Bronze
+    silver: medallion.Silver
+    gold: medallion.Gold
+    refused: publishing.Audit
+    published: publishing.Audit
+    before: upkeep.Condition
+    after: upkeep.Condition
+    jobs: tuple[upkeep.JobDone, ...]
+    answers: tuple[engines.Answer, ...]
+    acts: tuple[Act, ...]
+
+    def problems(self) -> Iterator[str]:
+        """What went otherwise than it should; each for people."""
+        if self.refused.passed or self.refused.published:
+            yield "the audit let a spoiled batch pass"
+        if not (self.published.passed and self.published.published):
+            yield "the audit refused a sound batch"
+        for job in self.jobs:
+            if job.state != "done":
+                yield f"the job {job.type} is {job.state}: {job.remark}"
+        if self.after.content != self.before.content:
+            yield "maintenance changed what the table holds"
+        if self.after.health.score <= self.before.health.score:
+            yield f"the score is still {self.after.health.score}"
+        if not engines.agree(self.answers):
+            yield "the engines do not agree"
+
+
+def perform(stage: Stage) -> Play:
+    """The whole play, on namespaces that do not exist yet."""
+    say, acts = stage.narrator.say, _Acts(stage)
+    with acts.act("Bronze", "Raw events of a shop land as they come: as text, some twice, some unreadable."):
+        medallion.make_layers(stage)
+        bronze = medallion.land(stage)
+        say(f"{bronze.events:,} events, {bronze.resent:,} of them sent again, {bronze.unreadable:,} unreadable")
+    with acts.act("Silver", "MERGE cleans them: one row for each order, and corrections in place."):
+        silver = medallion.clean(stage)
+        say(f"{silver.orders:,} orders, {silver.corrected:,} of them corrected by a second MERGE")
+    with acts.act("Write, audit, publish", "A batch is written to a branch and shown to readers only if it is sound."):
+        refused = publishing.publish(stage, spoiled=True)
+        found = ", ".join(f"{count:,} {rule}" for rule, count in refused.violations.items() if count)
+        say(f"a spoiled batch is caught on the branch: {found}; readers still see {refused.rows_after:,} orders")
+        published = publishing.publish(stage, spoiled=False)
+        added = published.rows_after - published.rows_before
+        say(f"a sound batch is published by fast_forward: {added:,} more orders, in one commit of the catalog")
+    with acts.act("Gold", "Silver is summed up by day and country."):
+        gold = medallion.aggregate(stage)
+        say(f"{len(gold.rows):,} rows, {gold.revenue:,} in all")
+    with acts.act("The mess", f"A stream commits too often: {stage.size.files:,} tiny files, and deletes on top."):
+        upkeep.make_mess(stage)
+        before = upkeep.look(stage)
+        _say_condition(stage, before)
+        for finding in before.health.findings:
+            say(f"-{finding.points} {finding.check}: {finding.reason}")
+    with acts.act("Maintenance", "Policies say what is due, and a worker does it: rows stay, files go."):
+        jobs = upkeep.tidy(stage)
+        after = upkeep.look(stage)
+        _say_condition(stage, after)
+        same = "equal" if before.content == after.content else "DIFFERENT"
+        say(f"fingerprints of all {after.content.rows:,} rows before and after are {same}: {after.content.sum}")
+    with acts.act("Three engines, one answer", "The same question to gold through Spark, PyIceberg and DuckDB."):
+        answers = engines.ask_all(stage)
+        for answer in answers:
+            say(f"{answer.engine}: {len(answer.lines)} countries in {answer.seconds:.2f} s")
+        say("all three say the same" if engines.agree(answers) else "THEY DO NOT AGREE")
+    return Play(
+        size=stage.size,
+        root=stage.root,
+        bronze=bronze,
+        silver=silver,
+        gold=gold,
+        refused=refused,
+        published=published,
+        before=before,
+        after=after,
+        jobs=jobs,
+        answers=answers,
+        acts=tuple(acts.over),
+    )
+
+
+class _Acts:
+    """The acts that are over, with their times."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.over: list[Act] = []
+
+    @contextlib.contextmanager
+    def act(self, title: str, sentence: str) -> Iterator[None]:
+        with self._stage.narrator.act(title, sentence), timed() as seconds:
+            yield
+        self.over.append(Act(title, seconds[0]))
+
+
+def _say_condition(stage: Stage, condition: upkeep.Condition) -> None:
+    health = condition.health
+    stage.narrator.say(
+        f"score {health.score} of 100: {health.data_files:,} data files, {health.delete_files:,} delete files, "
+        f"{health.snapshots} snapshots; the query takes {condition.query_seconds:.2f} s"
+    )

@@ -1,0 +1,71 @@
+"""Iceberg's procedure for orphan files: finding them, and deleting those that were chosen if nothing leads to them."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nunatak_spark.fingerprint import quoted
+from nunatak_spark.maintenance.reachable import printed_name, sql_name
+from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.system_tables import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# The procedure takes a file's age from the list that it is given: whoever gives one has looked at it.
+LONG_AGO, LESS_LONG_AGO_MS = "TIMESTAMP '1970-01-01 00:00:00'", 24 * 3_600_000
+MISMATCH = "Conflicting authorities/schemes:"
+
+
+def delete_files(work: Work, paths: "DataFrame") -> None:
+    """Delete those files that the table does not lead to; one that is gone already is no error, nor is one that the
+    store refuses to delete: whoever wants to know has to look."""
+    view = "nunatak_delete_" + re.sub(r"\W", "_", work.job)
+    paths.selectExpr("path AS file_path", f"{LONG_AGO} AS last_modified").createOrReplaceTempView(view)
+    try:
+        # Without a location only paths count that begin as the table's is spelled, and file:/ is not file:///.
+        call_orphan_procedure(work, LESS_LONG_AGO_MS, file_list_view=literal(view), location="''")
+    finally:
+        work.spark.catalog.dropTempView(view)
+
+
+def call_orphan_procedure(work: Work, older_than_ms: int, **arguments: str) -> list[str]:
+    """The paths that it names, at most 20,000; the arguments are SQL. Refused if it cannot tell files apart."""
+    # Spark remembers tables for a while. An old copy does not know files that others have committed since.
+    work.spark.sql(f"REFRESH TABLE {sql_name(work)}")
+    given = {
+        "table": literal(sql_name(work)),
+        "older_than": f"timestamp_millis({older_than_ms})",
+        "stream_results": "true",
+        **_spellings(work.spec.options),
+        **arguments,
+    }
+    listed = ", ".join(f"{name} => {value}" for name, value in given.items())
+    try:
+        rows = work.spark.sql(f"CALL {quoted(work.catalog)}.system.remove_orphan_files({listed})").collect()
+    except Exception as error:
+        if MISMATCH in str(error):
+            raise Refused(_mismatch(work, str(error))) from error
+        raise
+    return [str(row[0]) for row in rows]
+
+
+def _spellings(options: Mapping[str, object]) -> dict[str, str]:
+    """Which schemes and authorities are the same place; s3a and s3n are s3 without being told."""
+    found = {}
+    for argument, option in (("equal_schemes", "equal-schemes"), ("equal_authorities", "equal-authorities")):
+        pairs = options.get(option)
+        if isinstance(pairs, Mapping) and pairs:
+            flat = ", ".join(literal(str(each)) for pair in sorted(pairs.items()) for each in pair)
+            found[argument] = f"map({flat})"
+    return found
+
+
+def _mismatch(work: Work, text: str) -> str:
+    _, _, pairs = text.partition(MISMATCH)
+    named = pairs.strip().splitlines()[0].rstrip(".") if pairs.strip() else "unknown"
+    return (
+        f"The metadata of {printed_name(work)} spells the place of its files otherwise than the store does: {named}. "
+        "Whether they are the same files cannot be told, so nothing was deleted. If they are the same place, say so in "
+        "the policy with equal-schemes or equal-authorities."
+    )

@@ -1,0 +1,165 @@
+"""From one catalog to the other: verified, frozen, caught up, verified again; and the way back."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from nunatak_spark.migration.run import MOVED, Run, Stuck, name_now
+from nunatak_spark.migration.shadow import drop_target, planned_of, refreshed, require_pointer
+from nunatak_spark.migration.values import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
+
+TRIES = 3  # a source that is written to all the time is frozen first, or never caught
+FINAL_LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2")
+MOVED_SOURCE = "moved-source"
+
+Verify = Callable[[Pair, Sequence[LevelName]], list[Evidence]]
+
+
+def verify_table(run: Run, verify: Verify, table: Table, levels: Sequence[LevelName] = LEVELS) -> Table:
+    """Bring it up to date and look at it with each level; again if the source moved on meanwhile."""
+    for _ in range(TRIES):
+        table = refreshed(run, table)
+        evidence = verify(pair_of(run, table), levels)
+        run.folder.save_evidence(table, evidence)
+        if not any(finding.kind == MOVED_SOURCE for each in evidence for finding in each.findings):
+            break
+    problems = [f"{each.level}: {finding.text}" for each in evidence for finding in each.findings if not each.ok]
+    if not all(each.ok for each in evidence):
+        raise Stuck("; ".join(problems) or "a level of the verification is not green")
+    return table
+
+
+def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Sequence[LevelName]) -> list[Table]:
+    def step(table: Table) -> Table:
+        checked = verify_table(run, verify, table, levels)
+        state = checked.state if checked.state in {"cutover", "done"} else "verified"
+        green = msgspec.structs.replace(checked, state=state, problem="", failed_at="")
+        return run.folder.save_table(green, f"{' '.join(levels)} green")
+
+    return run.each(tables, "verify", step)
+
+
+def pair_of(run: Run, table: Table) -> Pair:
+    found, origin, name = table.found, run.origin(table.found), name_now(table)
+
+    def metadata() -> dict[str, object] | None:
+        document = origin.find_document(found, name)
+        return None if document is None else document.content
+
+    return Pair(
+        spark=run.spark(),
+        client=run.client,
+        catalog=run.catalog,
+        table=table,
+        planned=planned_of(table),
+        source_pointer=lambda: origin.find_pointer(found, name),
+        source_metadata=metadata,
+        source_rows=lambda: origin.rows(found, name),
+    )
+
+
+# Cut-over
+
+
+def cut_over(run: Run, verify: Verify, tables: Sequence[Table], *, freeze: bool) -> list[Table]:
+    return run.each(tables, "cutover", lambda table: _cut_over(run, verify, table, freeze=freeze))
+
+
+def _cut_over(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
+    if table.state == "done":
+        return table
+    how, because = _how_to_freeze(run, table, freeze=freeze)
+    match how:
+        case "renamed":
+            table = verify_table(run, verify, _renamed(run, table, because), FINAL_LEVELS)
+        case "blocked":
+            table = _blocked(run, verify, table, because)
+        case _:
+            intent = msgspec.structs.replace(table, state="cutover", frozen=Frozen(because=because))
+            table = verify_table(run, verify, run.folder.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
+    over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
+    return run.folder.save_table(over, "L0 L1 L2 green; the target is the source of truth")
+
+
+def _how_to_freeze(run: Run, table: Table, *, freeze: bool) -> tuple[str, str]:
+    if table.frozen.how:  # an earlier attempt got so far
+        return table.frozen.how, table.frozen.because
+    if planned_of(table).method == "adopt":
+        return "", "both catalogs serve the same row: writers of either kind go on, and nothing gets lost"
+    if not freeze:
+        return "", "the operator said --no-freeze"
+    how, because = run.origin(table.found).freezing(table.found)
+    if not how:
+        raise Stuck(f"the source cannot be frozen: {because}; then say --no-freeze")
+    return how, because
+
+
+def _renamed(run: Run, table: Table, because: str) -> Table:
+    """Under another name no writer finds it, and whatever was committed before is in what we read after."""
+    found, origin = table.found, run.origin(table.found)
+    to = f"{found.name[-1]}{MOVED}"
+    if table.frozen.how != "renamed":
+        if origin.find_pointer(found, (*found.name[:-1], to)):
+            raise Stuck(f"the source has a table {to} already, which is the name that a frozen table gets")
+        frozen = Frozen("renamed", require_pointer(run, table), to, because)
+        # Written down before it is done: whoever goes on after a crash looks which of the two names is there.
+        intent = msgspec.structs.replace(table, state="cutover", frozen=frozen)
+        table = run.folder.save_table(intent, f"renaming it to {to} at the source")
+    if not origin.find_pointer(found, name_now(table)):
+        origin.rename(found, found.name, name_now(table))
+    return table
+
+
+def _blocked(run: Run, verify: Verify, table: Table, because: str) -> Table:
+    """Once blocked it cannot be read either: so it is verified first, and blocked only if it has not moved since."""
+    origin = run.origin(table.found)
+    if table.frozen.how == "blocked" and origin.block(table.found, table.frozen.pointer):
+        return table
+    for _ in range(TRIES):
+        table = verify_table(run, verify, msgspec.structs.replace(table, frozen=Frozen()), FINAL_LEVELS)
+        frozen = Frozen("blocked", table.source_pointer, "", because)
+        intent = msgspec.structs.replace(table, state="cutover", frozen=frozen)
+        table = run.folder.save_table(intent, "blocking further commits at the source")
+        if origin.block(table.found, table.source_pointer):
+            return table
+    raise Stuck(f"the source was written to {TRIES} times while it was verified; stop the writers")
+
+
+# The way back
+
+
+def roll_back(run: Run, tables: Sequence[Table], *, discard: bool) -> list[Table]:
+    return run.each(tables, "rollback", lambda table: _roll_back(run, table, discard=discard))
+
+
+def _roll_back(run: Run, table: Table, *, discard: bool) -> Table:
+    """The target's entry goes first: two catalogs that both take commits would part for good."""
+    found, origin, frozen = table.found, run.origin(table.found), table.frozen
+    drop_target(run, table, discard=discard)
+    if frozen.how == "renamed" and origin.find_pointer(found, name_now(table)):
+        origin.rename(found, name_now(table), found.name)
+    if frozen.how == "blocked":
+        origin.unblock(found, frozen.pointer)
+    back = msgspec.structs.replace(
+        table, state="rolled-back", frozen=Frozen(), source_pointer="", target_pointer="", problem="", failed_at=""
+    )
+    return run.folder.save_table(back, "the source is as it was; the target's entry is gone, every file is still there")
+
+
+# Afterwards
+
+
+def late_writes(run: Run, table: Table) -> list[Finding]:
+    """What happened at the source since the cut-over, where nothing should."""
+    found, origin = table.found, run.origin(table.found)
+    if table.frozen.how == "blocked":
+        blocked = origin.is_blocked(found, table.frozen.pointer)
+        return [] if blocked else [Finding("late-write", "somebody took away what blocks the source")]
+    findings = []
+    if table.frozen.how == "renamed" and origin.find_pointer(found, found.name):
+        findings.append(Finding("late-table", "the source has a table of the old name again", ".".join(found.name)))
+    now = origin.find_pointer(found, name_now(table))
+    if planned_of(table).method != "adopt" and now != table.source_pointer:
+        what = f"it points at {now}" if now else "it is gone"
+        findings.append(Finding("late-write", f"the source changed after the cut-over: {what}", now))
+    return findings

@@ -1,0 +1,142 @@
+"""Files of a source that are read as they are: metadata documents, and lists of data files; none is ever changed.
+
+What lies on this machine is read here; for everything else Spark is asked, which knows the storage.
+"""
+
+import gzip
+import hashlib
+import importlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GZIP = b"\x1f\x8b"
+
+Spark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
+
+
+class Unreadable(Exception):
+    """A file cannot be read, or is not what it should be."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A metadata file: what it says, and how many bytes it has."""
+
+    content: dict[str, Any]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+def local_path(location: str) -> Path | None:
+    """The path on this machine that a location means, or None if it lies elsewhere."""
+    if location.startswith("/"):
+        return Path(location)
+    if not location.startswith("file:"):
+        return None
+    path = location.removeprefix("file:")
+    return Path("/" + path.lstrip("/"))  # Iceberg takes what follows the scheme as it stands, so nothing is decoded
+
+
+def segments(location: str) -> tuple[str, ...]:
+    """A location in pieces, alike for file:/a, file:///a and /a, and for s3a and s3."""
+    text = location if ":" in location.partition("/")[0] else f"file:{location}"
+    scheme, _, path = text.partition(":")
+    return (re.sub(r"^s3[an]$", "s3", scheme), *(piece for piece in path.split("/") if piece))
+
+
+def read_document(spark: Spark, location: str) -> Document:
+    """A metadata file of a table or view, compressed or not."""
+    content = _bytes(spark, location)
+    try:
+        found = json.loads(gzip.decompress(content) if content.startswith(GZIP) else content)
+    except (OSError, ValueError, EOFError) as error:
+        raise Unreadable(f"{location} is not a metadata document: {error}") from error
+    if not isinstance(found, dict):
+        raise Unreadable(f"{location} is not a metadata document: it holds no object")
+    return Document(found, len(content))
+
+
+def _bytes(spark: Spark, location: str) -> bytes:
+    path = local_path(location)
+    try:
+        if path is not None:
+            return path.read_bytes()
+        ((content,),) = spark().read.format("binaryFile").load(location).select("content").collect()
+        return bytes(content)
+    except Exception as error:  # Spark's have no common base that could be named without pyspark
+        raise Unreadable(f"{location} cannot be read: {first_line(error)}") from error
+
+
+def list_files(spark: Spark, location: str) -> list[File]:
+    """Every file below a folder that engines take for data, sorted by path."""
+    path = local_path(location)
+    if path is None:
+        return sorted(_listed_by_spark(spark(), location), key=lambda file: file.path)
+    if not path.is_dir():
+        raise Unreadable(f"{location} is not a folder")
+    return sorted(_listed(path), key=lambda file: file.path)
+
+
+def _listed(folder: Path) -> Iterator[File]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not any(map(_is_hidden, path.relative_to(folder).parts)):
+            stat = path.stat()
+            yield File(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+
+def _listed_by_spark(spark: "SparkSession", location: str) -> Iterator[File]:
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    columns = "path", "length", "unix_millis(modificationTime) as modified"  # the content is not among them, nor read
+    try:
+        rows = reader.load(location).selectExpr(*columns).collect()
+    except Exception as error:
+        raise Unreadable(f"{location} cannot be listed: {first_line(error)}") from error
+    base = urlsplit(location).path.rstrip("/")
+    for row in rows:
+        inside = unquote(urlsplit(row["path"]).path).removeprefix(base)
+        if not any(map(_is_hidden, inside.split("/"))):
+            yield File(row["path"], row["length"], row["modified"])
+
+
+def _is_hidden(part: str) -> bool:
+    """What Spark and Hive pass over; a folder `_key=value` is a partition all the same."""
+    return part.startswith(".") or (part.startswith("_") and "=" not in part)
+
+
+def digest(files: Sequence[File]) -> str:
+    """Another one as soon as a file is added, removed or written anew."""
+    lines = (f"{file.path}\0{file.size_bytes}\0{file.modified_ms}" for file in files)
+    return "files:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def int96_columns(files: Sequence[File]) -> list[str]:
+    """Columns of Parquet's old kind of timestamps in the first of the files, if it lies here and pyarrow is there."""
+    path = local_path(files[0].path) if files else None
+    if path is None or importlib.util.find_spec("pyarrow") is None:
+        return []
+    try:
+        schema = importlib.import_module("pyarrow.parquet").read_metadata(path).schema
+    except (OSError, ValueError):  # pyarrow's own errors are among them; whoever reads the data will say it better
+        return []
+    columns = (schema.column(position) for position in range(len(schema)))
+    return [str(column.path) for column in columns if column.physical_type == "INT96"]
+
+
+def first_line(error: Exception) -> str:
+    """Spark's messages carry whole plans; the first line says what is wrong."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

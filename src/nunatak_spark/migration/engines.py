@@ -1,0 +1,310 @@
+"""L3, whether engines agree: Spark, PyIceberg and DuckDB answer the same questions about the target by themselves.
+
+An engine that cannot answer, because it is not installed or does not know a type, is named with its reason; at least
+two must have answered everything.
+"""
+
+import contextlib
+import functools
+import importlib.resources
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+from nunatak_spark.fingerprint import reading_settings
+from nunatak_spark.migration import questions
+from nunatak_spark.migration.packages import load_module
+from nunatak_spark.migration.questions import Column, Dialect, Filter, Measure, Rows
+from nunatak_spark.migration.target import login_settings, rest_catalog
+from nunatak_spark.migration.values import Finding, Looked, Pair
+
+Json = dict[str, Any]
+Answers = dict[str, str | None]
+
+IN_MEMORY_BYTES = 2 * 2**30  # PyIceberg reads a whole table into this process
+SHOWN_CHARACTERS = 200
+ENOUGH = 2
+DUCKDB_EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two, so they are loaded first
+
+
+class Engine(Protocol):
+    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]: ...
+
+    def rows(self, asked: Rows) -> list[list[Any]]: ...
+
+    def count(self, asked: Sequence[Filter]) -> list[int]: ...
+
+
+@dataclass
+class Sql:
+    """An engine that takes statements and gives Arrow tables."""
+
+    run: Callable[[str], Any]
+    table: str
+    dialect: Dialect
+    statements: list[str] = field(default_factory=list)
+
+    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
+        (row,) = self._rows(questions.measures_sql(asked, self.table, self.dialect))
+        return int(row[0]), row[1:]
+
+    def rows(self, asked: Rows) -> list[list[Any]]:
+        return self._rows(questions.rows_sql(asked, self.table, self.dialect))
+
+    def count(self, asked: Sequence[Filter]) -> list[int]:
+        return [int(self._rows(one)[0][0]) for one in questions.filters_sql(asked, self.table, self.dialect)]
+
+    def _rows(self, statement: str) -> list[list[Any]]:
+        self.statements.append(statement)
+        return _lists(self.run(statement))
+
+
+@dataclass
+class PyIceberg:
+    """PyIceberg finds and reads the files, Arrow computes."""
+
+    table: Any
+
+    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
+        data = self.table.scan().to_arrow()
+        return data.num_rows, [_computed(data, one) for one in asked]
+
+    def rows(self, asked: Rows) -> list[list[Any]]:
+        arrow, compute = load_module("pyarrow", "L3"), load_module("pyarrow.compute", "L3")
+        names = tuple(dict.fromkeys(column.path[0] for column in (*asked.columns, *asked.order)))
+        data = self.table.scan(selected_fields=names).to_arrow()
+        sorted_by = {}
+        for i, column in enumerate(asked.order):
+            values = _values(data, column)
+            sorted_by[f"there{i}"] = values.is_valid().cast("int8")  # nulls first
+            sorted_by[f"value{i}"] = values
+        keys = [(key, "ascending") for key in sorted_by]
+        places = compute.sort_indices(arrow.table(sorted_by), sort_keys=keys)[: questions.ROWS]
+        taken = data.take(places)
+        values = [_values(taken, column) for column in asked.columns]
+        return _lists(arrow.table(values, names=[f"v{i}" for i in range(len(values))]))
+
+    def count(self, asked: Sequence[Filter]) -> list[int]:
+        at_most = load_module("pyiceberg.expressions", "L3").LessThanOrEqual
+        return [self.table.scan(row_filter=at_most(one.column.path[0], _literal(one.value))).count() for one in asked]
+
+
+def look(pair: Pair, document: Json) -> Looked:
+    asked = Asked(questions.columns_of(document))
+    with contextlib.ExitStack() as stack:
+        for name, start in ENGINES.items():
+            asked.ask(name, functools.partial(stack.enter_context, start(pair, document)))
+    return asked.outcome()
+
+
+# Asking
+
+
+@dataclass
+class Asked:
+    """The questions, the answers so far, and what is wrong with them."""
+
+    columns: tuple[Column, ...]
+    answers: dict[str, Answers] = field(default_factory=dict)
+    cannot: dict[str, str] = field(default_factory=dict)
+    statements: list[str] = field(default_factory=list)
+    first: str = ""
+    measures: tuple[Measure, ...] = ()
+    rows: Rows | None = None
+    filters: tuple[Filter, ...] = ()
+
+    def ask(self, name: str, start: Callable[[], Engine]) -> None:
+        """All questions to one engine; what the first one measured decides which rows and filters all are asked for."""
+        try:
+            engine = start()
+            self.measures = self.measures or questions.measures(self.columns)
+            rows, measured = engine.measure(self.measures)
+            answers: Answers = {"rows": str(rows)}
+            answers |= {
+                one.question: questions.normal(value) for one, value in zip(self.measures, measured, strict=True)
+            }
+            if not self.first:
+                self.first = name
+                self.rows = questions.rows_to_see(self.columns, answers, rows)
+                self.filters = questions.filters(self.columns, answers)
+            if self.rows is not None:
+                answers[self.rows.question] = questions.normal(engine.rows(self.rows))
+            counted = engine.count(self.filters)
+            answers |= {one.question: str(count) for one, count in zip(self.filters, counted, strict=True)}
+            self.answers[name] = answers
+            self.statements += getattr(engine, "statements", [])
+        except Exception as error:  # one engine's trouble is a fact about that engine, and not the end
+            self.cannot[name] = " ".join(str(error).split())[:SHOWN_CHARACTERS] or type(error).__name__
+
+    def outcome(self) -> Looked:
+        findings = list(self._disagreements())
+        if len(self.answers) < ENOUGH:
+            reasons = "; ".join(f"{name} could not: {reason}" for name, reason in self.cannot.items())
+            asked = len(self.answers) + len(self.cannot)
+            text = f"{len(self.answers)} of {asked} engines answered; {reasons}"
+            findings.append(Finding("too-few-engines", text))
+        agreed = next(iter(self.answers.values()), {})
+        refused = {name: f"could not: {reason}" for name, reason in self.cannot.items()}
+        facts = {
+            "engines": {**dict.fromkeys(self.answers, "answered"), **refused},
+            "questions": len(agreed),
+            "answers": {question: _short(answer) for question, answer in agreed.items()},
+        }
+        return Looked(tuple(findings), facts, tuple(self.statements))
+
+    def _disagreements(self) -> Iterator[Finding]:
+        if not self.answers:
+            return
+        first, *others = self.answers
+        by_question = {one.question: one for one in self.measures}
+        for question, answer in self.answers[first].items():
+            measure = by_question.get(question)
+            for other in others:
+                theirs = self.answers[other][question]
+                if not questions.agree(measure, answer, theirs, self.answers[first]):
+                    text = f"{question}: {first} says {_short(answer)}, {other} says {_short(theirs)}"
+                    yield Finding("engines-disagree", text, measure.column.name if measure else "")
+
+
+def _short(answer: str | None) -> str:
+    text = "null" if answer is None else answer
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+# The engines
+
+
+@contextlib.contextmanager
+def _spark(pair: Pair, _: Json) -> Iterator[Engine]:
+    with reading_settings(pair.spark):
+        yield Sql(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, questions.SPARK)
+
+
+@contextlib.contextmanager
+def _pyiceberg(pair: Pair, document: Json) -> Iterator[Engine]:
+    size = _current_bytes(document)
+    if size > IN_MEMORY_BYTES:
+        raise MemoryError(f"the table's files are {size} bytes, and PyIceberg reads all of them into memory")
+    load_module("pyarrow", "L3")
+    with rest_catalog(pair) as catalog:
+        yield PyIceberg(catalog.load_table(pair.planned.target))
+
+
+@contextlib.contextmanager
+def _duckdb(pair: Pair, _: Json) -> Iterator[Engine]:
+    duckdb = load_module("duckdb", "L3")
+    with contextlib.closing(duckdb.connect(config={"autoinstall_known_extensions": "false"})) as connection:
+        for name in DUCKDB_EXTENSIONS:
+            connection.execute(f"LOAD '{_extension(name)}'")
+        connection.execute("SET TimeZone = 'UTC'")
+        login = login_settings(pair.spark, pair.catalog)
+        try:
+            _attach(connection, login)
+        except duckdb.Error as error:  # it quotes the statement, and the reason becomes part of a report
+            raise RuntimeError(without_secrets(str(error), login)) from None
+        *namespace, table = pair.planned.target
+        name = f"target.{questions.DUCKDB.quoted('.'.join(namespace))}.{questions.DUCKDB.quoted(table)}"
+        yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), name, questions.DUCKDB)
+
+
+ENGINES: Mapping[str, Callable[[Pair, Json], "contextlib.AbstractContextManager[Engine]"]] = {
+    "spark": _spark,
+    "pyiceberg": _pyiceberg,
+    "duckdb": _duckdb,
+}
+
+
+def _current_bytes(document: Json) -> int:
+    current = document.get("current-snapshot-id")
+    sizes = {one["snapshot-id"]: one.get("summary", {}) for one in document.get("snapshots") or []}
+    return int(sizes.get(current, {}).get("total-files-size", 0))
+
+
+def _extension(name: str) -> str:
+    """From the wheel where there is one: then nothing is asked of the network."""
+    try:
+        folder = Path(str(importlib.resources.files(f"duckdb_extension_{name}")))
+        return str(next(folder.rglob(f"{name}.duckdb_extension")))
+    except (ModuleNotFoundError, StopIteration):
+        return name
+
+
+def _attach(connection: Any, login: Mapping[str, str]) -> None:
+    literal = questions.DUCKDB.literal
+    options = f"TYPE iceberg, ENDPOINT {literal(login['uri'])}"
+    if "credential" in login:
+        client_id, _, secret = login["credential"].partition(":")
+        server = login.get("oauth2-server-uri", f"{login['uri'].rstrip('/')}/v1/oauth/tokens")
+        connection.execute(
+            f"CREATE SECRET login (TYPE iceberg, CLIENT_ID {literal(client_id)}, CLIENT_SECRET {literal(secret)}, "
+            f"OAUTH2_SERVER_URI {literal(server)})"
+        )
+        options += ", SECRET login"
+    elif "token" in login:
+        connection.execute(f"CREATE SECRET login (TYPE iceberg, TOKEN {literal(login['token'])})")
+        options += ", SECRET login"
+    else:
+        options += ", AUTHORIZATION_TYPE 'none'"
+    connection.execute(f"ATTACH {literal(login.get('warehouse', ''))} AS target ({options})")
+
+
+def without_secrets(text: str, login: Mapping[str, str]) -> str:
+    secrets = (login.get("token", ""), login.get("credential", ""), login.get("credential", "").partition(":")[2])
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    return text
+
+
+# Arrow
+
+
+def _lists(table: Any) -> list[list[Any]]:
+    return [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def _values(data: Any, column: Column) -> Any:
+    """A column, or the field inside structs; a UUID as text."""
+    compute = load_module("pyarrow.compute", "L3")
+    values = data.column(column.path[0])
+    for name in column.path[1:]:
+        values = compute.struct_field(values, name)
+    if column.kind == "uuid":
+        texts = [
+            None if one is None else str(UUID(bytes=one) if isinstance(one, bytes) else one)
+            for one in values.to_pylist()
+        ]
+        return load_module("pyarrow", "L3").chunked_array([texts], "string")
+    return values
+
+
+def _computed(data: Any, measure: Measure) -> Any:
+    arrow, compute = load_module("pyarrow", "L3"), load_module("pyarrow.compute", "L3")
+    values, kind = _values(data, measure.column), measure.column.kind
+    present = values.drop_null()
+    numbers = present.filter(compute.invert(compute.is_nan(present))) if kind == "float" else present
+    match measure.of:
+        case "count":
+            return len(present)
+        case "least" | "most":
+            return compute.min_max(numbers)["min" if measure.of == "least" else "max"].as_py()
+        case "distinct":
+            return len(compute.unique(present))
+        case "true":
+            return compute.sum(present).as_py() or 0
+        case "not-a-number":
+            return len(present) - len(numbers)
+        case "sum":
+            exact = numbers.cast(arrow.decimal128(38, 0)) if kind == "integer" else numbers
+            return compute.sum(exact.cast(arrow.float64()) if kind == "float" else exact).as_py()
+        case "bytes":
+            return compute.sum(compute.binary_length(present)).as_py()
+        case _:
+            ends = [(chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()) for chunk in present.chunks if len(chunk)]
+            return sum(last - first for first, last in ends) if ends else None
+
+
+def _literal(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,16 @@
+"""Packages that only some steps of a migration need: imported when a step does, with the fix if one is missing."""
+
+import importlib
+from typing import Any
+
+from nunatak_spark.errors import CannotRun
+
+
+def load_module(name: str, needed_for: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise CannotRun(
+            f"{package} is not installed, and is needed for {needed_for}", fix="pip install 'nunatak[migration]'"
+        ) from error

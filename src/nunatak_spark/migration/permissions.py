@@ -1,0 +1,98 @@
+"""What people may do at the source, as the grants that would let them do it at the target. Pure; nothing is granted."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nunatak_spark.migration.values import Finding, Found, Permission, Table, title
+
+# Words of Hive and of Lake Formation, in the target's; the strongest bundle that was granted says it all.
+PRIVILEGES = {
+    "SELECT": "READ",
+    "DESCRIBE": "TABLE_LIST,TABLE_READ_META",
+    "INSERT": "WRITE",
+    "UPDATE": "WRITE",
+    "DELETE": "WRITE",
+    "ALTER": "TABLE_ALTER",
+    "DROP": "TABLE_DROP",
+    "ALL": "ADMIN",
+    "SUPER": "ADMIN",
+    "OWNER": "ADMIN",
+}
+BUNDLES = ("ADMIN", "WRITE", "READ")  # each holds the ones after it
+HELD_BY_ADMIN = {"TABLE_DROP", "TABLE_ALTER"}
+IAM = re.compile(r"arn:[^:]*:(?:iam|sts)::\d*:(user|role|group|assumed-role)/(?:.*/)?([^/]+)")
+DEFAULT_WAREHOUSE = "default"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """`grants` are commands, a line each; `unmapped` is what a person has to decide."""
+
+    grants: tuple[str, ...]
+    unmapped: tuple[Finding, ...]
+
+
+def map_permissions(tables: Iterable[Table], warehouse: str) -> Mapped:
+    """For every table that has a place at the target."""
+    grants: list[str] = []
+    unmapped: list[Finding] = []
+    for table in tables:
+        if table.planned is None or table.planned.method == "refused":
+            continue
+        place = "/".join(map(_escaped, (warehouse or DEFAULT_WAREHOUSE, *table.planned.target)))
+        held: dict[str, set[str]] = {}
+        for permission in _held(table.found):
+            grantee, privileges = grantee_of(permission), PRIVILEGES.get(permission.privilege.upper(), "")
+            if grantee and privileges:
+                held.setdefault(grantee, set()).update(privileges.split(","))
+            else:
+                unmapped.append(_unmapped(table.found, permission, has_grantee=bool(grantee)))
+        grants += [
+            shlex.join(["nunatak", "grant", "add", grantee, ",".join(shortest(names)), f"table:{place}"])
+            for grantee, names in sorted(held.items())
+        ]
+    return Mapped(tuple(dict.fromkeys(grants)), tuple(dict.fromkeys(unmapped)))
+
+
+def _held(found: Found) -> Iterable[Permission]:
+    if found.owner:
+        yield Permission(found.owner, "OWNER", "owner")
+    yield from found.permissions
+
+
+def grantee_of(permission: Permission) -> str:
+    """As the target names people and roles; a group of a directory is a role, which tokens bring along."""
+    match permission.principal_type:
+        case "user" | "owner":
+            return f"principal:{permission.principal}" if permission.principal else ""
+        case "role" | "group":
+            return f"role:{permission.principal}" if permission.principal else ""
+        case "iam":
+            found = IAM.fullmatch(permission.principal)
+            if found is None:
+                return ""
+            return f"{'role' if found.group(1) == 'group' else 'principal'}:{found.group(2)}"
+        case _:
+            return ""
+
+
+def shortest(names: Iterable[str]) -> Sequence[str]:
+    """The fewest words that say the same: what a bundle holds is not said again."""
+    left = set(names)
+    for position, bundle in enumerate(BUNDLES):
+        if bundle in left:
+            left -= {*BUNDLES[position + 1 :], "TABLE_LIST", "TABLE_READ_META"}
+            left -= HELD_BY_ADMIN if bundle == "ADMIN" else {"TABLE_ALTER"} if bundle == "WRITE" else set()
+    return sorted(left)
+
+
+def _unmapped(found: Found, permission: Permission, *, has_grantee: bool) -> Finding:
+    who = f"{permission.principal_type} {permission.principal or '(nobody)'}"
+    what = "has a privilege that means nothing here" if has_grantee else "is nobody that a grant could name"
+    return Finding("unmapped-permission", f"{who} {what}: {permission.privilege}", title(found))
+
+
+def _escaped(level: str) -> str:
+    return level.replace("%", "%25").replace("/", "%2F")

@@ -1,0 +1,129 @@
+"""How each table gets over: method, target name and wave, and what is refused and why. Pure."""
+
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nunatak_spark.migration.values import Found, Method, Planned, Source, Table, title
+
+ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
+COPIED = {"csv", "json", "text"}
+FATAL = {"unreadable"}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the operator wants. Patterns are of names such as `sales.*`, or of one source as `old:sales.*`."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+    adopt: bool = False
+    into: tuple[str, ...] = ()
+    renamed: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    wave: int = 1
+
+
+def plan(
+    tables: Sequence[Table], sources: Iterable[Source], taken: Collection[tuple[str, ...]], wishes: Wishes
+) -> dict[str, Planned]:
+    """Plans by title, for all tables that are wished for and not decided. `taken` are the names that the target has."""
+    kinds = {source.name: source for source in sources}
+    used = {
+        _folded(table.planned.target): title(table.found)
+        for table in tables
+        if table.planned is not None and is_decided(table)
+    }
+    there = {_folded(name) for name in taken}
+    plans: dict[str, Planned] = {}
+    for table in tables:
+        name = title(table.found)
+        if is_decided(table) or not is_wanted(table.found, wishes.include, wishes.exclude):
+            continue
+        planned = _planned(table.found, kinds[table.found.source], wishes)
+        # What was planned before may have been begun: its name at the target is then its own.
+        others = there if table.planned is None else there - {_folded(table.planned.target)}
+        plans[name] = _without_collision(planned, name, used, others)
+        if plans[name].method != "refused":
+            used[_folded(planned.target)] = name
+    return plans
+
+
+def is_decided(table: Table) -> bool:
+    """Whether it is at the target: then its method and its name are facts, and no plan changes them."""
+    return bool(table.target_pointer)
+
+
+def is_wanted(found: Found, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    return (not include or matches(found, include)) and not matches(found, exclude)
+
+
+def matches(found: Found, patterns: Sequence[str]) -> bool:
+    name = ".".join(found.name)
+    return any(
+        fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(f"{found.source}:{name}", pattern)
+        for pattern in patterns
+    )
+
+
+def _planned(found: Found, source: Source, wishes: Wishes) -> Planned:
+    method, because = _method(found, source, wishes)
+    target = found.name if method == "adopt" else target_name(found, wishes)
+    return Planned(method, target, wishes.wave, because)
+
+
+def target_name(found: Found, wishes: Wishes) -> tuple[str, ...]:
+    """Where it goes: the longest namespace that was renamed decides; a table without a namespace gets its source's."""
+    namespace, name = found.name[:-1] or (found.source,), found.name[-1]
+    for size in range(len(namespace), 0, -1):
+        if namespace[:size] in wishes.renamed:
+            namespace = (*wishes.renamed[namespace[:size]], *namespace[size:])
+            break
+    return (*wishes.into, *namespace, name)
+
+
+def _method(found: Found, source: Source, wishes: Wishes) -> tuple[Method, str]:
+    fatal = [risk.text for risk in found.risks if risk.kind in FATAL]
+    if fatal:
+        return "refused", fatal[0]
+    if found.kind == "view":
+        return "refused", "views are not moved: their SQL names the catalogs of the source; create it anew"
+    if wishes.adopt and source.kind == "jdbc":
+        return "adopt", "the target serves the very database of the source"
+    if matches(found, wishes.copy):
+        return "copy", "a copy was asked for: every row is read and written anew"
+    if found.kind == "iceberg":
+        return "register", "an Iceberg table: the target gets its metadata file, no data are copied"
+    return _method_for_files(found)
+
+
+def _method_for_files(found: Found) -> tuple[Method, str]:
+    if not found.columns:
+        return "refused", "nothing is known about its columns"
+    if found.format in ADDED_AS_THEY_ARE:
+        elsewhere = [risk for risk in found.risks if risk.kind == "partition-elsewhere"]
+        if elsewhere:
+            return "refused", f"{elsewhere[0].text}; ask for a copy with --copy"
+        return "add_files", f"{found.format} files stay where they are and become files of an Iceberg table"
+    if found.format in COPIED:
+        return "copy", f"Iceberg has no {found.format} files: every row is read and written anew"
+    return "refused", f"files of the format {found.format or 'unknown'} cannot be read"
+
+
+def _without_collision(planned: Planned, name: str, used: Mapping[str, str], there: Collection[str]) -> Planned:
+    folded = _folded(planned.target)
+    if planned.method in {"refused", "adopt"}:
+        return planned
+    printed = ".".join(planned.target)
+    if folded in used and used[folded] != name:
+        because = f"{used[folded]} goes to {printed} already; choose another namespace with --into or --map"
+    elif folded in there:
+        because = f"the target has {printed} already; choose another namespace with --into or --map"
+    else:
+        return planned
+    return Planned("refused", planned.target, planned.wave, because)
+
+
+def _folded(name: tuple[str, ...]) -> str:
+    """Names that differ in capitals alone are one for many engines."""
+    return "\0".join(name).lower()

@@ -1,0 +1,305 @@
+"""What several engines are asked about one table, and when their answers are the same. Pure: a schema in, SQL out.
+
+First come measures of each column, then a few whole rows and filtered counts, chosen by what the measures told.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from nunatak_spark.migration.identity import current_schema
+from nunatak_spark.migration.identity import normal as normal_document
+
+Json = dict[str, Any]
+Kind = Literal[
+    "integer", "decimal", "float", "boolean", "date", "timestamp", "string", "binary", "uuid", "list", "map", "other"
+]  # fmt: skip
+
+COLUMNS_AT_MOST = 100  # fingerprints look at all of them; here the question is whether engines agree
+DISTINCT_AT_MOST = 8  # Spark writes every row once for each of these
+FILTERS_AT_MOST = 4
+ROWS = 5
+TOLERANCE = 1e-9  # of sums of floats, which depend on the order
+
+KINDS: Mapping[str, Kind] = {
+    "int": "integer", "long": "integer", "float": "float", "double": "float", "boolean": "boolean", "date": "date",
+    "timestamp": "timestamp", "timestamptz": "timestamp", "string": "string", "binary": "binary", "uuid": "uuid",
+}  # fmt: skip
+MEASURES: Mapping[Kind, tuple[str, ...]] = {
+    "integer": ("count", "least", "most", "sum", "distinct"),
+    "decimal": ("count", "least", "most", "sum", "distinct"),
+    "float": ("count", "least", "most", "sum", "not-a-number"),
+    "boolean": ("count", "true"),
+    "date": ("count", "least", "most", "distinct"),
+    "timestamp": ("count", "least", "most", "distinct"),
+    "string": ("count", "least", "most", "bytes", "distinct"),
+    "binary": ("count", "least", "most", "bytes"),
+    "uuid": ("count", "least", "most", "distinct"),
+    "list": ("count", "elements"),
+    "map": ("count", "elements"),
+    "other": ("count",),
+}
+SORTABLE: tuple[Kind, ...] = ("integer", "decimal", "date", "timestamp", "string", "boolean")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a field inside structs."""
+
+    path: tuple[str, ...]
+    kind: Kind
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class Measure:
+    column: Column
+    of: str
+
+    @property
+    def question(self) -> str:
+        return f"{self.of} of {self.column.name}"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """How many rows have at most this value; Iceberg prunes files by it."""
+
+    column: Column
+    value: int | str | date
+
+    @property
+    def question(self) -> str:
+        return f"rows with {self.column.name} <= {self.value}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The first rows in the order of some columns; `columns` are those that are looked at."""
+
+    columns: tuple[Column, ...]
+    order: tuple[Column, ...]
+
+    @property
+    def question(self) -> str:
+        return f"first {ROWS} rows by {', '.join(column.name for column in self.order)}"
+
+
+# Choosing
+
+
+def columns_of(document: Json) -> tuple[Column, ...]:
+    """Those of the current schema, structs taken apart."""
+    return tuple(_leaves(current_schema(normal_document(document))["fields"], ()))[:COLUMNS_AT_MOST]
+
+
+def _leaves(fields: Sequence[Json], path: tuple[str, ...]) -> Iterator[Column]:
+    for field in fields:
+        here, kind = (*path, str(field["name"])), field["type"]
+        if isinstance(kind, dict) and kind["type"] == "struct":
+            yield from _leaves(kind["fields"], here)
+        else:
+            yield Column(here, _kind(kind))
+
+
+def _kind(kind: Any) -> Kind:
+    if isinstance(kind, dict):
+        return "list" if kind["type"] == "list" else "map" if kind["type"] == "map" else "other"
+    if kind.startswith("decimal"):
+        return "decimal"
+    return "binary" if kind.startswith("fixed") else KINDS.get(kind, "other")
+
+
+def measures(columns: Sequence[Column]) -> tuple[Measure, ...]:
+    distinct = 0
+    found = []
+    for column in columns:
+        for of in MEASURES[column.kind]:
+            distinct += of == "distinct"
+            if of != "distinct" or distinct <= DISTINCT_AT_MOST:
+                found.append(Measure(column, of))
+    return tuple(found)
+
+
+def rows_to_see(columns: Sequence[Column], answers: Mapping[str, str | None], rows: int) -> Rows | None:
+    """All of a row if some column tells rows apart; else only what they are sorted by, so that ties do not matter."""
+    top = [column for column in columns if len(column.path) == 1]
+    for column in top:
+        unique = answers.get(Measure(column, "distinct").question) == answers.get(Measure(column, "count").question)
+        if column.kind in SORTABLE and unique and answers.get(Measure(column, "count").question) == str(rows):
+            return Rows(tuple(columns), (column,))
+    sortable = tuple(column for column in top if column.kind in SORTABLE)
+    return Rows(sortable, sortable) if sortable else None
+
+
+def filters(columns: Sequence[Column], answers: Mapping[str, str | None]) -> tuple[Filter, ...]:
+    """Half-way between the least and the most value where there is a middle, else at the least."""
+    found = []
+    for column in columns:
+        least, most = (answers.get(Measure(column, of).question) for of in ("least", "most"))
+        if len(column.path) > 1 or least is None or most is None:
+            continue
+        match column.kind:
+            case "integer":
+                found.append(Filter(column, (int(least) + int(most)) // 2))
+            case "date":
+                first, last = date.fromisoformat(least), date.fromisoformat(most)
+                found.append(Filter(column, first + (last - first) / 2))
+            case "string":
+                found.append(Filter(column, least))
+    return tuple(found[:FILTERS_AT_MOST])
+
+
+# SQL
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What engines that speak SQL say differently."""
+
+    quote: str
+    text_bytes: str
+    list_size: str
+    map_size: str
+    field: Callable[[str, str], str]
+    escape: Callable[[str], str]
+
+    def quoted(self, name: str) -> str:
+        return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+    def value(self, column: Column) -> str:
+        value = self.quoted(column.path[0])
+        for name in column.path[1:]:
+            value = self.field(value, name)
+        return f"CAST({value} AS VARCHAR(36))" if column.kind == "uuid" else value
+
+    def literal(self, value: int | str | date) -> str:
+        if isinstance(value, int):
+            return str(value)
+        return f"DATE '{value}'" if isinstance(value, date) else f"'{self.escape(value)}'"
+
+
+SPARK = Dialect(
+    quote="`",
+    text_bytes="octet_length",
+    list_size="size",
+    map_size="size",
+    field=lambda value, name: f"{value}.`{name.replace('`', '``')}`",
+    escape=lambda text: text.replace("\\", "\\\\").replace("'", "\\'"),
+)
+DUCKDB = Dialect(
+    quote='"',
+    text_bytes="strlen",
+    list_size="len",
+    map_size="cardinality",
+    field=lambda value, name: "struct_extract({}, '{}')".format(value, name.replace("'", "''")),
+    escape=lambda text: text.replace("'", "''"),
+)
+
+
+def measures_sql(asked: Sequence[Measure], table: str, dialect: Dialect) -> str:
+    """One statement for all; the first column is the number of rows."""
+    expressions = ["count(*) AS n", *(f"{_measured(one, dialect)} AS m{i}" for i, one in enumerate(asked))]
+    return f"SELECT {', '.join(expressions)} FROM {table}"
+
+
+def _measured(measure: Measure, dialect: Dialect) -> str:
+    value, kind = dialect.value(measure.column), measure.column.kind
+    number = f"CASE WHEN NOT isnan({value}) THEN {value} END" if kind == "float" else value
+    match measure.of:
+        case "least":
+            return f"min({number})"
+        case "most":
+            return f"max({number})"
+        case "distinct":
+            return f"count(DISTINCT {value})"
+        case "sum" if kind == "integer":
+            return f"CAST(sum(CAST({value} AS DECIMAL(38, 0))) AS DECIMAL(38, 0))"
+        case "sum":
+            return f"sum({number})"
+        case "true":
+            return f"count(CASE WHEN {value} THEN 1 END)"
+        case "not-a-number":
+            return f"count(CASE WHEN isnan({value}) THEN 1 END)"
+        case "bytes":
+            size = dialect.text_bytes if kind == "string" else "octet_length"
+            return f"CAST(sum({size}({value})) AS DECIMAL(38, 0))"
+        case "elements":
+            size = dialect.list_size if kind == "list" else dialect.map_size
+            return f"CAST(sum(CASE WHEN {value} IS NOT NULL THEN {size}({value}) END) AS DECIMAL(38, 0))"
+        case _:
+            return f"count({value})"
+
+
+def rows_sql(asked: Rows, table: str, dialect: Dialect) -> str:
+    values = ", ".join(f"{dialect.value(column)} AS v{i}" for i, column in enumerate(asked.columns))
+    order = ", ".join(f"{dialect.value(column)} ASC NULLS FIRST" for column in asked.order)
+    return f"SELECT {values} FROM {table} ORDER BY {order} LIMIT {ROWS}"
+
+
+def filters_sql(asked: Sequence[Filter], table: str, dialect: Dialect) -> list[str]:
+    """One statement each, so that each prunes for itself."""
+    return [
+        f"SELECT count(*) AS n FROM {table} WHERE {dialect.value(one.column)} <= {dialect.literal(one.value)}"
+        for one in asked
+    ]
+
+
+# Answers
+
+
+def normal(value: Any) -> str | None:
+    """One text for one value, whatever engine it comes from."""
+    if value is None:
+        return None
+    inner = _inner(value)
+    return inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False, sort_keys=True)
+
+
+def _inner(value: Any) -> Any:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return "NaN" if math.isnan(value) else repr(value + 0.0)  # -0.0 becomes 0.0
+        case Decimal():
+            return format(value.normalize(), "f") if value else "0"
+        case bytes():
+            return "0x" + value.hex()
+        case datetime():
+            return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+        case dict():
+            return {str(key): _inner(inside) for key, inside in value.items()}
+        case list() if value and all(isinstance(one, tuple) for one in value):  # a map, as Arrow gives it
+            return sorted(([_inner(key), _inner(inside)] for key, inside in value), key=json.dumps)
+        case list():
+            return [_inner(one) for one in value]
+        case _:
+            return str(value)
+
+
+def agree(measure: Measure | None, left: str | None, right: str | None, answers: Mapping[str, str | None]) -> bool:
+    """Whether two answers are the same; sums of floats may differ a little, as `answers` tell how large they can be."""
+    if left == right:
+        return True
+    if measure is None or (measure.of, measure.column.kind) != ("sum", "float") or left is None or right is None:
+        return False
+    return math.isclose(
+        float(left), float(right), rel_tol=TOLERANCE, abs_tol=TOLERANCE * _largest_sum(measure.column, answers)
+    )
+
+
+def _largest_sum(column: Column, answers: Mapping[str, str | None]) -> float:
+    """What the absolute values of a column can add up to."""
+    count, least, most = (answers.get(Measure(column, of).question) for of in ("count", "least", "most"))
+    found = int(count or 0) * max((abs(float(end)) for end in (least, most) if end is not None), default=0.0)
+    return found if math.isfinite(found) else 0.0

@@ -1,0 +1,212 @@
+"""L1, whether every file that a table needs is there: opened from Spark's executors with the target's own credentials.
+
+What a table needs is what its metadata name: manifest lists, manifests, data and delete files of all its snapshots, and
+statistics. Each file is opened, its size compared, and its last byte read, so one that only seems to be there is found.
+"""
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.migration.target import file_access
+from nunatak_spark.migration.values import Finding, Looked, Pair
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Json = dict[str, Any]
+
+NAMED_PER_TASK = 100  # if a whole bucket is out of reach, the first hundred tell as much as all
+FILES_PER_TASK = 2_000
+TASKS_AT_MOST = 500
+OPEN_AT_ONCE = 16  # in each task: opening is waiting
+FILES = "kind string, path string, size bigint"
+CHECKED = "kind string, path string, problem string, detail string, files bigint, bytes bigint"
+CONTENTS = {0: "data file", 1: "position delete file", 2: "equality delete file"}  # Spec, content of a data file
+
+
+def look(pair: Pair, document: Json, metadata_location: str) -> Looked:
+    """All at once; only if Spark itself stops at a missing manifest, one kind after the other."""
+    statements = _statements(pair.target_name)
+    named = pair.spark.createDataFrame(metadata_files(document, metadata_location), FILES)
+    steps = [named, *(pair.spark.sql(statement) for statement in statements)]
+    check, tasks = checker(file_access(pair)), tasks_for(document)
+    seen = Seen()
+    try:
+        seen.add(functools.reduce(lambda left, right: left.unionAll(right), steps).repartition(tasks), check)
+    except Exception:  # Spark names one file and gives up
+        seen = Seen()
+        for step in steps:
+            seen.add(step.repartition(tasks), check)
+            if seen.problems:
+                seen.facts["not-looked-at"] = "what the files name that are missing"
+                break
+    data_files = [row["path"] for row in seen.problems if row["kind"] in CONTENTS.values()]
+    needed = _needed_by(pair, document, data_files) if "not-looked-at" not in seen.facts else {}
+    findings = tuple(_finding(row, needed) for row in seen.problems)
+    facts = {"files": seen.files, "bytes": seen.bytes, "by-kind": seen.kinds, **seen.facts}
+    return Looked(findings, facts, statements)
+
+
+def metadata_files(document: Json, metadata_location: str) -> list[tuple[str, str, int | None]]:
+    """Kind, path and size of every file that the metadata document itself names; its older versions are not needed."""
+    found: list[tuple[str, str, int | None]] = [("metadata file", metadata_location, None)]
+    snapshots = document.get("snapshots") or []
+    found += [("manifest list", one["manifest-list"], None) for one in snapshots if "manifest-list" in one]
+    for member, kind in (("statistics", "statistics file"), ("partition-statistics", "partition statistics file")):
+        found += [(kind, one["statistics-path"], one["file-size-in-bytes"]) for one in document.get(member) or []]
+    return list(dict.fromkeys(found))
+
+
+def tasks_for(document: Json) -> int:
+    """By what the snapshots say of themselves; a guess is enough here."""
+    summaries = [snapshot.get("summary", {}) for snapshot in document.get("snapshots") or []]
+    totals = [int(one.get("total-data-files", 0)) + int(one.get("total-delete-files", 0)) for one in summaries]
+    return min(TASKS_AT_MOST, 1 + max(totals, default=0) // FILES_PER_TASK)
+
+
+def _statements(target: str) -> tuple[str, ...]:
+    kinds = " ".join(f"WHEN {content} THEN '{kind}'" for content, kind in CONTENTS.items())
+    return (
+        f"SELECT DISTINCT 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
+        f"SELECT DISTINCT CASE content {kinds} END AS kind, file_path AS path, file_size_in_bytes AS size "
+        f"FROM {target}.all_files",
+    )
+
+
+@dataclass
+class Seen:
+    """What the executors told so far."""
+
+    files: int = 0
+    bytes: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    problems: list[Json] = field(default_factory=list)
+    facts: Json = field(default_factory=dict)
+
+    def add(self, files: "DataFrame", check: Callable[[Any], Any]) -> None:
+        for row in self._told(files, check):
+            if row["path"] is not None:
+                self.problems.append(row)
+            else:
+                self.files += row["files"]
+                self.bytes += row["bytes"]
+                self.kinds[row["kind"]] = self.kinds.get(row["kind"], 0) + row["files"]
+
+    def _told(self, files: "DataFrame", check: Callable[[Any], Any]) -> list[Json]:
+        """From the executors, or from here where their Python cannot do it; then Spark still reads the files for L2."""
+        if "not-from-executors" not in self.facts:
+            try:
+                return [row.asDict() for row in files.mapInArrow(check, CHECKED).collect()]
+            except import_pyspark("pyspark.errors").PythonException as error:
+                self.facts["not-from-executors"] = f"opened from this machine: {python_error(str(error))}"
+        batches = files.toArrow().to_batches()
+        return [row for told in check(iter(batches)) for row in told.to_pylist()]
+
+
+def python_error(text: str) -> str:
+    """The line of a traceback that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines()]
+    return next(
+        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line)), lines[0] if lines else ""
+    )
+
+
+def checker(access: Sequence[tuple[str, Mapping[str, str]]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What each task runs on its part of the files: a row for each that is out of reach, and the counts of all.
+
+    `access` are settings by the prefix of files that they open. Everything it needs is inside, so the executors need
+    PyIceberg and PyArrow but not this package.
+    """
+    given, named_at_most, open_at_once = list(access), NAMED_PER_TASK, OPEN_AT_ONCE
+
+    def problem_of(io: Any, path: str, size: int | None) -> tuple[str, str, int]:
+        try:
+            file = io.new_input(path)
+            with file.open(seekable=True) as stream:
+                found = len(file)
+                stream.seek(max(found - 1, 0))
+                stream.read(1)
+        except FileNotFoundError:
+            return "missing-file", "", 0
+        except Exception as error:  # whatever a store says, the file cannot be had
+            return "unreachable-file", " ".join(str(error).split())[:300] or type(error).__name__, 0
+        if size is not None and found != size:
+            return "wrong-size", f"{found} bytes instead of {size}", found
+        return "", "", found
+
+    def check(batches: Iterator[Any]) -> Iterator[Any]:
+        load_file_io = importlib.import_module("pyiceberg.io").load_file_io
+        arrow = importlib.import_module("pyarrow")
+        stores: dict[tuple[str, str], Any] = {}
+        counts: dict[str, list[int]] = {}
+        rows: list[tuple[Any, ...]] = []
+
+        def place_of(path: str) -> tuple[str, str]:
+            return path.partition(":")[0], next(prefix for prefix, _ in given if path.startswith(prefix))
+
+        def checked(file: Any) -> tuple[str, str, int]:
+            return problem_of(stores[place_of(file["path"])], file["path"], file["size"])
+
+        with ThreadPoolExecutor(open_at_once) as pool:
+            for batch in batches:
+                files = batch.to_pylist()
+                for file in files:
+                    place = place_of(file["path"])
+                    if place not in stores:
+                        stores[place] = load_file_io(dict(given)[place[1]], file["path"])
+                for file, (problem, detail, size) in zip(files, pool.map(checked, files), strict=True):
+                    count = counts.setdefault(file["kind"], [0, 0])
+                    count[0] += 1
+                    count[1] += size
+                    if problem and len(rows) < named_at_most:
+                        rows.append((file["kind"], file["path"], problem, detail, 1, size))
+        rows += [(kind, None, None, None, files_, bytes_) for kind, (files_, bytes_) in counts.items()]
+        names = ["kind", "path", "problem", "detail", "files", "bytes"]
+        types = [arrow.string()] * 4 + [arrow.int64()] * 2
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        arrays = [arrow.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+        yield arrow.RecordBatch.from_arrays(arrays, names)
+
+    return check
+
+
+def _needed_by(pair: Pair, document: Json, paths: list[str]) -> dict[str, list[str]]:
+    """Which branches and tags need these files now; a file that none needs belongs to an earlier snapshot."""
+    refs = {name: ref["snapshot-id"] for name, ref in (document.get("refs") or {}).items()}
+    if not paths or not refs:
+        return {}
+    parts = [
+        f"SELECT DISTINCT {_text(name)} AS ref, file_path FROM {pair.target_name}.files VERSION AS OF {snapshot_id}"
+        for name, snapshot_id in sorted(refs.items())[:NAMED_PER_TASK]
+    ]
+    wanted = ", ".join(map(_text, paths))
+    rows = pair.spark.sql(f"SELECT * FROM ({' UNION ALL '.join(parts)}) WHERE file_path IN ({wanted})").collect()
+    needed: dict[str, list[str]] = {path: [] for path in paths}
+    for row in rows:
+        needed[row.file_path].append(row.ref)
+    return needed
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _finding(row: Json, needed: Mapping[str, list[str]]) -> Finding:
+    path, detail = row["path"], row["detail"]
+    said = {
+        "missing-file": "is missing",
+        "unreachable-file": f"cannot be opened with the target's credentials: {detail}",
+        "wrong-size": f"has {detail}",
+    }[row["problem"]]
+    refs = sorted(needed.get(path, ()))
+    if refs:
+        who = f"; {', '.join(refs)} need{'s' if len(refs) == 1 else ''} it"
+    else:
+        who = "; only earlier snapshots need it, which can be expired at the source" if path in needed else ""
+    return Finding(row["problem"], f"{row['kind']} {path} {said}{who}", path)

@@ -1,0 +1,96 @@
+"""What may go wrong when a table moves, told from its inventory line; whether to refuse is decided in plans."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from nunatak_spark.migration.documents import File, int96_columns, segments
+from nunatak_spark.migration.values import Finding, Found, title
+
+LARGE_METADATA_BYTES = 8 << 20  # beyond it every commit writes so much; expire snapshots first
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+MANAGED = "MANAGED_TABLE"
+# What a metastore keeps beside a table of Iceberg's, and Iceberg itself does not know.
+TABLE_TYPE = "hive.table-type"
+
+
+def document_risks(found: Found) -> Iterator[Finding]:
+    """Those of an Iceberg table, by what its metadata say."""
+    if found.format_version == 1:
+        yield Finding("format-1", "is of format version 1: no row-level deletes; upgrade it after the move")
+    properties = found.properties
+    if properties.get("write.location-provider.impl"):
+        provider = properties["write.location-provider.impl"]
+        yield Finding("location-provider", f"writes its files where {provider} says; engines need that class", provider)
+    for key in ("write.data.path", "write.metadata.path", "write.object-storage.path"):
+        if properties.get(key):
+            yield Finding("files-elsewhere", f"{key} puts files outside of its location", properties[key])
+    if properties.get("gc.enabled") == "false":
+        yield Finding("gc-disabled", "gc.enabled is false: its files may belong to another table; expiry is refused")
+    if found.metadata_bytes is not None and found.metadata_bytes > LARGE_METADATA_BYTES:
+        yield Finding(
+            "large-metadata", f"its metadata file has {found.metadata_bytes >> 20} MiB; expire snapshots first"
+        )
+    yield from _managed(found)
+
+
+def declared_risks(found: Found) -> Iterator[Finding]:
+    """Those of a table that is not Iceberg's, by what is declared and by its name."""
+    for column in found.columns:
+        if re.match(r"(var)?char\(", column.type):
+            yield Finding(
+                "char",
+                f"{column.name} is {column.type} and becomes string; char is padded by some engines",
+                column.name,
+            )
+        if column.name in found.partitioned_by and column.type.startswith("timestamp"):
+            text = f"is partitioned by the timestamp {column.name}, whose folders are text in some time zone"
+            yield Finding("timestamp-partition", text, column.name)
+    yield from _managed(found)
+
+
+def _managed(found: Found) -> Iterator[Finding]:
+    if found.properties.get(TABLE_TYPE) == MANAGED:
+        yield Finding("managed", "is a managed table of the metastore: dropping or renaming it there touches its files")
+
+
+def file_risks(found: Found, files: Sequence[File]) -> Iterator[Finding]:
+    """Those of a table of files, by their names, and by what the first of them holds."""
+    nulls = [file.path for file in files if NULL_PARTITION in file.path]
+    if nulls:
+        yield Finding("null-partition", f"has partitions {NULL_PARTITION}, which become null", nulls[0])
+    old = int96_columns(files) if found.format == "parquet" else []
+    if old:
+        yield Finding("int96", "has timestamps of Parquet's old kind, which engines read differently", old[0])
+
+
+def name_risks(found: Found) -> Iterator[Finding]:
+    names = [*found.name, *(column.name for column in found.columns)]
+    mixed = [name for name in names if name != name.lower()]
+    if mixed:
+        yield Finding("mixed-case", f"has names with capitals, which some engines fold: {', '.join(mixed)}", mixed[0])
+
+
+def with_overlaps(tables: Sequence[Found]) -> list[Found]:
+    """All of them, each with a risk if its location is, holds or lies in that of another one."""
+    placed = sorted((segments(found.location), title(found)) for found in tables if found.location)
+    others: dict[str, str] = {}
+    open_places: list[tuple[tuple[str, ...], str]] = []  # each of them holds the ones after it
+    for place, name in placed:
+        while open_places and place[: len(open_places[-1][0])] != open_places[-1][0]:
+            open_places.pop()
+        if open_places:
+            others.setdefault(name, open_places[-1][1])
+            others.setdefault(open_places[-1][1], name)
+        open_places.append((place, name))
+    return [_with_overlap(found, others) for found in tables]
+
+
+def _with_overlap(found: Found, others: Mapping[str, str]) -> Found:
+    kept = tuple(risk for risk in found.risks if risk.kind != "location-overlap")
+    other = others.get(title(found))
+    if other is None:
+        return msgspec.structs.replace(found, risks=kept)
+    text = f"shares its location with {other}: what one removes may belong to the other"
+    return msgspec.structs.replace(found, risks=(*kept, Finding("location-overlap", text, found.location)))

@@ -1,0 +1,109 @@
+"""What every step of a migration is handed: the folder, both ends, Spark when needed, and how to tell of progress."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from nunatak.client import Client
+from nunatak.errors import AlreadyExists, CatalogError
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.jobs import Progress, Step, silent
+from nunatak_spark.migration.documents import Spark, Unreadable, first_line
+from nunatak_spark.migration.sources.opening import open_origin
+from nunatak_spark.migration.sources.origin import Origin
+from nunatak_spark.migration.state import Folder
+from nunatak_spark.migration.values import Found, Table, title
+
+MOVED = "__moved"  # what a frozen table's name at the source ends with
+
+
+class Stuck(Exception):
+    """This table cannot go on; the others can. The text says why, and what to do about it."""
+
+
+@dataclass
+class Run:
+    """One command. `connect` gives a new client of the target; sources are opened once and closed with the run."""
+
+    folder: Folder
+    connect: Callable[[], AbstractContextManager[Client]]
+    spark: Spark
+    catalog: str
+    environment: Mapping[str, str]
+    progress: Progress = silent
+    _origins: dict[str, Origin] = field(default_factory=dict)
+    _client: Client | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def client(self) -> Client:
+        """One client of the target that lives as long as the run, for this thread."""
+        if self._client is None:
+            self._client = self._open.enter_context(self.connect())
+        return self._client
+
+    def origin(self, found: Found) -> Origin:
+        if found.source not in self._origins:
+            opened = open_origin(self.folder.load_source(found.source), self.spark, self.environment)
+            self._open.callback(opened.close)
+            self._origins[found.source] = opened
+        return self._origins[found.source]
+
+    def each(self, tables: Iterable[Table], step: str, action: Callable[[Table], Table]) -> list[Table]:
+        """Take one step with every table; one that gets stuck is marked with the reason, and the rest goes on."""
+        wanted = list(tables)
+        results = []
+        for done, table in enumerate(wanted, 1):
+            results.append(self.attempt(table, step, action))
+            self.progress(Step(step, done, len(wanted)))
+        return results
+
+    def attempt(self, table: Table, step: str, action: Callable[[Table], Table]) -> Table:
+        try:
+            return action(table)
+        except Exception as error:
+            return self.mark_failed(table, step, error)
+
+    def mark_failed(self, table: Table, step: str, error: Exception) -> Table:
+        known = self.folder.find_table(title(table.found)) or table  # the action may have stored more by now
+        problem = reason(error)
+        failed = msgspec.structs.replace(known, state="failed", problem=problem, failed_at=step)
+        return self.folder.save_table(failed, f"failed: {problem}")
+
+
+def reason(error: Exception) -> str:
+    match error:
+        case CatalogError():
+            return error.message + (f"; {error.hint}" if error.hint else "")
+        case CannotRun():
+            return f"{error.problem}; {error.fix}"
+        case Stuck() | Unreadable():
+            return str(error)
+        case _:
+            return first_line(error)
+
+
+def name_now(table: Table) -> tuple[str, ...]:
+    """What the table is called at the source while it is, or is not, frozen."""
+    found = table.found
+    return (*found.name[:-1], table.frozen.to) if table.frozen.how == "renamed" else found.name
+
+
+def make_namespaces(client: Client, namespace: tuple[str, ...]) -> None:
+    for size in range(1, len(namespace) + 1):
+        try:
+            client.create_namespace(namespace[:size], {})
+        except AlreadyExists:
+            continue

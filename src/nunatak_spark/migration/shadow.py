@@ -1,0 +1,268 @@
+"""A table's second life: made at the target beside the source, brought up to date, taken away. No file is deleted."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+
+import msgspec
+
+from nunatak.client import Client, Json
+from nunatak.errors import NotFound
+from nunatak_spark.jobs import Step
+from nunatak_spark.migration.documents import segments
+from nunatak_spark.migration.run import Run, Stuck, make_namespaces, name_now
+from nunatak_spark.migration.sources.folder import plain_type, quoted
+from nunatak_spark.migration.values import Found, Planned, Table, sql_name, title
+
+THREADS = 8  # registering is waiting for the two catalogs
+FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
+
+
+def shadow(run: Run, tables: Sequence[Table]) -> list[Table]:
+    """Make every table at the target; those that are a pointer alone by several threads, the others one by one."""
+    pointers = [table for table in tables if planned_of(table).method in {"register", "adopt"}]
+    files = [table for table in tables if planned_of(table).method in {"add_files", "copy"}]
+    return [*_registered(run, pointers), *run.each(files, "shadow", lambda table: refreshed(run, table))]
+
+
+def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
+    """Sources are asked by this thread, the target by the others; the folder is written by this one."""
+    results = []
+    with ThreadPoolExecutor(THREADS) as pool:
+        waiting = {}
+        for table in tables:
+            try:
+                pointer = require_pointer(run, table)
+            except Exception as error:
+                results.append(run.mark_failed(table, "shadow", error))
+                continue
+            intended = _intended(run, table, pointer)
+            waiting[pool.submit(_pointed, run, intended, pointer)] = (intended, pointer)
+        for done, future in enumerate(as_completed(waiting), 1):
+            table, pointer = waiting[future]
+            run.progress(Step("register", done, len(waiting)))
+            results.append(
+                run.attempt(table, "shadow", lambda table: _save(run, table, pointer, future.result()))  # noqa: B023
+            )
+    return results
+
+
+def refreshed(run: Run, table: Table) -> Table:
+    """The table at the target as the source is now: made if it is not there, made anew if the source moved on."""
+    pointer = require_pointer(run, table)
+    if planned_of(table).method in {"register", "adopt"}:
+        table = _intended(run, table, pointer)
+        return _save(run, table, pointer, _pointed(run, table, pointer))
+    is_same = pointer == table.source_pointer and _target_pointer(run, table) == table.target_pointer
+    if is_same and table.state != "failed":
+        return table
+    table = _looked_at(run, table)
+    return _save(run, table, pointer, _filled(run, table, pointer))
+
+
+def _intended(run: Run, table: Table, pointer: str) -> Table:
+    """Write down what the target is about to point at, so that it is known for ours after a crash.
+
+    What an earlier attempt was about to do, and may have done, is found out before its intent is forgotten.
+    """
+    if table.source_pointer == pointer:
+        return table
+    known = table.target_pointer
+    if table.source_pointer:
+        there = _target_pointer(run, table)
+        known = there if there and is_ours(table, there) else known
+    return run.folder.save_table(msgspec.structs.replace(table, source_pointer=pointer, target_pointer=known))
+
+
+def _looked_at(run: Run, table: Table) -> Table:
+    """The table as it is at the source now; what the inventory knew beyond that is kept."""
+    again = run.origin(table.found).look_again(table.found, name_now(table))
+    known = {risk.kind for risk in again.risks}
+    risks = (*again.risks, *(risk for risk in table.found.risks if risk.kind not in known))
+    return msgspec.structs.replace(table, found=msgspec.structs.replace(again, risks=risks))
+
+
+def _save(run: Run, table: Table, source_pointer: str, target_pointer: str) -> Table:
+    said = "caught up with the source" if table.target_pointer else "shadowed"
+    if table.target_pointer == target_pointer:
+        said = ""
+    state = table.state
+    if state in {"planned", "failed"}:
+        state = "cutover" if table.frozen.how else "shadowed"
+    changed = msgspec.structs.replace(
+        table, state=state, source_pointer=source_pointer, target_pointer=target_pointer, problem="", failed_at=""
+    )
+    return run.folder.save_table(changed, said)
+
+
+def require_pointer(run: Run, table: Table) -> str:
+    pointer = run.origin(table.found).find_pointer(table.found, name_now(table))
+    if not pointer:
+        raise Stuck(f"{'.'.join(name_now(table))} is no longer at the source")
+    return pointer
+
+
+def planned_of(table: Table) -> Planned:
+    if table.planned is None:
+        raise Stuck("there is no plan for it; run `nunatak migrate plan`")
+    return table.planned
+
+
+# By its pointer
+
+
+def _pointed(run: Run, table: Table, pointer: str) -> str:
+    """Let the target point where the source does; return where that is in the target's words."""
+    planned = planned_of(table)
+    with run.connect() as client:
+        there = find_target(client, planned.target)
+        if planned.method == "adopt":
+            return _adopted(there, pointer)
+        if there is None:
+            make_namespaces(client, planned.target[:-1])
+            answer = client.register_table(planned.target, pointer)
+        elif segments(location_of(there)) == segments(pointer):
+            answer = there  # an earlier attempt got so far
+        else:
+            require_ours(table, there)
+            answer = client.register_table(planned.target, pointer, overwrite=True)
+        return location_of(answer)
+
+
+def _adopted(there: Json | None, pointer: str) -> str:
+    if there is None or segments(location_of(there)) != segments(pointer):
+        raise Stuck(
+            "the target does not serve the source's database; start it there, as docs/how-to/move-a-jdbc-catalog.md "
+            "says, or plan without --adopt"
+        )
+    return location_of(there)
+
+
+def find_target(client: Client, name: tuple[str, ...]) -> Json | None:
+    try:
+        return client.load_table(name)
+    except NotFound:
+        return None
+
+
+def location_of(answer: Json) -> str:
+    return str(answer.get("metadata-location") or "")
+
+
+def _target_pointer(run: Run, table: Table) -> str:
+    with run.connect() as client:
+        there = find_target(client, planned_of(table).target)
+    return "" if there is None else location_of(there)
+
+
+def is_ours(table: Table, location: str) -> bool:
+    """Whether the target is as we left it, or as an earlier attempt was about to leave it."""
+    known = [pointer for pointer in (table.target_pointer, table.source_pointer) if pointer]
+    return any(segments(pointer) == segments(location) for pointer in known)
+
+
+def require_ours(table: Table, there: Json) -> None:
+    """Whoever put something else there did so knowing of it: it is not ours to move or to drop."""
+    if is_ours(table, location_of(there)):
+        return
+    if there.get("metadata", {}).get("properties", {}).get(FROM) == title(table.found) and not table.target_pointer:
+        return
+    name = ".".join(planned_of(table).target)
+    if table.target_pointer:
+        raise Stuck(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
+    raise Stuck(f"the target has a table {name} that does not come from here; plan another name")
+
+
+# By its files
+
+
+def _filled(run: Run, table: Table, pointer: str) -> str:
+    """A new table over the source's files, or with its rows; one of an earlier attempt or of an earlier state goes."""
+    planned = planned_of(table)
+    with run.connect() as client:
+        there = find_target(client, planned.target)
+        if there is not None:
+            require_ours(table, there)
+            properties = there["metadata"].get("properties", {})
+            is_whole = there["metadata"].get("current-snapshot-id") not in {None, -1} or not table.found.files
+            if properties.get(POINTER) == pointer and is_whole:
+                return location_of(there)
+            client.drop_table(planned.target)  # the files stay, those of the source above all
+        make_namespaces(client, planned.target[:-1])
+        _forget(run, table)
+        if planned.method == "add_files":
+            _add_files(run, table, pointer)
+        else:
+            _copy(run, table, pointer)
+        return location_of(client.load_table(planned.target))
+
+
+def _forget(run: Run, table: Table) -> None:
+    """Spark remembers tables for half a minute, and would take one that was dropped for one that is there."""
+    with suppress(Exception):  # it knows nothing of it, which is as well
+        run.spark().sql(f"REFRESH TABLE {sql_name(run.catalog, planned_of(table).target)}")
+
+
+def _add_files(run: Run, table: Table, pointer: str) -> None:
+    found, name = table.found, sql_name(run.catalog, planned_of(table).target)
+    spark = run.spark()
+    spark.sql(create_statement(name, found, _marks(table, pointer, keeps_files=True)))
+    if found.files:
+        # Duplicates are looked for: adding a file twice would double its rows without a word.
+        spark.sql(add_files_statement(run.catalog, name, found))
+
+
+def _copy(run: Run, table: Table, pointer: str) -> None:
+    found, name = table.found, sql_name(run.catalog, planned_of(table).target)
+    view = f"nunatak_source_{abs(hash(title(found)))}"
+    run.origin(found).rows(found, name_now(table)).createOrReplaceTempView(view)
+    try:
+        run.spark().sql(f"{head_of(name, found, _marks(table, pointer, keeps_files=False))} AS SELECT * FROM {view}")
+    finally:
+        run.spark().catalog.dropTempView(view)
+
+
+def create_statement(name: str, found: Found, properties: dict[str, str]) -> str:
+    columns = ", ".join(f"{quoted(column.name)} {plain_type(column.type)}" for column in found.columns)
+    return head_of(f"{name} ({columns})", found, properties)
+
+
+def head_of(name: str, found: Found, properties: dict[str, str]) -> str:
+    """The beginning of a CREATE TABLE; Iceberg's expressions of partitions stand as they are, columns are quoted."""
+    names = {column.name for column in found.columns}
+    parts = ", ".join(quoted(part) if part in names else part for part in found.partitioned_by)
+    pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+    partitioned = f" PARTITIONED BY ({parts})" if parts else ""
+    return f"CREATE TABLE {name} USING iceberg{partitioned} TBLPROPERTIES ({pairs})"
+
+
+def add_files_statement(catalog: str, name: str, found: Found) -> str:
+    place = f"{quoted(found.format)}.{quoted(found.location)}"
+    return f"CALL {quoted(catalog)}.system.add_files(table => {literal(name)}, source_table => {literal(place)})"
+
+
+def _marks(table: Table, pointer: str, *, keeps_files: bool) -> dict[str, str]:
+    """Properties of a table that we make. Files that belong to the source must never be removed by the target."""
+    marks = {FROM: title(table.found), POINTER: pointer}
+    return {**marks, "gc.enabled": "false"} if keeps_files else marks
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# Taking it away
+
+
+def drop_target(run: Run, table: Table, *, discard: bool) -> None:
+    """The target's entry, never a file; what somebody wrote there since is thrown away only if `discard` says so."""
+    planned = planned_of(table)
+    if planned.method == "adopt":
+        return  # it is the source's own row
+    with run.connect() as client:
+        there = find_target(client, planned.target)
+        if there is None:
+            return
+        if not discard:
+            require_ours(table, there)
+        client.drop_table(planned.target)

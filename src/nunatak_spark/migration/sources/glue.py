@@ -1,0 +1,215 @@
+"""AWS Glue, listed through its own API, page by page; permissions are those of Lake Formation."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.documents import Document, Spark, digest, list_files
+from nunatak_spark.migration.sources.declared import Declaration, declared_table
+from nunatak_spark.migration.sources.folder import read_files
+from nunatak_spark.migration.sources.origin import SparkCatalog
+from nunatak_spark.migration.values import Column, Found, Permission, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# What tells Iceberg's clients that a table is theirs, and what it is set to while a table is blocked.
+TYPE, POINTER = "table_type", "metadata_location"
+ICEBERG, BLOCKED = "ICEBERG", "ICEBERG_MOVED_BY_NUNATAK"
+# The parts of a table that may be written back.
+WRITABLE = (
+    "Name",
+    "Description",
+    "Owner",
+    "LastAccessTime",
+    "LastAnalyzedTime",
+    "Retention",
+    "StorageDescriptor",
+    "PartitionKeys",
+    "ViewOriginalText",
+    "ViewExpandedText",
+    "TableType",
+    "Parameters",
+    "TargetTable",
+)
+
+
+def glue_source(
+    name: str, endpoint: str | None, region: str | None, catalog_id: str | None, more: Mapping[str, str]
+) -> Source:
+    given = {"glue.endpoint": endpoint, "client.region": region, "glue.id": catalog_id}
+    properties = {"type": "glue", **{key: value for key, value in given.items() if value}, **more}
+    address = endpoint or f"glue in {region or 'the default region'}"
+    return Source(kind="glue", name=name, address=address, properties=properties)
+
+
+class Glue(SparkCatalog):
+    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+        super().__init__(source, spark, secrets)
+        self._clients: dict[str, Any] = {}
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._connected(service)
+        return self._clients[service]
+
+    def _connected(self, service: str) -> Any:
+        if importlib.util.find_spec("boto3") is None:
+            raise CannotRun("Glue is asked through boto3, which is not installed", fix="pip install boto3")
+        properties = self.source.properties
+        return importlib.import_module("boto3").client(
+            service, region_name=properties.get("client.region"), endpoint_url=properties.get("glue.endpoint")
+        )
+
+    def _catalog(self) -> dict[str, str]:
+        known = self.source.properties.get("glue.id")
+        return {"CatalogId": known} if known else {}
+
+    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+        glue = self._client("glue")
+        granted = self._permissions()
+        for page in glue.get_paginator("get_databases").paginate(**self._catalog()):
+            for database in page["DatabaseList"]:
+                name = database["Name"]
+                pages = glue.get_paginator("get_tables").paginate(DatabaseName=name, **self._catalog())
+                for tables in pages:  # never search_tables, which ends after 10,000 without a word
+                    for table in tables["TableList"]:
+                        found = self._found(name, table)
+                        permissions = (*granted.get((name, ""), ()), *granted.get((name, table["Name"]), ()))
+                        yield msgspec.structs.replace(found, permissions=permissions), None
+
+    def _found(self, database: str, table: Mapping[str, Any]) -> Found:
+        properties = table.get("Parameters") or {}
+        storage = table.get("StorageDescriptor") or {}
+        found = Found(
+            source=self.source.name,
+            name=(database, table["Name"]),
+            kind="iceberg",
+            location=storage.get("Location") or "",
+            owner=table.get("Owner") or "",
+        )
+        if "VIEW" in (table.get("TableType") or ""):
+            return msgspec.structs.replace(found, kind="view", properties={"sql": table.get("ViewOriginalText") or ""})
+        if properties.get(TYPE, "").upper() in {ICEBERG, BLOCKED}:
+            return msgspec.structs.replace(found, pointer=properties.get(POINTER, ""))
+        return self._declared(found, table)
+
+    def _declared(self, found: Found, table: Mapping[str, Any]) -> Found:
+        storage, keys = table.get("StorageDescriptor") or {}, table.get("PartitionKeys") or ()
+        serde = storage.get("SerdeInfo") or {}
+        said = Declaration(
+            storage.get("Location") or "",
+            serde.get("SerializationLibrary") or "",
+            serde.get("Parameters") or {},
+            _columns(storage.get("Columns") or ()),
+            _columns(keys),
+            list(self._partition_locations(found.name)) if keys else [],
+            table.get("Parameters") or {},
+        )
+        return declared_table(self.spark, found, said)
+
+    def _partition_locations(self, name: tuple[str, ...]) -> Iterator[str]:
+        pages = self._client("glue").get_paginator("get_partitions")
+        for page in pages.paginate(DatabaseName=name[0], TableName=name[1], **self._catalog()):
+            for partition in page["Partitions"]:
+                yield partition["StorageDescriptor"]["Location"]
+
+    def _permissions(self) -> dict[tuple[str, str], list[Permission]]:
+        """What Lake Formation granted, by database and table; nothing where we may not ask."""
+        granted: dict[tuple[str, str], list[Permission]] = {}
+        failures = importlib.import_module("botocore.exceptions")
+        try:
+            client = self._client("lakeformation")
+            token: dict[str, str] = {}
+            while True:
+                page = client.list_permissions(**token)
+                for one in page.get("PrincipalResourcePermissions", ()):
+                    _add_permissions(granted, one)
+                if not page.get("NextToken"):
+                    return granted
+                token = {"NextToken": page["NextToken"]}
+        except (failures.ClientError, failures.BotoCoreError):
+            return granted
+
+    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+        if found.kind == "iceberg":
+            return str(self._parameters(name).get(POINTER, ""))
+        table = self._find(name)
+        return "" if table is None else digest(list_files(self.spark, table["StorageDescriptor"]["Location"]))
+
+    def look_again(self, found: Found, name: tuple[str, ...]) -> Found:
+        table = self._find(name)
+        return found if table is None or found.kind == "iceberg" else self._declared(found, table)
+
+    def rows(self, found: Found, name: tuple[str, ...]) -> "DataFrame":
+        return super().rows(found, name) if found.kind == "iceberg" else read_files(self.spark(), found)
+
+    def freezing(self, found: Found) -> tuple[str, str]:
+        """Not by renaming, which Glue does in two steps: a commit between them would get lost."""
+        if found.kind != "iceberg":
+            return "", "Glue does not keep anybody from writing files: stop the writers yourself"
+        return "blocked", f"{TYPE} is {BLOCKED} there, so that Iceberg's clients do not take it for theirs"
+
+    def block(self, found: Found, pointer: str) -> bool:
+        """Glue counts the versions of a table: of our change and a commit only one succeeds."""
+        if self.is_blocked(found, pointer):
+            return True
+        return self._parameters(found.name).get(POINTER) == pointer and self._set_type(found, BLOCKED)
+
+    def is_blocked(self, found: Found, pointer: str) -> bool:
+        parameters = self._parameters(found.name)
+        return parameters.get(TYPE) == BLOCKED and parameters.get(POINTER) == pointer
+
+    def unblock(self, found: Found, pointer: str) -> None:
+        if self._parameters(found.name).get(TYPE) == BLOCKED:
+            self._set_type(found, ICEBERG)
+
+    def _parameters(self, name: tuple[str, ...]) -> dict[str, str]:
+        table = self._find(name)
+        return {} if table is None else table.get("Parameters") or {}
+
+    def _find(self, name: tuple[str, ...]) -> dict[str, Any] | None:
+        glue = self._client("glue")
+        try:
+            table: dict[str, Any] = glue.get_table(DatabaseName=name[0], Name=name[1], **self._catalog())["Table"]
+        except glue.exceptions.EntityNotFoundException:
+            return None
+        return table
+
+    def _set_type(self, found: Found, kind: str) -> bool:
+        glue, table = self._client("glue"), self._find(found.name)
+        if table is None:
+            return False
+        changed = {key: value for key, value in table.items() if key in WRITABLE}
+        changed["Parameters"] = {**table["Parameters"], TYPE: kind}
+        version = {"VersionId": table["VersionId"]} if "VersionId" in table else {}
+        try:
+            glue.update_table(DatabaseName=found.name[0], TableInput=changed, **version, **self._catalog())
+        except glue.exceptions.ConcurrentModificationException:
+            return False
+        return True
+
+
+def _columns(columns: Iterable[Mapping[str, Any]]) -> list[Column]:
+    return [Column(one["Name"], one.get("Type", "")) for one in columns]
+
+
+def _add_permissions(granted: dict[tuple[str, str], list[Permission]], one: Mapping[str, Any]) -> None:
+    resource = one.get("Resource") or {}
+    table = resource.get("Table") or resource.get("TableWithColumns")
+    if table:
+        place = (table.get("DatabaseName", ""), table.get("Name", ""))
+    elif resource.get("Database"):
+        place = (resource["Database"].get("Name", ""), "")
+    else:
+        return
+    principal = one.get("Principal", {}).get("DataLakePrincipalIdentifier", "")
+    granted.setdefault(place, []).extend(Permission(principal, each, "iam") for each in one.get("Permissions", ()))

@@ -1,0 +1,73 @@
+"""A Hadoop catalog: folders of a file system. A table there is its folder, so that it cannot be renamed."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.documents import Document, local_path
+from nunatak_spark.migration.sources.origin import SparkCatalog, parse_name, walk_namespaces
+from nunatak_spark.migration.values import Found, Source, sql_name
+
+# A version of the format that nobody reads: whoever opens the table is told so, and no commit can follow.
+BLOCKED = {"format-version": 99, "blocked-by": "nunatak migrate", "note": "The table has moved to another catalog."}
+
+
+def hadoop_source(name: str, path: str, more: Mapping[str, str]) -> Source:
+    warehouse = f"file:{path}" if path.startswith("/") else path
+    return Source(kind="hadoop", name=name, address=path, properties={"type": "hadoop", "warehouse": warehouse, **more})
+
+
+class Hadoop(SparkCatalog):
+    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+        session, catalog = self.session(), self.source.name
+        for namespace in walk_namespaces(session, catalog):
+            for row in session.sql(f"SHOW TABLES IN {sql_name(catalog, namespace)}").collect():
+                name = (*namespace, *parse_name(row["tableName"])[-1:])
+                found = Found(source=catalog, name=name, kind="iceberg")
+                yield Found(source=catalog, name=name, kind="iceberg", pointer=self.find_pointer(found, name)), None
+
+    def freezing(self, found: Found) -> tuple[str, str]:
+        if local_path(found.pointer) is None:
+            return "", "the folder is not on this machine: stop the writers yourself"
+        return "blocked", "the next version of its metadata is taken by a file that no engine reads; see its name"
+
+    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+        raise NotImplementedError("a Hadoop catalog cannot rename tables")
+
+    def block(self, found: Found, pointer: str) -> bool:
+        """Take the name that the next commit needs: it succeeds for one of them only, as with any two commits."""
+        file = _next_version(pointer)
+        try:
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as out:
+                json.dump(BLOCKED, out)
+                out.flush()
+                os.fsync(out.fileno())
+        except FileExistsError:
+            return _is_ours(file)
+        return True
+
+    def is_blocked(self, found: Found, pointer: str) -> bool:
+        return _is_ours(_next_version(pointer))
+
+    def unblock(self, found: Found, pointer: str) -> None:
+        file = _next_version(pointer)
+        if _is_ours(file):
+            file.unlink()
+
+
+def _next_version(pointer: str) -> Path:
+    path = local_path(pointer)
+    found = None if path is None else re.fullmatch(r"v(\d+)((?:\.gz)?\.metadata\.json(?:\.gz)?)", path.name)
+    if path is None or found is None:
+        raise CannotRun(f"{pointer} is not a version of a Hadoop table", fix="Use --no-freeze, and stop the writers.")
+    return path.with_name(f"v{int(found.group(1)) + 1}{found.group(2)}")
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return bool(json.loads(file.read_bytes()) == BLOCKED)
+    except (OSError, ValueError):
+        return False

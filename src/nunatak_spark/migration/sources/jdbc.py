@@ -1,0 +1,78 @@
+"""A JDBC catalog, also PyIceberg's SqlCatalog: rows of a database, read through Spark's own JDBC reader."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.documents import Document, Spark, first_line
+from nunatak_spark.migration.sources.origin import SparkCatalog, secrets_of
+from nunatak_spark.migration.values import Found, Source, TableKind
+
+DRIVERS = {
+    "sqlite": "org.sqlite.JDBC",
+    "postgresql": "org.postgresql.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+}
+NOWHERE = "file:/nowhere"  # Spark wants to know where new tables go, and makes none
+
+
+def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) -> Source:
+    """`name` is the catalog's own, which is part of every row: Spark finds tables under this name alone."""
+    address = uri if uri.startswith("jdbc:") else f"jdbc:{uri}"
+    properties = {
+        "type": "jdbc",
+        "uri": address,
+        "jdbc.schema-version": "V1",
+        "warehouse": NOWHERE,
+        **more,
+    }
+    if user:
+        properties["jdbc.user"] = user
+    return Source(kind="jdbc", name=name, address=address, properties=properties)
+
+
+class Jdbc(SparkCatalog):
+    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+        for row in self.all_rows(f"catalog_name = {_text(self.source.name)}"):
+            namespace = tuple(row["table_namespace"].split("."))
+            kind: TableKind = "view" if str(row.get("iceberg_type") or "").upper() == "VIEW" else "iceberg"
+            pointer = str(row["metadata_location"] or "")
+            name = (*namespace, str(row["table_name"]))
+            yield Found(source=self.source.name, name=name, kind=kind, pointer=pointer), None
+
+    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+        where = (
+            f"catalog_name = {_text(self.source.name)} AND table_namespace = {_text('.'.join(name[:-1]))} "
+            f"AND table_name = {_text(name[-1])}"
+        )
+        rows = self.all_rows(where)
+        return str(rows[0]["metadata_location"] or "") if rows else ""
+
+    def all_rows(self, where: str) -> list[dict[str, Any]]:
+        address = self.source.address
+        kind = address.split(":")[1]
+        options = {"url": address, "query": f"SELECT * FROM iceberg_tables WHERE {where}"}
+        if kind in DRIVERS:
+            options["driver"] = DRIVERS[kind]
+        for key in ("user", "password"):
+            value = {**self.source.properties, **self.secrets}.get(f"jdbc.{key}")
+            options |= {key: value} if value else {}
+        try:
+            found = self.spark().read.format("jdbc").options(**options).load().collect()
+        except Exception as error:
+            raise CannotRun(
+                f"{address} cannot be read: {first_line(error)}",
+                fix="Look at the address; the driver's jar belongs into NUNATAK_SPARK_JARS.",
+            ) from error
+        return [row.asDict() for row in found]
+
+
+def jdbc_catalogs(source: Source, spark: Spark, environment: Mapping[str, str]) -> list[str]:
+    """The catalogs that share the database."""
+    secrets = secrets_of(source, environment)
+    return sorted({str(row["catalog_name"]) for row in Jdbc(source, spark, secrets).all_rows("1 = 1")})
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

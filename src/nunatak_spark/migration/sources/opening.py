@@ -1,0 +1,26 @@
+"""A source as something that can be asked: the one place that knows every kind."""
+
+from collections.abc import Mapping
+
+from nunatak_spark.migration.documents import Spark
+from nunatak_spark.migration.sources.folder import FileFolder
+from nunatak_spark.migration.sources.glue import Glue
+from nunatak_spark.migration.sources.hadoop import Hadoop
+from nunatak_spark.migration.sources.hive import Hive
+from nunatak_spark.migration.sources.jdbc import Jdbc
+from nunatak_spark.migration.sources.origin import Origin, secrets_of
+from nunatak_spark.migration.sources.rest import Rest
+from nunatak_spark.migration.values import Source, SourceKind
+
+KINDS: Mapping[SourceKind, type[Hive | Glue | Jdbc | Hadoop | Rest | FileFolder]] = {
+    "hive": Hive,
+    "glue": Glue,
+    "jdbc": Jdbc,
+    "hadoop": Hadoop,
+    "rest": Rest,
+    "folder": FileFolder,
+}
+
+
+def open_origin(source: Source, spark: Spark, environment: Mapping[str, str]) -> Origin:
+    return KINDS[source.kind](source, spark, secrets_of(source, environment))

@@ -1,0 +1,157 @@
+"""What every source can be asked and told, and what those have in common that Spark knows as a catalog of Iceberg's."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, additions
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.documents import Document, Spark, first_line, read_document
+from nunatak_spark.migration.values import Found, Source, sql_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Levels = tuple[str, ...]
+
+# How to log in, by the property of the Spark catalog; AWS has its own ways.
+VARIABLES = {
+    "rest": {"token": "NUNATAK_SOURCE_TOKEN", "credential": "NUNATAK_SOURCE_CREDENTIAL"},
+    "jdbc": {"jdbc.password": "NUNATAK_SOURCE_PASSWORD"},
+}
+
+
+def secrets_of(source: Source, environment: Mapping[str, str]) -> dict[str, str]:
+    variables = VARIABLES.get(source.kind, {})
+    return {name: value for name, variable in variables.items() if (value := environment.get(variable))}
+
+
+class Origin(Protocol):
+    """One source, open. Nothing but `rename`, `block` and `unblock` changes it, and these can be undone."""
+
+    @property
+    def source(self) -> Source: ...
+
+    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+        """Everything there is, by pages; a metadata document comes along where the source hands it out anyway."""
+
+    def find_pointer(self, found: Found, name: Levels) -> str:
+        """What the table of this `name` points at now, or nothing if it is gone."""
+
+    def look_again(self, found: Found, name: Levels) -> Found:
+        """A table of files as it is now, for somebody may have added files, and columns with them."""
+
+    def find_document(self, found: Found, name: Levels) -> Document | None:
+        """What its metadata file says now; None if it is not a table of Iceberg's."""
+
+    def rows(self, found: Found, name: Levels) -> "DataFrame":
+        """All rows of it, read anew."""
+
+    def freezing(self, found: Found) -> tuple[str, str]:
+        """How writers can be kept away, `renamed` or `blocked`, or nothing; and what to know about that."""
+
+    def rename(self, found: Found, old: Levels, new: Levels) -> None: ...
+
+    def block(self, found: Found, pointer: str) -> bool:
+        """Make the next commit fail unless there was one since `pointer`; return whether that is so now."""
+
+    def is_blocked(self, found: Found, pointer: str) -> bool:
+        """Whether it still is; nothing is changed."""
+
+    def unblock(self, found: Found, pointer: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SparkCatalog:
+    """A source whose tables Spark reads by name; the kinds of catalogs add how to list it."""
+
+    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+        self.source = source
+        self.spark = spark
+        self.secrets = secrets
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def session(self) -> "SparkSession":
+        """The session, in which the catalog is known by the source's name."""
+        session = self.spark()
+        add_catalog(session, self.source, self.secrets)
+        return session
+
+    def find_pointer(self, found: Found, name: Levels) -> str:
+        return pointer_of(self.session(), sql_name(self.source.name, name))
+
+    def look_again(self, found: Found, name: Levels) -> Found:
+        return found
+
+    def find_document(self, found: Found, name: Levels) -> Document | None:
+        return read_document(self.spark, self.find_pointer(found, name)) if found.kind == "iceberg" else None
+
+    def rows(self, found: Found, name: Levels) -> "DataFrame":
+        return self.session().table(sql_name(self.source.name, name))
+
+    def freezing(self, found: Found) -> tuple[str, str]:
+        return "renamed", "the table has another name at the source, under which it can still be read"
+
+    def rename(self, found: Found, old: Levels, new: Levels) -> None:
+        target = ".".join("`" + level.replace("`", "``") + "`" for level in new)
+        self.session().sql(f"ALTER TABLE {sql_name(self.source.name, old)} RENAME TO {target}")
+
+    def block(self, found: Found, pointer: str) -> bool:
+        raise NotImplementedError(f"{self.source.kind} is frozen by renaming")
+
+    def is_blocked(self, found: Found, pointer: str) -> bool:
+        raise NotImplementedError(f"{self.source.kind} is frozen by renaming")
+
+    def unblock(self, found: Found, pointer: str) -> None:
+        raise NotImplementedError(f"{self.source.kind} is frozen by renaming")
+
+
+def add_catalog(session: "SparkSession", source: Source, secrets: Mapping[str, str]) -> None:
+    """Make the source known to a running session; nothing is cached, for we ask whether something changed."""
+    prefix = f"{CATALOG}{source.name}"
+    settings = {
+        prefix: CATALOG_CLASS,
+        f"{prefix}.cache-enabled": "false",
+        **{f"{prefix}.{key}": value for key, value in {**source.properties, **secrets}.items()},
+    }
+    present = {key: value for key in settings if (value := session.conf.get(key, None)) is not None}
+    for key, value in additions(present, settings).items():
+        session.conf.set(key, value)
+
+
+def require_name(name: str) -> str:
+    if not re.fullmatch(r"[^.`\s]+", name) or name == "spark_catalog":
+        raise CannotRun(f"{name!r} cannot name a catalog in Spark", fix="Choose another name with --as.")
+    return name
+
+
+def pointer_of(session: "SparkSession", name: str) -> str:
+    """The metadata file that a table stands at now, by its own history, whose last line is the present."""
+    try:
+        rows = session.sql(f"SELECT file FROM {name}.metadata_log_entries").collect()
+    except Exception as error:
+        if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+            return ""
+        raise CannotRun(
+            f"{name} cannot be asked where it stands: {first_line(error)}", fix="Look at the source."
+        ) from error
+    return str(rows[-1]["file"])
+
+
+def walk_namespaces(session: "SparkSession", catalog: str, parent: Levels = ()) -> Iterator[Levels]:
+    """Every namespace, each before its children."""
+    for row in session.sql(f"SHOW NAMESPACES IN {sql_name(catalog, parent)}").collect():
+        namespace = parse_name(row["namespace"])
+        if len(namespace) <= len(parent):  # some catalogs answer with the last level alone
+            namespace = (*parent, namespace[-1])
+        yield namespace
+        yield from walk_namespaces(session, catalog, namespace)
+
+
+def parse_name(text: str) -> Levels:
+    """Levels as Spark prints them: parted by dots, in backquotes where one has to be."""
+    quoted = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", text)
+    return tuple(plain or inner.replace("``", "`") for inner, plain in quoted)

@@ -1,0 +1,102 @@
+"""Any Iceberg REST catalog, listed over HTTP page by page; a load hands out the metadata with the pointer."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import msgspec
+
+from nunatak.client import Client, Credential, Json
+from nunatak.errors import CatalogError, NotFound
+from nunatak_spark.migration.documents import Document, Spark
+from nunatak_spark.migration.sources.origin import SparkCatalog
+from nunatak_spark.migration.values import Finding, Found, Source
+
+
+def rest_source(
+    name: str, uri: str, warehouse: str | None, headers: Mapping[str, str], more: Mapping[str, str]
+) -> Source:
+    properties = {"type": "rest", "uri": uri, **{f"header.{key}": value for key, value in headers.items()}, **more}
+    if warehouse:
+        properties["warehouse"] = warehouse
+    return Source(kind="rest", name=name, address=uri, properties=properties)
+
+
+class Rest(SparkCatalog):
+    """Connects when it is first asked for something, and then keeps the connection."""
+
+    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+        super().__init__(source, spark, secrets)
+        self._open = ExitStack()
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        self._open.close()
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = self._connected()
+        return self._client
+
+    def _connected(self) -> Client:
+        first = self._client_of(self.source.address)
+        config = first.load_config()
+        # A server may send its clients elsewhere, as those do that keep several catalogs.
+        elsewhere = {**config.get("defaults", {}), **config.get("overrides", {})}.get("uri")
+        return self._client_of(str(elsewhere)) if elsewhere else first
+
+    def _client_of(self, uri: str) -> Client:
+        properties, prefix = self.source.properties, "header."
+        token, credential = self.secrets.get("token"), self.secrets.get("credential")
+        client_id, _, secret = (credential or "").partition(":")
+        headers = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+        client = Client(
+            uri,
+            warehouse=properties.get("warehouse"),
+            token=token,
+            credential=Credential(client_id, secret) if credential else None,
+            headers=headers,
+        )
+        return self._open.enter_context(client)
+
+    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+        for namespace in self.client.walk_namespaces():
+            for name in self.client.list_tables(namespace):
+                yield self._loaded(name)
+            yield from self._views(namespace)
+
+    def _loaded(self, name: tuple[str, ...]) -> tuple[Found, Document | None]:
+        found = Found(source=self.source.name, name=name, kind="iceberg")
+        try:
+            answer = self.client.load_table(name)
+        except CatalogError as error:
+            risk = Finding("unreadable", f"the source cannot load it: {error.message}")
+            return msgspec.structs.replace(found, risks=(risk,)), None
+        return msgspec.structs.replace(found, pointer=str(answer.get("metadata-location") or "")), _document(answer)
+
+    def _views(self, namespace: tuple[str, ...]) -> Iterator[tuple[Found, Document | None]]:
+        try:
+            names = list(self.client.list_views(namespace))
+        except CatalogError:  # a catalog without views
+            return
+        for name in names:
+            yield Found(source=self.source.name, name=name, kind="view"), None
+
+    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+        try:
+            return str(self.client.load_table(name).get("metadata-location") or "")
+        except NotFound:
+            return ""
+
+    def find_document(self, found: Found, name: tuple[str, ...]) -> Document | None:
+        return _document(self.client.load_table(name))
+
+    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+        self.client.rename_table(old, new)
+
+
+def _document(answer: Json) -> Document | None:
+    content = answer.get("metadata")
+    if not isinstance(content, dict):
+        return None
+    return Document(content, len(msgspec.json.encode(content)))

@@ -1,0 +1,177 @@
+"""What a migration remembers: a folder with a database in it, changed by one command at a time. It decides nothing."""
+
+import contextlib
+import fcntl
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.permissions import map_permissions
+from nunatak_spark.migration.values import Evidence, Log, Migration, Source, Table, title
+
+FILE, LOCK = "migration.sqlite", "lock"
+FORMAT = "1"
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, json BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS tables (title TEXT PRIMARY KEY, json BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS evidence (id INTEGER PRIMARY KEY, title TEXT NOT NULL, json BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, json BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS evidence_by_title ON evidence (title);
+"""
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Folder:
+    """The memory of one migration; whatever a method changed is on the disk when it returns."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, command: str, now_ms: Callable[[], int]) -> None:
+        self.path = path
+        self._database = connection
+        self._command = command
+        self._now_ms = now_ms
+
+    # The target
+
+    def keep_target(self, uri: str, warehouse: str) -> None:
+        """Remember where tables go, the first time; a migration has one target."""
+        known = self.find_target()
+        if known is None:
+            with self._database as change:
+                change.execute("INSERT INTO facts VALUES ('uri', ?), ('warehouse', ?)", (uri, warehouse))
+        elif known != (uri, warehouse):
+            raise CannotRun(
+                f"The migration in {self.path} goes to {_place(*known)}, not to {_place(uri, warehouse)}",
+                fix="Name the same target with --uri and --warehouse, or another folder with --state.",
+            )
+
+    def find_target(self) -> tuple[str, str] | None:
+        rows = dict(self._database.execute("SELECT name, value FROM facts WHERE name IN ('uri', 'warehouse')"))
+        return (rows["uri"], rows["warehouse"]) if rows else None
+
+    # Sources and tables
+
+    def save_source(self, source: Source) -> None:
+        with self._database as change:
+            change.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (source.name, _encoded(source)))
+
+    def list_sources(self) -> list[Source]:
+        rows = self._database.execute("SELECT json FROM sources ORDER BY name")
+        return [msgspec.json.decode(json, type=Source) for (json,) in rows]
+
+    def load_source(self, name: str) -> Source:
+        (source,) = [each for each in self.list_sources() if each.name == name]
+        return source
+
+    def save_table(self, table: Table, said: str = "") -> Table:
+        """Store where a table stands, and in the same moment a line of the log if something is `said`."""
+        now = self._now_ms()
+        stored = msgspec.structs.replace(table, changed_ms=now)
+        with self._database as change:
+            row = (title(stored.found), _encoded(stored))
+            change.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", row)
+            if said:
+                _add_log(change, Log(now, self._command, said, title(stored.found)))
+        return stored
+
+    def find_table(self, name: str) -> Table | None:
+        row = self._database.execute("SELECT json FROM tables WHERE title = ?", (name,)).fetchone()
+        return None if row is None else msgspec.json.decode(row[0], type=Table)
+
+    def list_tables(self) -> list[Table]:
+        rows = self._database.execute("SELECT json FROM tables ORDER BY title")
+        return [msgspec.json.decode(json, type=Table) for (json,) in rows]
+
+    def forget_table(self, table: Table, said: str) -> None:
+        with self._database as change:
+            change.execute("DELETE FROM tables WHERE title = ?", (title(table.found),))
+            _add_log(change, Log(self._now_ms(), self._command, said, title(table.found)))
+
+    # Evidence and log
+
+    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None:
+        with self._database as change:
+            rows = [(title(table.found), _encoded(each)) for each in evidence]
+            change.executemany("INSERT INTO evidence (title, json) VALUES (?, ?)", rows)
+
+    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
+        """All that was ever found, the oldest first."""
+        query = "SELECT json FROM evidence WHERE title = ? ORDER BY id"
+        rows = self._database.execute(query, (title(table.found),))
+        return tuple(msgspec.json.decode(json, type=Evidence) for (json,) in rows)
+
+    def say(self, text: str, table: str = "") -> None:
+        with self._database as change:
+            _add_log(change, Log(self._now_ms(), self._command, text, table))
+
+    def list_log(self) -> tuple[Log, ...]:
+        rows = self._database.execute("SELECT json FROM log ORDER BY id")
+        return tuple(msgspec.json.decode(json, type=Log) for (json,) in rows)
+
+    def whole(self) -> Migration:
+        """Everything, for the report."""
+        uri, warehouse = self.find_target() or ("", "")
+        tables = tuple(self.list_tables())
+        mapped = map_permissions(tables, warehouse)
+        return Migration(
+            target_uri=uri,
+            warehouse=warehouse,
+            sources=tuple(self.list_sources()),
+            tables=tables,
+            evidence={title(table.found): self.list_evidence(table) for table in tables},
+            log=self.list_log(),
+            grants=mapped.grants,
+            unmapped=mapped.unmapped,
+        )
+
+
+@contextlib.contextmanager
+def opened(
+    path: Path, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
+) -> Iterator[Folder]:
+    """The folder, for this command alone: a second one is refused until this process is through, or dead."""
+    if not create and not (path / FILE).is_file():
+        raise CannotRun(f"There is no migration in {path}", fix="Begin with `nunatak migrate inventory`.")
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("w") as lock:  # the system gives the lock back, also after kill -9
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CannotRun(
+                f"Another command is at work on the migration in {path}", fix="Wait until it has ended."
+            ) from error
+        with contextlib.closing(sqlite3.connect(path / FILE)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")  # a step is taken only after the one before is on disk
+            connection.executescript(SCHEMA)
+            _require_format(connection, path)
+            yield Folder(path, connection, command, now_ms)
+
+
+def _require_format(connection: sqlite3.Connection, path: Path) -> None:
+    with connection as change:
+        change.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (FORMAT,))
+    ((found,),) = connection.execute("SELECT value FROM facts WHERE name = 'format'")
+    if found != FORMAT:
+        raise CannotRun(
+            f"The migration in {path} was begun by another version of Nunatak (format {found}, not {FORMAT})",
+            fix="Go on with the version that began it.",
+        )
+
+
+def _add_log(change: sqlite3.Connection, line: Log) -> None:
+    change.execute("INSERT INTO log (json) VALUES (?)", (_encoded(line),))
+
+
+def _encoded(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _place(uri: str, warehouse: str) -> str:
+    return f"{uri} (warehouse {warehouse})" if warehouse else uri

@@ -1,0 +1,218 @@
+"""What a migration speaks of: sources, tables found there, how each gets over, where it stands, and the evidence."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from nunatak.client import Client
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SourceKind = Literal["hive", "glue", "jdbc", "hadoop", "rest", "folder"]
+TableKind = Literal["iceberg", "hive", "files", "view"]  # hive: a table of a metastore that is not Iceberg's
+Method = Literal["register", "adopt", "add_files", "copy", "refused"]
+State = Literal["discovered", "planned", "shadowed", "verified", "cutover", "done", "rolled-back", "failed"]
+LevelName = Literal["L0", "L1", "L2", "L3"]
+
+STATES: tuple[State, ...] = (
+    "discovered",
+    "planned",
+    "shadowed",
+    "verified",
+    "cutover",
+    "done",
+    "rolled-back",
+    "failed",
+)
+LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2", "L3")
+
+
+class Source(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """Where tables come from: `name` is what it is called in SQL, `properties` are those of the Spark catalog.
+
+    Nothing here is secret; how to log in comes from the environment each time.
+    """
+
+    kind: SourceKind
+    name: str
+    address: str
+    properties: dict[str, str] = {}
+    options: dict[str, str] = {}
+
+
+class Finding(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """Something to know: a `kind` for programs, a sentence for people, and where: a column, a file, a partition."""
+
+    kind: str
+    text: str
+    where: str = ""
+
+
+class Permission(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """What somebody may do at the source, in its own words."""
+
+    principal: str
+    privilege: str
+    principal_type: str = "user"
+
+
+class Column(msgspec.Struct, frozen=True, rename="kebab"):
+    """One column as the source declares it; `type` is in Spark's words, such as `decimal(9,2)` or `char(3)`."""
+
+    name: str
+    type: str
+
+
+class Found(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """One line of the inventory: a table or view of a source, and what its metadata tell for free.
+
+    `name` are its levels there. `pointer` is the metadata file of an Iceberg table, and of files a digest of their
+    list: either way it is another one after the source was written to. `columns` and `partitioned_by` are of tables
+    that are not Iceberg's, whose data are files of `format` below `location`.
+    """
+
+    source: str
+    name: tuple[str, ...]
+    kind: TableKind
+    pointer: str = ""
+    location: str = ""
+    format: str = ""
+    uuid: str = ""
+    format_version: int | None = None
+    files: int | None = None
+    size_bytes: int | None = None
+    rows: int | None = None
+    delete_files: int | None = None
+    snapshots: int | None = None
+    metadata_bytes: int | None = None
+    last_write_ms: int | None = None
+    owner: str = ""
+    properties: dict[str, str] = {}
+    columns: tuple[Column, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    read_options: dict[str, str] = {}
+    permissions: tuple[Permission, ...] = ()
+    risks: tuple[Finding, ...] = ()
+
+
+class Planned(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """How a table gets over, and under which name; `because` is the reason for the method, above all of a refusal."""
+
+    method: Method
+    target: tuple[str, ...]
+    wave: int = 1
+    because: str = ""
+
+
+class Evidence(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """What one level of verification showed, with all that is needed to look again."""
+
+    level: LevelName
+    ok: bool
+    findings: tuple[Finding, ...] = ()
+    facts: dict[str, Any] = {}
+    statements: tuple[str, ...] = ()
+    started_ms: int
+    ended_ms: int
+    source_pointer: str = ""
+    target_pointer: str = ""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What one level of verification found out, before it becomes evidence with its times and pointers."""
+
+    findings: tuple[Finding, ...] = ()
+    facts: dict[str, Any] = {}
+    statements: tuple[str, ...] = ()
+
+
+class Frozen(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """How the source was kept from being written to, and what is needed to undo it; `how` is empty if it was not."""
+
+    how: Literal["", "renamed", "blocked"] = ""
+    pointer: str = ""
+    to: str = ""
+    because: str = ""
+
+
+class Table(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """One table of a migration and where it stands.
+
+    `source_pointer` and `target_pointer` are what the last copy read and made; another pointer at the target means
+    that somebody wrote there. `problem` is why the last step failed, and `failed_at` which one that was.
+    """
+
+    found: Found
+    state: State = "discovered"
+    planned: Planned | None = None
+    source_pointer: str = ""
+    target_pointer: str = ""
+    frozen: Frozen = Frozen()
+    problem: str = ""
+    failed_at: str = ""
+    changed_ms: int = 0
+
+
+class Log(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """One thing that a command did."""
+
+    at_ms: int
+    command: str
+    text: str
+    table: str = ""
+
+
+class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
+    """All that the folder of a migration knows; what the report is made of. `evidence` is by title of the table.
+
+    `grants` are the commands that would give at the target what people hold at the source; `unmapped` is the rest.
+    """
+
+    target_uri: str
+    warehouse: str
+    sources: tuple[Source, ...]
+    tables: tuple[Table, ...]
+    evidence: dict[str, tuple[Evidence, ...]]
+    log: tuple[Log, ...]
+    grants: tuple[str, ...] = ()
+    unmapped: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One table at both ends, as the levels of verification look at it.
+
+    `catalog` is what the target is called in SQL. The callables ask the source each time: for its pointer (empty if it
+    is gone), for the metadata document behind it (None if it is not an Iceberg table), and for all its rows.
+    """
+
+    spark: "SparkSession"
+    client: Client
+    catalog: str
+    table: Table
+    planned: Planned
+    source_pointer: Callable[[], str]
+    source_metadata: Callable[[], dict[str, Any] | None]
+    source_rows: "Callable[[], DataFrame]"
+
+    @property
+    def target_name(self) -> str:
+        """In SQL."""
+        return sql_name(self.catalog, self.planned.target)
+
+
+def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
+    return ".".join("`" + level.replace("`", "``") + "`" for level in (catalog, *levels))
+
+
+def title(found: Found) -> str:
+    """One name for a table among all sources, for people and as a key."""
+    return f"{found.source}:{'.'.join(map(_printed, found.name))}"
+
+
+def _printed(level: str) -> str:
+    return level if level and not re.search(r"[.`]", level) else "`" + level.replace("`", "``") + "`"

@@ -1,0 +1,158 @@
+"""The levels of verification, one after the other, each as evidence: what was compared, what was found, and when.
+
+A level that cannot be carried out is evidence too, and not a green one. While the levels look, neither end may move:
+what one level saw would not be what the next one sees.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from nunatak.errors import NotFound
+from nunatak_spark.jobs import Progress, Step, silent
+from nunatak_spark.maintenance.work import wall_clock_ms
+from nunatak_spark.migration import contents, engines, identity, reach
+from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
+
+Json = dict[str, Any]
+
+MEANINGS: dict[LevelName, str] = {
+    "L0": "identity: the metadata say the same",
+    "L1": "reach: every file can be opened through the target",
+    "L2": "contents: every value was read and is the same",
+    "L3": "engines: several of them give the same answers",
+}
+NEEDS_SOURCE: tuple[LevelName, ...] = ("L0", "L2")
+# Spark's words for a file that it could not open; the path is worth more than the rest of the message.
+LOST_FILE = re.compile(
+    r"(?:Failed to open input stream for file|File does not exist|Location does not exist): (?P<path>\S+)"
+)
+
+
+def verify(
+    pair: Pair,
+    levels: Sequence[LevelName] = LEVELS,
+    *,
+    progress: Progress = silent,
+    now_ms: Callable[[], int] = wall_clock_ms,
+) -> list[Evidence]:
+    """Evidence of each level, in order; a finding `moved-source` asks to catch up and to verify again."""
+    wanted = [level for level in LEVELS if level in levels]
+    started, source = now_ms(), pair.source_pointer()
+    target = _load_target(pair)
+    early = _too_early(pair, source, target)
+    if early is not None or target is None:
+        found = (early,) if early is not None else ()
+        return [_evidence(level, Looked(found), started, now_ms(), source, _pointer(target)) for level in wanted]
+    pair.spark.sql(f"REFRESH TABLE {pair.target_name}")  # Spark remembers tables for half a minute
+    evidence = []
+    for done, level in enumerate(wanted):
+        progress(Step(f"{level} of {title(pair.table.found)}", done, len(wanted)))
+        begun = now_ms()
+        looked = _look(pair, level, target, source)
+        evidence.append(_evidence(level, looked, begun, now_ms(), source, _pointer(target)))
+    moved = _moved_meanwhile(pair, source, _pointer(target))
+    return [_with(one, moved) for one in evidence] if moved else evidence
+
+
+def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Looked:
+    if level in NEEDS_SOURCE and not source_pointer:
+        return Looked((Finding("no-source", "the table is no longer at the source: there is nothing to compare with"),))
+    try:
+        match level:
+            case "L0":
+                return _identity(pair, target["metadata"])
+            case "L1":
+                return reach.look(pair, target["metadata"], _pointer(target))
+            case "L2":
+                return contents.look(pair, target["metadata"])
+            case "L3":
+                return engines.look(pair, target["metadata"])
+    except Exception as error:  # whatever kept the level from its end is what it has to tell
+        return Looked((trouble(error),))
+
+
+def _identity(pair: Pair, document: Json) -> Looked:
+    source = pair.source_metadata()
+    if source is not None and pair.planned.method in {"register", "adopt"}:
+        return Looked(identity.compare_documents(source, document), identity.document_facts(source, document))
+    columns = identity.compare_columns(
+        pair.source_rows().schema.jsonValue(), pair.spark.table(pair.target_name).schema.jsonValue()
+    )
+    facts: Json = {
+        "compared": f"columns only: {pair.planned.method} makes a table with ids and snapshots of its own",
+        "table-uuid": document.get("table-uuid"),
+        "format-version": document.get("format-version"),
+        "current-snapshot-id": document.get("current-snapshot-id"),
+    }
+    return Looked(tuple(columns.findings), {**facts, "accepted": columns.accepted} if columns.accepted else facts)
+
+
+# What else may be wrong
+
+
+def _load_target(pair: Pair) -> Json | None:
+    try:
+        return pair.client.load_table(pair.planned.target)
+    except NotFound:
+        return None
+
+
+def _pointer(target: Json | None) -> str:
+    return str((target or {}).get("metadata-location") or "")
+
+
+def _too_early(pair: Pair, source: str, target: Json | None) -> Finding | None:
+    """A reason not to look at all: what is at the target cannot be what is at the source."""
+    if target is None:
+        return Finding("no-target", f"the target has no table {'.'.join(pair.planned.target)}")
+    known = pair.table.source_pointer
+    if known and source and source != known:
+        return _moved(known, source, "before the verification began")
+    return None
+
+
+def _moved_meanwhile(pair: Pair, source: str, target: str) -> tuple[Finding, ...]:
+    findings = []
+    now = pair.source_pointer()
+    if now != source:
+        findings.append(_moved(source, now, "while it was verified"))
+    there = _pointer(_load_target(pair))
+    if there != target:
+        findings.append(Finding("moved-target", f"the target went on from {target} to {there} meanwhile", there))
+    return tuple(findings)
+
+
+def _moved(before: str, now: str, when: str) -> Finding:
+    return Finding("moved-source", f"somebody wrote to the source {when}: it went on from {before} to {now}", now)
+
+
+def trouble(error: Exception) -> Finding:
+    """Why a level did not get to its end, above all the file that Spark could not open."""
+    text = str(error).strip()
+    lost = LOST_FILE.search(text)
+    if lost:
+        path = lost.group("path").rstrip(".,:;")
+        return Finding("missing-file", f"Spark could not open {path}", path)
+    first = next(iter(text.splitlines()), type(error).__name__)
+    return Finding("not-carried-out", f"this level could not be carried out: {first}")
+
+
+def _evidence(level: LevelName, looked: Looked, started: int, ended: int, source: str, target: str) -> Evidence:
+    return Evidence(
+        level=level,
+        ok=not looked.findings,
+        findings=looked.findings,
+        facts=looked.facts,
+        statements=looked.statements,
+        started_ms=started,
+        ended_ms=ended,
+        source_pointer=source,
+        target_pointer=target,
+    )
+
+
+def _with(evidence: Evidence, findings: tuple[Finding, ...]) -> Evidence:
+    return msgspec.structs.replace(evidence, ok=False, findings=(*evidence.findings, *findings))

@@ -1,0 +1,65 @@
+"""The catalog's tables about itself, in the namespace `system` of a warehouse: how they are made."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nunatak_spark.fingerprint import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMESPACE = "system"
+# Many jobs append to the same table at once, and each commit leaves a metadata file: retry long, and keep few.
+PROPERTIES = {
+    "format-version": "2",
+    "commit.retry.num-retries": "20",
+    "commit.retry.max-wait-ms": "5000",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+def name_of(catalog: str, table: str) -> str:
+    """A system table as SQL names it."""
+    return ".".join(map(quoted, (catalog, NAMESPACE, table)))
+
+
+def ensure(
+    spark: "SparkSession",
+    catalog: str,
+    table: str,
+    columns: str,
+    *,
+    partitioned_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    comment: str | None = None,
+) -> str:
+    """Make the table unless it is there, and return its name in SQL. Whoever comes first of many at once makes it.
+
+    `columns` and `partitioned_by` are written as in CREATE TABLE; `properties` go before those that all have.
+    """
+    name = name_of(catalog, table)
+    if spark.catalog.tableExists(name):
+        return name
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog)}.{quoted(NAMESPACE)}")
+    spark.sql(creation(name, columns, partitioned_by, {**PROPERTIES, **(properties or {})}, comment))
+    return name
+
+
+def creation(
+    name: str, columns: str, partitioned_by: Sequence[str], properties: Mapping[str, str], comment: str | None
+) -> str:
+    """The statement; that somebody else was quicker is no error of it."""
+    parts = [f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg"]
+    if partitioned_by:
+        parts.append(f"PARTITIONED BY ({', '.join(partitioned_by)})")
+    if comment:
+        parts.append(f"COMMENT {literal(comment)}")
+    pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in sorted(properties.items()))
+    parts.append(f"TBLPROPERTIES ({pairs})")
+    return " ".join(parts)
+
+
+def literal(text: str) -> str:
+    """A string as Spark's SQL reads it back."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,151 @@
+"""The job that brings the spool into the `system` tables, each line exactly once, whenever it is killed.
+
+Structured Streaming writes down which files make a batch before it reads them, and Iceberg refuses a batch of a query
+that it has seen: one that was cut off is done again, whole or not at all. Files go when their batches are committed.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nunatak_spark.jobs import Progress, Report, Spec, Step
+from nunatak_spark.system_tables import literal, name_of
+from nunatak_spark.telemetry import spool, views
+from nunatak_spark.telemetry.spool import Waiting
+from nunatak_spark.telemetry.tables import COMMON, KINDS, REJECTED, declared, ensure_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LATEST_DAYS = 2  # after which no server writes into a day's folder any more, whatever its clock says
+BROKEN = "_broken"  # the field in which Spark puts a line that is not what was expected
+LONGEST_LINE = 10_000  # of a line that is rejected
+
+
+class IngestSpec(Spec, frozen=True, kw_only=True):
+    """`spool` is a folder or location as Spark reads it; `checkpoint` is beside it unless given."""
+
+    spool: str
+    checkpoint: str | None = None
+    catalog: str = "lake"
+    files_per_batch: int = 500
+    keep_files: bool = False
+
+
+class IngestReport(Report, frozen=True, kw_only=True):
+    """`lines` that were read, by kind, also blank and rejected ones; `files_left` could not be deleted."""
+
+    lines: dict[str, int] = msgspec.field(default_factory=dict)
+    rejected: int = 0
+    files: int = 0
+    files_left: int = 0
+
+
+def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> IngestReport:
+    """Bring in all that is there now; `ok` is False if something was rejected."""
+    root = spec.spool.rstrip("/")
+    checkpoint = (spec.checkpoint or f"{root}/{spool.CHECKPOINTS}").rstrip("/")
+    folder = spool.local_folder(root)
+    with spool.held(folder):
+        ensure_tables(spark, spec.catalog)
+        days = spool.by_day(spool.find_files(spark, root))
+        lines: dict[str, int] = {}
+        rejected_before = _rejected(spark, spec.catalog)
+        removed = 0
+        for number, waiting in enumerate(days):
+            progress(Step("ingesting", number, len(days)))
+            for kind, count in _ingest_day(spark, spec, f"{root}/", f"{checkpoint}/{waiting.day}", waiting).items():
+                lines[kind] = lines.get(kind, 0) + count
+            # Every query has seen every file that was there before it began, and has committed what was in it.
+            removed += 0 if spec.keep_files else spool.delete(waiting)
+        if folder is not None and not spec.keep_files:
+            last = datetime.now(UTC).date() - timedelta(days=LATEST_DAYS)
+            spool.forget_days(folder, spool.local_folder(checkpoint), last.isoformat())
+        views.ensure_views(spark, spec.catalog)
+        progress(Step("ingesting", len(days), len(days)))
+        files = sum(len(waiting.files) for waiting in days)
+        rejected = _rejected(spark, spec.catalog) - rejected_before
+    return IngestReport(ok=rejected == 0, lines=lines, rejected=rejected, files=files, files_left=files - removed)
+
+
+def _rejected(spark: "SparkSession", catalog: str) -> int:
+    return spark.table(name_of(catalog, REJECTED)).count()
+
+
+def _ingest_day(
+    spark: "SparkSession", spec: IngestSpec, root: str, checkpoint: str, waiting: Waiting
+) -> dict[str, int]:
+    """Run one query for each kind and one for what is rejected, together, until all that is there is committed."""
+    everything = f"{root}{{{','.join(KINDS)}}}/{waiting.day}"
+    frames = {kind: accepted(_lines(spark, spec, f"{root}{kind}/{waiting.day}"), kind) for kind in waiting.kinds}
+    frames[REJECTED] = rejected(_lines(spark, spec, everything))
+    queries = {
+        table: _started(frame, f"{checkpoint}/{table}", name_of(spec.catalog, table)) for table, frame in frames.items()
+    }
+    try:
+        for query in queries.values():
+            query.awaitTermination()
+    finally:
+        for query in queries.values():
+            query.stop()
+    return {kind: _lines_read(queries[kind]) for kind in waiting.kinds}
+
+
+def _lines(spark: "SparkSession", spec: IngestSpec, path: str) -> "DataFrame":
+    reader = spark.readStream.format("text").option("maxFilesPerTrigger", spec.files_per_batch)
+    # The server deletes the oldest files if there are too many; and a file's age says nothing about us having read it.
+    reader = reader.option("ignoreMissingFiles", "true").option("maxFileAge", "3650d")
+    return reader.load(path).selectExpr("value", "_metadata.file_path AS file").where("trim(value) <> ''")
+
+
+def _started(frame: "DataFrame", checkpoint: str, table: str) -> "StreamingQuery":
+    writer = frame.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+    return writer.option("checkpointLocation", checkpoint).option("fanout-enabled", "true").toTable(table)
+
+
+def _lines_read(query: "StreamingQuery") -> int:
+    told: list[Any] = query.recentProgress
+    return sum(int(one["numInputRows"]) for one in told)
+
+
+# What is made of a line
+
+
+def accepted(lines: "DataFrame", kind: str) -> "DataFrame":
+    """The rows of a kind's table."""
+    names = list(KINDS[kind])
+    known = ", ".join(literal(name) for name in names)
+    unknown = f"map_filter(from_json(value, 'MAP<STRING, STRING>'), (name, _) -> NOT name IN ({known}))"
+    parsed = lines.selectExpr(f"{_parsed(kind)} AS record", f"{unknown} AS unknown").where(
+        f"{_reason('record')} IS NULL"
+    )
+    return parsed.selectExpr(
+        *(f"record.`{name}`" for name in names), "CASE WHEN cardinality(unknown) > 0 THEN to_json(unknown) END AS rest"
+    )
+
+
+def rejected(lines: "DataFrame") -> "DataFrame":
+    """The rows of the table of rejected lines, from lines of every kind."""
+    cases = " ".join(
+        f"WHEN {literal(kind)} THEN transform(array({_parsed(kind)}), record -> {_reason('record')})[0]"
+        for kind in KINDS
+    )
+    found = lines.selectExpr("value", "file", "element_at(split(file, '/'), -3) AS kind")
+    judged = found.selectExpr("value", "file", "kind", f"CASE kind {cases} END AS reason").where("reason IS NOT NULL")
+    return judged.selectExpr(
+        "current_timestamp() AS at", "kind", "file", "reason", f"substr(value, 1, {LONGEST_LINE}) AS line"
+    )
+
+
+def _parsed(kind: str) -> str:
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{BROKEN}')"
+    schema = declared({**KINDS[kind], BROKEN: "STRING"})
+    return f"from_json(value, {literal(schema)}, {options})"
+
+
+def _reason(record: str) -> str:
+    """Why it is not taken, or NULL."""
+    missing = " ".join(f"WHEN {record}.{name} IS NULL THEN '{name} is missing'" for name in COMMON)
+    return f"CASE WHEN {record} IS NULL OR {record}.{BROKEN} IS NOT NULL THEN 'not JSON of this kind' {missing} END"

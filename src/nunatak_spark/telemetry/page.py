@@ -1,0 +1,415 @@
+"""The report as one HTML page that needs nothing else: figures, plots, and tables with the command that helps."""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from importlib import resources
+from typing import Any
+
+from nunatak_spark.telemetry import plots
+from nunatak_spark.telemetry.markup import Markup, tag, together
+from nunatak_spark.telemetry.plots import Series
+from nunatak_spark.telemetry.report import Findings, Row
+
+SHOWN = 15  # rows of a table; the views have them all
+NAMESPACES = 5  # that have a line of their own
+CONFLICT_RATIO, COMMIT_P95_MS, METADATA_BYTES, PLANNING_P95_MS = 0.05, 500, 8 * 1024 * 1024, 1000
+DRAG, MANY_FILES = 0.1, 99
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    field: str
+    printed: Callable[[Any], str] = str
+    number: bool = True
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of the page: which rows are worth a look, and what is to be done about one."""
+
+    view: str
+    title: str
+    advice: str
+    columns: tuple[Column, ...]
+    alarming: Callable[[Row], bool] = lambda row: False
+    command: Callable[[Row], str | None] = lambda row: None
+    named: Callable[[Row], str] | None = None
+
+
+# How values are printed
+
+
+def size(value: float) -> str:
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(value) >= factor:
+            return f"{value / factor:.1f} {unit}"
+    return f"{value:g} B"
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def millis(value: float) -> str:
+    return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"
+
+
+def percent(value: float) -> str:
+    return f"{value * 100:.3g} %"
+
+
+def moment(value: str) -> str:
+    return value[:16]
+
+
+def table_of(row: Row) -> str:
+    return f"{row['namespace']}.{row['table_name']}"
+
+
+def on(words: str) -> Callable[[Row], str]:
+    """The command with these words for the table of a row."""
+
+    def command(row: Row) -> str:
+        place = "" if row["warehouse"] == "default" else f" --warehouse {shlex.quote(row['warehouse'])}"
+        return f"nunatak {words} {shlex.quote(table_of(row))}{place}"
+
+    return command
+
+
+def over(field: str, limit: float) -> Callable[[Row], bool]:
+    return lambda row: (row[field] or 0) > limit
+
+
+def where(alarming: Callable[[Row], bool], words: str) -> Callable[[Row], str | None]:
+    """The command, for rows that are alarming."""
+    return lambda row: on(words)(row) if alarming(row) else None
+
+
+def sort_by(row: Row) -> str | None:
+    """Only columns that filters name are worth sorting by."""
+    if not row["filtered"]:
+        return None
+    place = shlex.quote(f"table:{row['warehouse']}/{row['namespace'].replace('.', '/')}/{row['table_name']}")
+    return f"nunatak policy set data-compaction {place} strategy=sort columns={shlex.quote(row['column_name'])}"
+
+
+SECTIONS = (
+    Section(
+        "small_files",
+        "Small files",
+        "Every scan opens every file: many small ones make it slow. Compaction joins them.",
+        (
+            Column("data files", "data_files", count),
+            Column("size", "data_bytes", size),
+            Column("average", "average_bytes", size),
+        ),
+        alarming=over("data_files", MANY_FILES),
+        command=on("maintain compact"),
+    ),
+    Section(
+        "conflicts",
+        "Conflicts",
+        "A commit that is refused with 409 is work done for nothing. Above 5 %, let writers of one table commit less "
+        "often or through one of them.",
+        (
+            Column("commits", "commits", count),
+            Column("conflicts", "conflicts", count),
+            Column("ratio", "ratio", percent),
+            Column("retried inside", "retries", count),
+        ),
+        alarming=over("ratio", CONFLICT_RATIO),
+        command=where(over("ratio", CONFLICT_RATIO), "health"),
+    ),
+    Section(
+        "commit_latency",
+        "Slow commits",
+        "The time the catalog took. Above 500 ms, look at the size of the table's metadata, and at the database.",
+        (
+            Column("commits", "commits", count),
+            Column("median", "p50_ms", millis),
+            Column("p95", "p95_ms", millis),
+            Column("longest", "max_ms", millis),
+        ),
+        alarming=over("p95_ms", COMMIT_P95_MS),
+        command=where(over("p95_ms", COMMIT_P95_MS), "health"),
+    ),
+    Section(
+        "metadata_size",
+        "Large metadata",
+        "Each commit writes the whole metadata file, and each load carries it. Above 8 MiB, expire snapshots.",
+        (Column("metadata", "metadata_bytes", size), Column("commits", "commits", count)),
+        alarming=over("metadata_bytes", METADATA_BYTES),
+        command=where(over("metadata_bytes", METADATA_BYTES), "maintain expire"),
+    ),
+    Section(
+        "scan_planning",
+        "Scans",
+        "Before a scan reads, it plans: many manifests make that slow, and files that filters cannot leave out make "
+        "it read too much.",
+        (
+            Column("scans", "scans", count),
+            Column("planning, median", "p50_ms", millis),
+            Column("p95", "p95_ms", millis),
+            Column("files read", "files_scanned", count),
+            Column("left out", "files_skipped", count),
+            Column("manifests read", "manifests_scanned", count),
+        ),
+        alarming=over("p95_ms", PLANNING_P95_MS),
+        command=where(over("p95_ms", PLANNING_P95_MS), "maintain manifests"),
+    ),
+    Section(
+        "delete_drag",
+        "Delete files",
+        "Scans read delete files beside data files to know which rows are gone. Compaction applies them for good.",
+        (
+            Column("scans", "scans", count),
+            Column("delete files", "delete_files", count),
+            Column("data files", "data_files", count),
+            Column("for each data file", "deletes_per_file", lambda value: f"{value:.3g}"),
+        ),
+        alarming=over("deletes_per_file", DRAG),
+        command=on("maintain compact"),
+    ),
+    Section(
+        "hot_columns",
+        "Columns that are asked for",
+        "Tables sorted by the columns that filters name let scans leave out files.",
+        (
+            Column("column", "column_name", number=False),
+            Column("filtered by", "filtered", count),
+            Column("read", "projected", count),
+        ),
+        command=sort_by,
+    ),
+    Section(
+        "unused_tables",
+        "Unused tables",
+        "Nobody has loaded, scanned or committed to these. Ask their owners before you drop one.",
+        (
+            Column("last used", "last_used", moment, number=False),
+            Column("last scanned", "last_scanned", moment, number=False),
+        ),
+        command=on("table show"),
+    ),
+    Section(
+        "top_principals",
+        "Who works with the catalog",
+        "Denied requests in large numbers are a wrong configuration, or somebody who tries.",
+        (
+            Column("changes", "changes", count),
+            Column("refused", "refused", count),
+            Column("scans", "scans", count),
+            Column("denied", "denied", count),
+            Column("last seen", "last_seen", moment, number=False),
+        ),
+        alarming=over("denied", 0),
+        command=lambda row: (
+            f"nunatak audit list --outcome denied --principal {shlex.quote(row['principal'])}"
+            if row["denied"] and row["principal"]
+            else None
+        ),
+        named=lambda row: row["principal"] or "nobody known",
+    ),
+    Section(
+        "maintenance_outcomes",
+        "Maintenance jobs",
+        "What workers have done to tables.",
+        (
+            Column("became", "state", number=False),
+            Column("jobs", "jobs", count),
+            Column("changed a table", "changed", count),
+            Column("rewritten", "bytes", size),
+            Column("last error", "last_error", number=False),
+        ),
+        alarming=lambda row: row["state"] == "failed",
+        command=lambda row: "nunatak job list" if row["state"] == "failed" else None,
+        named=lambda row: row["type"] or "unknown",
+    ),
+)
+
+
+def page(findings: Findings, *, catalog: str, unseen: Sequence[str] = ()) -> str:
+    """The whole page; `unseen` are tables that the catalog lists and telemetry has never heard of."""
+    style = resources.files(__package__).joinpath("report.css").read_text("utf-8")
+    title = f"Catalog report: {catalog}"
+    head = together(
+        tag("title", title),
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup(f"<style>{style}</style>"),
+    )
+    body = tag(
+        "main",
+        tag("header", tag("h1", title), tag("p", _about(findings))),
+        _headlines(findings),
+        _plots(findings),
+        *(_section(section, findings.answers.get(section.view, [])) for section in SECTIONS),
+        _unseen(unseen),
+        tag("footer", _sources(findings)),
+    )
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+
+
+def _about(findings: Findings) -> str:
+    newest = f"; the newest event is of {moment(findings.newest)}" if findings.newest else ""
+    return f"The {findings.days} days before {moment(findings.made_at).replace('T', ' ')} UTC{newest}."
+
+
+def _headlines(findings: Findings) -> Markup:
+    days, found = findings.answers["activity"], findings.answers
+    commits, conflicts = _sum(days, "commits"), _sum(days, "conflicts")
+    ratio = conflicts / (commits + conflicts) if commits + conflicts else 0.0
+    slowest = max((row["p95_ms"] for row in days if row["p95_ms"] is not None), default=None)
+    grown = _sum(found["growth"], "bytes")
+    cards = [
+        _card("Commits", count(commits), f"to {count(len(found['commit_latency']))} tables"),
+        _card("Conflicts", percent(ratio), f"{count(conflicts)} refused", alarming=ratio > CONFLICT_RATIO),
+        _card(
+            "Commit p95",
+            "–" if slowest is None else millis(slowest),
+            "on the slowest day",
+            alarming=(slowest or 0) > COMMIT_P95_MS,
+        ),
+        _card("Growth", size(grown), f"{count(_sum(found['growth'], 'records'))} rows"),
+        _card("Scans", count(_sum(days, "scans")), f"{count(_sum(days, 'loads'))} loads"),
+        _card("To look at", count(_alarms(findings)), "marked lines below", alarming=_alarms(findings) > 0),
+    ]
+    return tag("section", *cards, class_="cards")
+
+
+def _alarms(findings: Findings) -> int:
+    return sum(
+        sum(1 for row in findings.answers.get(section.view, []) if section.alarming(row)) for section in SECTIONS
+    )
+
+
+def _sum(rows: Iterable[Row], field: str) -> int:
+    return sum(row[field] or 0 for row in rows)
+
+
+def _card(title: str, value: str, note: str, *, alarming: bool = False) -> Markup:
+    kind = "card alarming" if alarming else "card"
+    return tag("div", tag("h2", title), tag("strong", value), tag("span", note), class_=kind)
+
+
+def _plots(findings: Findings) -> Markup:
+    days = _days(findings)
+    labels = [f"{day.day}.{day.month}." for day in days]
+    activity = {row["day"]: row for row in findings.answers["activity"]}
+
+    def by_day(field: str) -> list[float | None]:
+        return [activity.get(day.isoformat(), {}).get(field) for day in days]
+
+    commits = [Series("commits", by_day("commits"), 1), Series("conflicts", by_day("conflicts"), 4)]
+    figures = [
+        _figure("Commits and conflicts, by the day", plots.bars(labels, commits, count), commits),
+        _figure(
+            "Commit p95, by the day",
+            plots.lines(labels, [Series("p95", by_day("p95_ms"), 2)], millis, COMMIT_P95_MS),
+        ),
+        _figure("Scans, by the day", plots.bars(labels, [Series("scans", by_day("scans"), 3)], count)),
+        _growth(findings, days, labels),
+        _files_read(findings),
+        _filters(findings),
+    ]
+    return tag("section", *(figure for figure in figures if figure is not None), class_="plots")
+
+
+def _days(findings: Findings) -> list[date]:
+    """Every day, also those on which nothing happened; but none before the first of all."""
+    last, first = datetime.fromisoformat(findings.made_at).date(), datetime.fromisoformat(findings.since).date()
+    known = [date.fromisoformat(row["day"]) for row in findings.answers["activity"] + findings.answers["growth"]]
+    first = max(first, min([*known, last]))
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _growth(findings: Findings, days: list[date], labels: list[str]) -> Markup | None:
+    """Of the namespaces that grew most."""
+    grown: dict[str, dict[str, float]] = {}
+    for row in findings.answers["growth"]:
+        of_day = grown.setdefault(row["namespace"] or "", {})
+        of_day[row["day"]] = of_day.get(row["day"], 0) + row["bytes"]
+    if not grown:
+        return None
+    most = sorted(grown, key=lambda name: -sum(grown[name].values()))[:NAMESPACES]
+    layers = [
+        Series(name, [grown[name].get(day.isoformat(), 0) for day in days], n) for n, name in enumerate(most, start=1)
+    ]
+    return _figure("Bytes added, by the day and namespace", plots.bars(labels, layers, size, binary=True), layers)
+
+
+def _files_read(findings: Findings) -> Markup | None:
+    rows = [row for row in findings.answers["scan_planning"] if row["files_scanned"] + row["files_skipped"]][:8]
+    if not rows:
+        return None
+    layers = [
+        Series("read", [row["files_scanned"] for row in rows], 2),
+        Series("left out", [row["files_skipped"] for row in rows], 3),
+    ]
+    drawn = plots.rows([table_of(row) for row in rows], layers, count)
+    return _figure("Files that scans read and left out", drawn, layers)
+
+
+def _filters(findings: Findings) -> Markup | None:
+    rows = [row for row in findings.answers["hot_columns"] if row["filtered"]][:8]
+    if not rows:
+        return None
+    names = [f"{table_of(row)}: {row['column_name']}" for row in rows]
+    drawn = plots.rows(names, [Series("filters", [row["filtered"] for row in rows], 1)], count)
+    return _figure("Columns that filters name", drawn)
+
+
+def _figure(title: str, drawn: Markup, series: Sequence[Series] = ()) -> Markup:
+    keys = [tag("span", tag("i", class_=f"b{one.colour}"), one.name) for one in series]
+    return tag("figure", tag("figcaption", title, tag("span", *keys, class_="keys")), drawn)
+
+
+def _section(section: Section, rows: Sequence[Row]) -> Markup | None:
+    if not rows:
+        return None
+    named = section.named or table_of
+    has_command = any(section.command(row) for row in rows[:SHOWN])
+    titles = [
+        tag("th", "" if section.named else "table"),
+        *(tag("th", column.title, class_="number" if column.number else None) for column in section.columns),
+        tag("th", "what helps") if has_command else None,
+    ]
+    lines = [_line(section, row, named, has_command=has_command) for row in rows[:SHOWN]]
+    more = f"{len(rows) - SHOWN} more in the view system.{section.view}." if len(rows) > SHOWN else None
+    return tag(
+        "section",
+        tag("h2", section.title),
+        tag("p", section.advice),
+        tag("div", tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *lines)), class_="wide"),
+        tag("p", more, class_="more") if more else None,
+    )
+
+
+def _line(section: Section, row: Row, named: Callable[[Row], str], *, has_command: bool) -> Markup:
+    command = section.command(row)
+    cells = [
+        tag(
+            "td",
+            "–" if row[column.field] is None else column.printed(row[column.field]),
+            class_="number" if column.number else None,
+        )
+        for column in section.columns
+    ]
+    helps = tag("td", tag("code", command) if command else None) if has_command else None
+    return tag("tr", tag("th", named(row)), *cells, helps, class_="alarming" if section.alarming(row) else None)
+
+
+def _unseen(tables: Sequence[str]) -> Markup | None:
+    if not tables:
+        return None
+    shown = [tag("li", name) for name in tables[: 4 * SHOWN]]
+    more = f" The first {len(shown)} of {len(tables)} are:" if len(tables) > len(shown) else ""
+    said = f"The catalog lists these, and in all that was ingested nobody has touched them.{more}"
+    return tag("section", tag("h2", "Tables without a trace"), tag("p", said), tag("ul", *shown, class_="names"))
+
+
+def _sources(findings: Findings) -> Markup:
+    rows = ", ".join(f"system.{table} ({count(number)} rows)" for table, number in findings.rows.items())
+    return tag("p", f"From {rows}. The views of the same names as these tables' questions are in the namespace system.")

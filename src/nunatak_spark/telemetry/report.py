@@ -1,0 +1,74 @@
+"""The job that asks telemetry what people want to know; its answers are plain values. How they look: page.py."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.jobs import Progress, Report, Spec, Step
+from nunatak_spark.system_tables import name_of
+from nunatak_spark.telemetry.tables import KINDS, REJECTED
+from nunatak_spark.telemetry.views import VIEWS, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_ROWS = 500  # of each answer: more than anybody reads
+Row = dict[str, Any]
+
+
+class ReportSpec(Spec, frozen=True, kw_only=True):
+    catalog: str = "lake"
+    days: int = 30
+
+
+class Findings(Report, frozen=True, kw_only=True):
+    """The rows of each view since `since`; `rows` of each table in all, and when the `newest` event was."""
+
+    made_at: str
+    since: str
+    days: int
+    answers: dict[str, list[Row]]
+    rows: dict[str, int] = msgspec.field(default_factory=dict)
+    newest: str | None = None
+
+
+def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Findings:
+    """Ask every view, of the last days."""
+    if not spark.catalog.tableExists(name_of(spec.catalog, "events")):
+        raise CannotRun("There is no telemetry in this catalog", fix="nunatak report ingest")
+    now = datetime.now(UTC).replace(microsecond=0)
+    since = now - timedelta(days=spec.days)
+    answers = {}
+    for number, view in enumerate(VIEWS):
+        progress(Step("asking", number, len(VIEWS)))
+        answers[view.name] = ask(spark, spec.catalog, view, since)
+    rows = {table: spark.table(name_of(spec.catalog, table)).count() for table in (*KINDS, REJECTED)}
+    newest = spark.sql(f"SELECT max(at) FROM {name_of(spec.catalog, 'events')}").collect()[0][0]
+    progress(Step("asking", len(VIEWS), len(VIEWS)))
+    return Findings(
+        made_at=now.isoformat(),
+        since=since.isoformat(),
+        days=spec.days,
+        answers=answers,
+        rows=rows,
+        newest=None if newest is None else str(newest),
+    )
+
+
+def seen_tables(spark: "SparkSession", catalog: str) -> set[str]:
+    """Every table that anything was ever heard of, by namespace and name."""
+    kinds = [kind for kind, columns in KINDS.items() if "table_name" in columns]
+    every = " UNION ".join(f"SELECT namespace, table_name FROM {name_of(catalog, kind)}" for kind in kinds)
+    return {f"{row.namespace}.{row.table_name}" for row in spark.sql(every).collect() if row.table_name is not None}
+
+
+def ask(spark: "SparkSession", catalog: str, view: View, since: datetime) -> list[Row]:
+    """The first rows of a view's answer since then; days and times are text."""
+    found = spark.sql(view.sql(catalog, f"TIMESTAMP '{since.isoformat()}'")).limit(MOST_ROWS).collect()
+    return [{name: _plain(value) for name, value in row.asDict().items()} for row in found]
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

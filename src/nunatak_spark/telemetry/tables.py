@@ -1,0 +1,107 @@
+"""Which telemetry tables there are, and their columns; the lines of the spool have the same names."""
+
+from typing import TYPE_CHECKING
+
+from nunatak_spark.system_tables import ensure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Columns = dict[str, str]  # name and type of each
+
+COMMON: Columns = {"event_id": "STRING", "at": "TIMESTAMP", "node": "STRING"}
+NAMED: Columns = {"warehouse": "STRING", "namespace": "STRING", "table_name": "STRING"}
+SENDER: Columns = {"principal": "STRING", "request_id": "STRING", "client": "STRING"}
+REPORTED: Columns = {
+    **NAMED,
+    "reported_table": "STRING",
+    "snapshot_id": "BIGINT",
+    "counters": "MAP<STRING, BIGINT>",
+    "timers_ms": "MAP<STRING, DOUBLE>",
+    "engine": "STRING",
+    "engine_version": "STRING",
+    "app_id": "STRING",
+    "metadata": "MAP<STRING, STRING>",
+    **SENDER,
+}
+# Of each kind of record, the fields that are known; any other goes into the column `rest`.
+KINDS: dict[str, Columns] = {
+    "events": {
+        **COMMON,
+        "operation": "STRING",
+        **NAMED,
+        "table_uuid": "STRING",
+        "renamed_to": "STRING",
+        "status": "INT",
+        "error": "STRING",
+        "tries": "INT",
+        "duration_ms": "DOUBLE",
+        "snapshot_id": "BIGINT",
+        "snapshot_operation": "STRING",
+        "counters": "MAP<STRING, BIGINT>",
+        "metadata_bytes": "BIGINT",
+        **SENDER,
+    },
+    "scan_reports": {
+        **COMMON,
+        **REPORTED,
+        "schema_id": "INT",
+        "projected_fields": "ARRAY<STRING>",
+        "filter_json": "STRING",
+        "filter_columns": "ARRAY<STRING>",
+    },
+    "commit_reports": {**COMMON, **REPORTED, "operation": "STRING", "sequence_number": "BIGINT"},
+    "audit": {
+        **COMMON,
+        "action": "STRING",
+        "securable": "STRING",
+        "outcome": "STRING",
+        "repeats": "BIGINT",
+        "origin": "STRING",
+        "detail": "STRING",
+        **SENDER,
+    },
+    "table_loads": {**COMMON, **NAMED, "loads": "BIGINT"},
+}
+REJECTED = "rejected"
+REJECTED_COLUMNS: Columns = {
+    "at": "TIMESTAMP",
+    "kind": "STRING",
+    "file": "STRING",
+    "reason": "STRING",
+    "line": "STRING",
+}
+MEANINGS = {
+    "events": "Changes of tables, views and namespaces, made and refused",
+    "scan_reports": "What engines report about their scans",
+    "commit_reports": "What engines report about their commits",
+    "audit": "Denials, reads and administration; the audit trail itself is in the catalog's database",
+    "table_loads": "How often tables were loaded, by the minute",
+    REJECTED: "Lines of the spool that could not be understood",
+}
+# Batches are small and many: rows are written as they come, and the catalog's policies compact what becomes of it.
+PROPERTIES = {"write.distribution-mode": "none", "write.spark.fanout.enabled": "true"}
+
+
+def declared(columns: Columns) -> str:
+    """As SQL declares them."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def ensure_tables(spark: "SparkSession", catalog: str) -> None:
+    """Make those that are missing, all of them: views need each."""
+    for kind, columns in KINDS.items():
+        _ensure(spark, catalog, kind, {**columns, "rest": "STRING"})
+    _ensure(spark, catalog, REJECTED, REJECTED_COLUMNS)
+
+
+def _ensure(spark: "SparkSession", catalog: str, table: str, columns: Columns) -> None:
+    ensure(
+        spark,
+        catalog,
+        table,
+        declared(columns),
+        partitioned_by=["days(at)"],
+        properties=PROPERTIES,
+        comment=MEANINGS[table],
+    )

@@ -1,0 +1,88 @@
+"""What a worker says while it works: lines for logs, bars for terminals, JSON for programs."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import msgspec
+import rich.progress
+from rich.console import Console
+from rich.markup import escape
+
+from nunatak.maintenance.job_spec import Gain
+from nunatak_spark.jobs import Step
+
+STEP_SECONDS = 10  # a log gets a line of the same step no more often
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """One thing that happened, with what is known of it; `text` is the whole of it for people."""
+
+    event: str
+    text: str
+    job_id: int | None = None
+    type: str | None = None
+    table: str | None = None
+    attempt: int | None = None
+    step: Step | None = None
+    state: str | None = None
+    changed: bool | None = None
+    gains: list[Gain] = []
+    detail: dict[str, Any] | None = None
+    error: str | None = None
+    seconds: float | None = None
+
+
+Tell = Callable[[Event], None]
+
+
+def gains_of(gains: list[Gain]) -> str:
+    return ", ".join(f"{each.of} {_number(each.before)} -> {_number(each.after)}" for each in gains)
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+@contextlib.contextmanager
+def lines() -> Iterator[Tell]:
+    """One line for each event, and for a step when it begins and now and then."""
+    last: tuple[str, float] | None = None
+
+    def tell(event: Event) -> None:
+        nonlocal last
+        if event.step is not None:
+            now = time.monotonic()
+            if last is not None and last[0] == event.step.text and now < last[1] + STEP_SECONDS:
+                return
+            last = (event.step.text, now)
+        click.echo(event.text)
+
+    yield tell
+
+
+@contextlib.contextmanager
+def json_lines() -> Iterator[Tell]:
+    yield lambda event: click.echo(msgspec.json.encode(event))
+
+
+@contextlib.contextmanager
+def bars() -> Iterator[Tell]:
+    """The same lines, and below them a bar for what is being done."""
+    with rich.progress.Progress(console=Console(), transient=True) as shown:
+        tasks: dict[str, rich.progress.TaskID] = {}
+
+        def tell(event: Event) -> None:
+            if event.step is None:
+                for task in tasks.values():
+                    shown.remove_task(task)
+                tasks.clear()
+                shown.console.print(escape(event.text), highlight=False)
+                return
+            if event.step.text not in tasks:
+                tasks[event.step.text] = shown.add_task(escape(event.step.text))
+            shown.update(tasks[event.step.text], completed=event.step.done, total=event.step.total)
+
+        yield tell

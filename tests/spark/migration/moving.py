@@ -1,0 +1,94 @@
+"""A migration as tests drive it: each step opens the folder anew, as each command does."""
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from nunatak.client import Client
+from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back, verify_tables
+from nunatak_spark.migration.inventory import take_inventory
+from nunatak_spark.migration.planning import Wishes
+from nunatak_spark.migration.plans import plan_tables
+from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.shadow import shadow
+from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Migration, Source, Table, title
+from nunatak_spark.migration.verification import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+NAMES = itertools.count(1)
+
+
+def new_name(kind: str) -> str:
+    """Of a catalog and of a namespace: Spark remembers catalogs, so that none can be used twice."""
+    return f"{kind}_{os.getpid()}_{next(NAMES)}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """One migration; `catalog` is the target in Spark."""
+
+    folder: Path
+    spark: "SparkSession"
+    uri: str
+    catalog: str
+
+    def _step(self, command: str, action: Callable[[Run], Result]) -> Result:
+        with opened(self.folder, command, create=True) as state:
+            state.keep_target(self.uri, "")
+            with Run(state, lambda: Client(self.uri), lambda: self.spark, self.catalog, os.environ) as run:
+                return action(run)
+
+    def inventory(self, source: Source) -> dict[str, Table]:
+        return by_name(self._step("inventory", lambda run: take_inventory(run, source)))
+
+    def plan(self, wishes: Wishes | None = None) -> dict[str, Table]:
+        return by_name(self._step("plan", lambda run: plan_tables(run, wishes or Wishes())))
+
+    def shadow(self) -> dict[str, Table]:
+        return by_name(self._step("shadow", lambda run: shadow(run, movable(run))))
+
+    def verify(self, levels: Sequence[LevelName] = LEVELS) -> dict[str, Table]:
+        return by_name(self._step("verify", lambda run: verify_tables(run, verify, movable(run), levels)))
+
+    def cut_over(self, *, freeze: bool = True) -> dict[str, Table]:
+        return by_name(self._step("cutover", lambda run: cut_over(run, verify, movable(run), freeze=freeze)))
+
+    def roll_back(self, *, discard: bool = False) -> dict[str, Table]:
+        return by_name(self._step("rollback", lambda run: roll_back(run, movable(run), discard=discard)))
+
+    def late_writes(self) -> dict[str, list[Finding]]:
+        def action(run: Run) -> dict[str, list[Finding]]:
+            found = {".".join(table.found.name): late_writes(run, table) for table in movable(run)}
+            return {name: findings for name, findings in found.items() if findings}
+
+        return self._step("status", action)
+
+    def evidence(self, name: str) -> list[Evidence]:
+        """What was found about a table, the newest of each level."""
+        whole = self.whole()
+        (key,) = [title(table.found) for table in whole.tables if ".".join(table.found.name) == name]
+        return list({each.level: each for each in whole.evidence[key]}.values())
+
+    def whole(self) -> Migration:
+        return self._step("report", lambda run: run.folder.whole())
+
+
+def movable(run: Run) -> list[Table]:
+    tables = run.folder.list_tables()
+    return [table for table in tables if table.planned is not None and table.planned.method != "refused"]
+
+
+def by_name(tables: Sequence[Table]) -> dict[str, Table]:
+    return {".".join(table.found.name): table for table in tables}
+
+
+def states(tables: dict[str, Table]) -> dict[str, str]:
+    """What a test compares; the problem beside the state says at once why it is another one."""
+    return {name: f"{table.state} {table.problem}".strip() for name, table in tables.items()}

@@ -1,0 +1,156 @@
+"""The deletion journal: every file that an expiry deletes is noted once, wherever the job is killed; and no other."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nunatak.client import Client
+from nunatak_spark import system_tables
+from nunatak_spark.fingerprint import fingerprint
+from nunatak_spark.maintenance.journal import Journal, deletions_noted, finish_deletions
+from nunatak_spark.maintenance.work import Work
+from tests.spark.orphans.conftest import MakeTable
+from tests.spark.orphans.folder import Folder
+from tests.support.spark import Sql, run_together
+
+REASON = "snapshot expired"
+
+
+class Killed(BaseException):
+    """As if the process were gone: nothing between here and the test may catch it."""
+
+
+@pytest.fixture
+def folder(make_table: MakeTable, sql: Sql) -> Folder:
+    """A table with delete files, statistics and a tag; but for the tagged snapshot and the last all may be expired."""
+    folder = make_table(clauses="TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    sql("ALTER TABLE t CREATE TAG kept")
+    sql("INSERT INTO t VALUES (6, 'six')")
+    sql("DELETE FROM t WHERE id = 3")
+    sql.call("compute_table_stats", f"'{sql.namespace}.t'")
+    options = "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+    sql.call("rewrite_data_files", f"table => '{sql.namespace}.t', options => {options}")
+    sql("INSERT INTO t VALUES (7, 'seven')")
+    return folder
+
+
+def expire(folder: Folder) -> None:
+    folder.sql.call("expire_snapshots", f"table => '{folder.sql.namespace}.t', older_than => TIMESTAMP '2100-01-01'")
+
+
+def data_files(folder: Folder) -> set[str]:
+    """All but metadata.json, which the server looks after."""
+    return {name for name in folder.files() if not name.endswith(".metadata.json")}
+
+
+def work_on(folder: Folder, job: str = "job", **more: bool) -> Work:
+    return folder.work(job, type="snapshot-expiry", **more)
+
+
+def test_what_an_expiry_deletes_is_noted_with_its_reason_and_what_stays_is_not(folder: Folder, sql: Sql) -> None:
+    before, rows = data_files(folder), fingerprint(sql.spark, "t")
+
+    with deletions_noted(work_on(folder, dry_run=True), REASON):
+        pass
+    assert folder.planned() == []
+    with deletions_noted(work_on(folder), REASON) as noted:
+        expire(folder)
+
+    deleted = before - data_files(folder)
+    assert folder.noted() == sorted(deleted)
+    kinds = {row["kind"] for row in folder.journal()}
+    assert kinds == {"data", "deletes", "manifest", "manifest-list", "statistics"}
+    assert {(row["reason"], row["job"], row["table"]) for row in folder.journal()} == {
+        (REASON, work_on(folder).job, f"{sql.namespace}.t")
+    }
+    assert all(row["size"] > 0 for row in folder.journal() if row["kind"] != "manifest-list")
+    assert (noted.files, set(noted.by_kind)) == (len(deleted), kinds)
+    assert folder.planned() == []
+    assert fingerprint(sql.spark, "t") == rows
+    assert sql.value("SELECT count(*) FROM t VERSION AS OF 'kept'") == 100
+
+
+def expired_and_nothing_deleted(folder: Folder) -> None:
+    """As if the job were killed between its commit and its first deletion."""
+    metadata = folder.metadata
+    kept = {metadata["current-snapshot-id"], *(ref["snapshot-id"] for ref in metadata["refs"].values())}
+    expired = [each["snapshot-id"] for each in metadata["snapshots"] if each["snapshot-id"] not in kept]
+    statistics = [{"action": "remove-statistics", "snapshot-id": each} for each in expired]
+    updates = [*statistics, {"action": "remove-snapshots", "snapshot-ids": expired}]
+    folder.client.commit_table((folder.sql.namespace, "t"), [], updates)
+
+
+@pytest.mark.parametrize("moment", [expire, expired_and_nothing_deleted])
+def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, moment: Callable[[Folder], None]
+) -> None:
+    before = data_files(folder)
+    kill_after(moment, folder, work_on(folder))
+    assert folder.journal() == []
+
+    # Killed a second time, between the journal and the end of its plan.
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_forget", _killed)
+        with pytest.raises(Killed):
+            finish_deletions(work_on(folder))
+    finish_deletions(work_on(folder))
+
+    deleted = before - data_files(folder)
+    assert len(deleted) > 5
+    assert folder.noted() == sorted(deleted)
+    assert folder.planned() == []
+
+
+def kill_after(happens: Callable[[Folder], None], folder: Folder, work: Work) -> None:
+    """A job that does this and is gone."""
+
+    def killed() -> None:
+        with deletions_noted(work, REASON):
+            happens(folder)
+            raise Killed
+
+    with pytest.raises(Killed):
+        killed()
+
+
+def _killed(*_: object) -> None:
+    raise Killed
+
+
+def test_a_job_killed_before_it_deleted_anything_leaves_no_trace_in_the_journal(folder: Folder) -> None:
+    before = data_files(folder)
+    kill_after(lambda _: None, folder, work_on(folder))
+
+    assert folder.planned()
+    finish_deletions(work_on(folder, "another"))
+    assert folder.planned(), "a job that may be running was robbed of its plan"
+    finish_deletions(work_on(folder))
+
+    assert (folder.planned(), folder.journal()) == ([], [])
+    assert data_files(folder) == before
+
+
+def test_a_plan_that_nobody_comes_back_for_is_finished_by_a_later_job(folder: Folder) -> None:
+    before = data_files(folder)
+    kill_after(expire, folder, work_on(folder, "lost"))
+
+    finish_deletions(folder.work("later", type="snapshot-expiry", after_days=2))
+
+    assert folder.noted() == sorted(before - data_files(folder))
+    assert {row["job"] for row in folder.journal()} == {work_on(folder, "lost").job}
+
+
+def test_many_jobs_may_make_a_system_table_at_once(sql: Sql, client: Client) -> None:
+    name = f"made_{sql.namespace}"
+
+    def make() -> None:
+        system_tables.ensure(
+            sql.spark, "lake", name, "id BIGINT, at TIMESTAMP", partitioned_by=("days(at)",), comment="it's"
+        )
+
+    run_together(make, make, make)
+    make()
+
+    metadata = client.load_table(("system", name))["metadata"]
+    assert metadata["properties"]["comment"] == "it's"
+    assert metadata["partition-specs"][0]["fields"][0]["transform"] == "day"

@@ -1,0 +1,128 @@
+"""What shows that a rewrite changed no row, and how a failure is told, without Spark."""
+
+from typing import Any
+
+import pytest
+
+from nunatak.errors import CommitFailed
+from nunatak.maintenance.job_spec import JobSpec
+from nunatak_spark.maintenance.failures import TRIES, Failed, is_conflict, one_line, retried, told_in_one_line
+from nunatak_spark.maintenance.guards import LARGE_BYTES, facts_differ, level_of, rewrites_since
+from nunatak_spark.maintenance.retention import own_deletes
+from nunatak_spark.maintenance.table import Snapshot, Table
+from nunatak_spark.maintenance.work import Refused, Stopped, Work
+
+TRACE = """An error occurred while calling o1.sql.
+: java.lang.RuntimeException: Cannot commit rewrite because of a ValidationException or CommitFailedException. This
+\tat org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction.doExecute(RewriteDataFilesSparkAction.java:291)
+Caused by: org.apache.iceberg.exceptions.ValidationException: Cannot commit, found new delete for replaced data file
+\tat org.apache.iceberg.MergingSnapshotProducer.validate(MergingSnapshotProducer.java:12)
+"""
+
+
+def a_table(*line: tuple[int, str], current: int | None = None, **summaries: dict[str, str]) -> Table:
+    """A table whose snapshots follow each other, by id and operation."""
+    snapshots, parent = {}, None
+    for snapshot_id, operation in line:
+        summary = {"operation": operation, **summaries.get(f"s{snapshot_id}", {})}
+        snapshots[snapshot_id] = Snapshot(snapshot_id, parent, snapshot_id * 1000, snapshot_id, operation, summary)
+        parent = snapshot_id
+    return Table("`lake`.`ns`.`t`", {"current-snapshot-id": current or parent}, snapshots)
+
+
+def a_job(**options: Any) -> Work:
+    spec = JobSpec(type="data-compaction", warehouse="w", namespace=["n"], table="t", table_uuid="u", options=options)
+    return Work(spark=None, client=None, catalog="lake", spec=spec, job="1")  # type: ignore[arg-type]
+
+
+def test_rewrites_in_a_row_are_one_and_others_commits_part_them() -> None:
+    table = a_table((1, "append"), (2, "replace"), (3, "replace"), (4, "append"), (5, "replace"), (6, "overwrite"))
+
+    found = rewrites_since(table, 1)
+
+    assert [(each.parent_id, each.last_id) for each in found] == [(1, 3), (4, 5)]
+    assert [(each.parent_id, each.last_id) for each in rewrites_since(table, 3)] == [(4, 5)]
+    assert rewrites_since(table, 6) == []
+
+
+def test_a_branch_that_was_put_elsewhere_holds_nothing_of_the_job() -> None:
+    table = a_table((1, "append"), (2, "replace"), (3, "append"))
+
+    assert rewrites_since(table, 99) == []
+
+
+def test_facts_differ_only_where_both_sides_know_them() -> None:
+    same = {"nulls_before0": 1, "nulls_after0": 1, "bounds0": None}
+
+    assert list(facts_differ(["a"], same)) == []
+    assert list(facts_differ(["a"], {**same, "nulls_after0": None})) == []
+    assert list(facts_differ(["a"], {**same, "nulls_after0": 0, "bounds0": "1 to 7"})) == [
+        "1 nulls in a became 0",
+        "a was from 1 to 7 and now has values outside of that",
+    ]
+
+
+def test_a_large_rewrite_is_looked_at_more_closely_unless_somebody_says_how() -> None:
+    assert level_of(a_job(), LARGE_BYTES - 1) == "rows"
+    assert level_of(a_job(), LARGE_BYTES) == "metadata"
+    assert level_of(a_job(verify="full"), LARGE_BYTES) == "full"
+    with pytest.raises(Refused, match="use one of rows, metadata, full, none"):
+        level_of(a_job(verify="some"))
+
+
+def test_a_deletion_is_ours_by_its_mark_or_by_the_application() -> None:
+    table = a_table(
+        (1, "append"),
+        (2, "delete"),
+        (3, "overwrite"),
+        (4, "delete"),
+        (5, "append"),
+        s2={"spark.app.id": "theirs"},
+        s3={"nunatak-job": "7", "spark.app.id": "an earlier attempt"},
+        s4={"spark.app.id": "ours"},
+        s5={"spark.app.id": "ours"},
+    )
+
+    assert [each.snapshot_id for each in own_deletes(table, 1, "7", "ours")] == [3, 4]
+    assert [each.snapshot_id for each in own_deletes(table, 1, "8", None)] == []
+
+
+# Failures
+
+
+def test_a_trace_becomes_its_innermost_cause_in_one_line() -> None:
+    error = RuntimeError(TRACE)
+
+    assert one_line(error) == "Cannot commit, found new delete for replaced data file"
+    assert is_conflict(error)
+    assert one_line(ValueError("  first\nsecond")) == "first"
+    assert one_line(ValueError()) == "ValueError"
+    assert len(one_line(ValueError("x" * 10_000))) == 500
+
+
+@pytest.mark.parametrize("error", [Refused("no"), Stopped(), CommitFailed("late"), ConnectionError("gone")])
+def test_what_speaks_for_itself_is_told_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)), told_in_one_line():
+        raise error
+
+
+def test_what_spark_says_becomes_one_line() -> None:
+    with pytest.raises(Failed, match=r"^Cannot commit, found new delete for replaced data file$"), told_in_one_line():
+        raise RuntimeError(TRACE)
+
+
+def test_a_conflict_is_tried_again_and_anything_else_is_not() -> None:
+    errors: list[Exception] = [RuntimeError(TRACE), RuntimeError(TRACE)]
+
+    def act() -> None:
+        if errors:
+            raise errors.pop()
+
+    assert retried(a_job(), act) == 2
+    errors = [RuntimeError("out of memory"), RuntimeError(TRACE)]
+    with pytest.raises(RuntimeError, match="out of memory"):
+        retried(a_job(), act)
+    errors = [RuntimeError(TRACE)] * (TRIES + 1)
+    with pytest.raises(RuntimeError, match="Cannot commit rewrite"):
+        retried(a_job(), act)
+    assert len(errors) == 1

@@ -1,0 +1,98 @@
+"""How tables get over: methods, names, waves, and what is refused."""
+
+import pytest
+
+from nunatak_spark.migration.planning import Wishes, plan
+from nunatak_spark.migration.values import Column, Finding, Found, Planned, Source, Table
+
+HIVE = Source(kind="hive", name="old", address="thrift://x")
+JDBC = Source(kind="jdbc", name="db", address="jdbc:sqlite:x")
+COLUMNS = (Column("id", "bigint"),)
+
+
+def a_table(name: str = "sales.orders", source: str = "old", **more: object) -> Table:
+    fields = {"kind": "iceberg", **more}
+    return Table(found=Found(source=source, name=tuple(name.split(".")), **fields))  # type: ignore[arg-type]
+
+
+def planned(*tables: Table, taken: tuple[tuple[str, ...], ...] = (), **wishes: object) -> dict[str, Planned]:
+    return plan(tables, [HIVE, JDBC], taken, Wishes(**wishes))  # type: ignore[arg-type]
+
+
+def methods(plans: dict[str, Planned]) -> dict[str, str]:
+    return {name: each.method for name, each in plans.items()}
+
+
+@pytest.mark.parametrize(
+    ("table", "method"),
+    [
+        (a_table(), "register"),
+        (a_table(kind="hive", format="parquet", columns=COLUMNS), "add_files"),
+        (a_table(kind="files", format="orc", columns=COLUMNS), "add_files"),
+        (a_table(kind="files", format="csv", columns=COLUMNS), "copy"),
+        (a_table(kind="hive", format="json", columns=COLUMNS), "copy"),
+        (a_table(kind="hive", format="", columns=COLUMNS), "refused"),
+        (a_table(kind="files", format="parquet"), "refused"),
+        (a_table(kind="view"), "refused"),
+        (a_table(risks=(Finding("unreadable", "no such file"),)), "refused"),
+    ],
+)
+def test_the_kind_of_a_table_decides_how_it_moves(table: Table, method: str) -> None:
+    assert methods(planned(table)) == {"old:sales.orders": method}
+
+
+def test_partitions_that_lie_elsewhere_are_not_added_by_their_names_but_can_be_copied() -> None:
+    risk = Finding("partition-elsewhere", "partitions lie elsewhere than their names say")
+    table = a_table(kind="hive", format="parquet", columns=COLUMNS, risks=(risk,))
+
+    assert planned(table)["old:sales.orders"].because.endswith("ask for a copy with --copy")
+    assert methods(planned(table, copy=("sales.*",))) == {"old:sales.orders": "copy"}
+
+
+def test_a_database_is_adopted_only_if_it_is_one_and_keeps_its_names() -> None:
+    plans = planned(a_table(), a_table(source="db"), adopt=True, into=("new",))
+
+    assert methods(plans) == {"old:sales.orders": "register", "db:sales.orders": "adopt"}
+    assert plans["db:sales.orders"].target == ("sales", "orders")
+    assert plans["old:sales.orders"].target == ("new", "sales", "orders")
+
+
+def test_patterns_choose_by_name_and_by_source() -> None:
+    tables = [a_table("sales.orders"), a_table("sales.old"), a_table("hr.people"), a_table("sales.x", source="db")]
+
+    assert set(planned(*tables, include=("old:sales.*",), exclude=("*.old",))) == {"old:sales.orders"}
+    assert set(planned(*tables, include=("*.people", "db:*"))) == {"old:hr.people", "db:sales.x"}
+
+
+def test_the_longest_namespace_that_is_renamed_decides() -> None:
+    tables = [a_table("a.b.t"), a_table("a.c.t"), a_table("t", kind="files", format="orc", columns=COLUMNS)]
+
+    plans = planned(*tables, renamed={("a",): ("x",), ("a", "b"): ("y", "z")}, wave=3)
+
+    assert {each.target for each in plans.values()} == {("y", "z", "t"), ("x", "c", "t"), ("old", "t")}
+    assert {each.wave for each in plans.values()} == {3}
+
+
+def test_two_tables_never_get_one_name_not_even_with_other_capitals() -> None:
+    tables = [a_table("sales.orders"), a_table("Sales.Orders", source="db")]
+
+    assert sorted(methods(planned(*tables)).values()) == ["refused", "register"]
+    assert methods(planned(tables[0], taken=(("SALES", "orders"),))) == {"old:sales.orders": "refused"}
+
+
+def test_what_is_at_the_target_is_not_planned_again_and_keeps_its_name() -> None:
+    moved = Table(
+        found=a_table().found,
+        state="done",
+        planned=Planned("register", ("sales", "orders")),
+        target_pointer="file:/m.json",
+    )
+    other = a_table(source="db")
+
+    assert methods(planned(moved, other, taken=(("sales", "orders"),))) == {"db:sales.orders": "refused"}
+
+
+def test_a_table_that_was_begun_may_be_planned_under_the_name_it_has() -> None:
+    begun = Table(found=a_table().found, state="planned", planned=Planned("register", ("sales", "orders")))
+
+    assert methods(planned(begun, taken=(("sales", "orders"),))) == {"old:sales.orders": "register"}

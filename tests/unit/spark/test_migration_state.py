@@ -1,0 +1,97 @@
+"""The folder of a migration: durable, for one command at a time, and bound to one target."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.values import Evidence, Found, Planned, Source, Table, title
+
+HOLD = """
+import sys
+from pathlib import Path
+from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.values import Found, Table
+with opened(Path(sys.argv[1]), "shadow", create=True) as folder:
+    for number in range(3):
+        folder.save_table(Table(found=Found(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def a_table(name: str = "t") -> Table:
+    return Table(found=Found(source="old", name=("a", name), kind="iceberg"))
+
+
+def test_what_was_saved_is_there_for_the_next_command(tmp_path: Path) -> None:
+    table = Table(found=a_table().found, state="planned", planned=Planned("register", ("a", "t"), 2, "because"))
+    evidence = Evidence(level="L0", ok=True, facts={"uuid": "x"}, started_ms=1, ended_ms=2)
+    with opened(tmp_path / "m", "inventory", create=True, now_ms=lambda: 7) as folder:
+        folder.keep_target("http://here", "")
+        folder.save_source(Source(kind="hadoop", name="old", address="/srv"))
+        saved = folder.save_table(table, "planned it")
+        folder.save_evidence(table, [evidence])
+
+    with opened(tmp_path / "m", "report") as folder:
+        whole = folder.whole()
+
+    assert whole.tables == (saved,)
+    assert saved.changed_ms == 7
+    assert whole.evidence == {title(table.found): (evidence,)}
+    assert [(line.command, line.text, line.table) for line in whole.log] == [("inventory", "planned it", "old:a.t")]
+    assert [source.address for source in whole.sources] == ["/srv"]
+
+
+def test_a_second_command_at_the_same_time_is_refused_and_a_killed_one_is_no_hindrance(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(CannotRun, match="Another command is at work"), opened(tmp_path, "shadow"):
+            pass
+
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+
+        with opened(tmp_path, "shadow") as folder:
+            assert len(folder.list_tables()) == 3
+
+
+def test_a_folder_without_a_migration_is_not_made_one_by_mistake(tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match="There is no migration"), opened(tmp_path / "typo", "shadow"):
+        pass
+
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_migration_keeps_its_target(tmp_path: Path) -> None:
+    with opened(tmp_path, "inventory", create=True) as folder:
+        folder.keep_target("http://here", "")
+        folder.keep_target("http://here", "")
+
+        with pytest.raises(CannotRun, match="goes to http://here, not to http://there"):
+            folder.keep_target("http://there", "")
+
+
+def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path, "inventory", create=True) as folder:
+        folder._database.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
+        folder._database.commit()
+
+    with pytest.raises(CannotRun, match="another version of Nunatak"), opened(tmp_path, "plan"):
+        pass
+
+
+def test_names_with_dots_have_titles_of_their_own() -> None:
+    one = Found(source="old", name=("a.b", "c"), kind="iceberg")
+    other = Found(source="old", name=("a", "b", "c"), kind="iceberg")
+
+    assert title(one) == "old:`a.b`.c"
+    assert title(other) == "old:a.b.c"

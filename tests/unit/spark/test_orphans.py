@@ -1,0 +1,136 @@
+"""Which orphan files are due, what is too young, and what shows that somebody else is at work; without Spark."""
+
+from typing import Any
+
+import pytest
+
+from nunatak_spark.maintenance.neighbours import refuse_foreign_metadata, version_of
+from nunatak_spark.maintenance.orphans import DAY_MS, Limits, limits_of
+from nunatak_spark.maintenance.quarantine import Sorted, sorted_out
+from nunatak_spark.maintenance.reachable import path_of
+from nunatak_spark.maintenance.work import Refused
+from nunatak_spark.system_tables import creation, literal
+
+NOW = 1_800_000_000_000
+DAY = 86_400
+
+
+def test_a_file_is_due_once_it_was_seen_long_enough_ago_and_is_seen_again() -> None:
+    first_seen = {"old": 100, "just": 200, "new": 201, "away": 50}
+
+    sorts = sorted_out(["fresh", "just", "new", "old"], first_seen, seen_before_ms=200)
+
+    assert sorts == Sorted(fresh=["fresh"], waiting=["new"], due=["just", "old"], unseen=["away"])
+
+
+def test_what_a_killed_job_had_begun_is_neither_due_nor_unseen() -> None:
+    sorts = sorted_out(["a", "b"], {"b": 0, "c": 0}, seen_before_ms=10, begun={"b", "c"})
+
+    assert sorts == Sorted(fresh=["a"], waiting=[], due=[], unseen=[])
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ({}, Limits(NOW - 7 * DAY_MS, NOW - 3 * DAY_MS)),
+        ({"older-than-seconds": 3 * DAY, "quarantine-seconds": DAY}, Limits(NOW - 3 * DAY_MS, NOW - DAY_MS)),
+        # A job that waited for a worker counts from when it was planned.
+        (
+            {"older-than-seconds": 3 * DAY, "older-than-ms": NOW - 9 * DAY_MS},
+            Limits(NOW - 9 * DAY_MS, NOW - 3 * DAY_MS),
+        ),
+        ({"older-than-seconds": 3 * DAY, "older-than-ms": NOW}, Limits(NOW - 3 * DAY_MS, NOW - 3 * DAY_MS)),
+    ],
+)
+def test_limits_come_from_the_options(options: dict[str, Any], limits: Limits) -> None:
+    assert limits_of(options, NOW) == limits
+
+
+@pytest.mark.parametrize(
+    "options", [{"older-than-seconds": 3 * DAY - 1}, {"older-than-seconds": 0}, {"quarantine-seconds": DAY - 1}]
+)
+def test_nobody_can_ask_for_less_than_three_days_and_two_sightings(options: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        limits_of(options, NOW)
+
+
+METADATA = {
+    "location": "s3://bucket/warehouse/t",
+    "properties": {"write.metadata.path": "s3a://bucket/elsewhere/metadata/"},
+    "metadata-log": [
+        {"metadata-file": f"s3://bucket/warehouse/t/metadata/0000{number}-uuid.metadata.json"} for number in (5, 6)
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3a://bucket/warehouse/t/data/a.parquet",
+        "s3://bucket/warehouse/t/metadata/a-m0.avro",
+        "s3://bucket/warehouse/t/metadata/00004-uuid.metadata.json",
+        "s3://bucket/elsewhere/metadata/00000-uuid.gz.metadata.json",
+        "s3://bucket/warehouse/t/metadata/1-2.stats",
+        "s3://bucket/warehouse/t/metadata/version-hint.text",
+        "s3://bucket/warehouse/t/data/metadata/a.parquet",
+    ],
+)
+def test_what_the_table_may_have_left_behind_is_its_own(path: str) -> None:
+    refuse_foreign_metadata(METADATA, [path])
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("s3://bucket/warehouse/t/inner/metadata/00000-uuid.metadata.json", "another table"),
+        ("s3://bucket/warehouse/t/inner/metadata/v1.metadata.json.gz", "another table"),
+        ("s3://bucket/warehouse/t/inner/metadata/a-m0.avro", "another table"),
+        ("s3://bucket/warehouse/t/inner/metadata/version-hint.text", "another table"),
+        ("s3://bucket/warehouse/t/00000-uuid.metadata.json", "another table"),
+        ("s3a://bucket/warehouse/t/metadata/00005-other.metadata.json", "another catalog"),
+        ("s3://bucket/warehouse/t/metadata/v7.metadata.json", "another catalog"),
+    ],
+)
+def test_metadata_that_the_table_cannot_have_left_behind_stops_everything(path: str, says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        refuse_foreign_metadata(METADATA, ["s3://bucket/warehouse/t/data/a.parquet", path])
+
+
+def test_beside_a_table_without_a_log_no_other_metadata_is_expected() -> None:
+    new = {"location": "file:///w/t", "metadata-log": []}
+
+    with pytest.raises(Refused, match="another catalog"):
+        refuse_foreign_metadata(new, ["file:/w/t/metadata/00000-other.metadata.json"])
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("/t/metadata/00012-uuid.metadata.json", 12),
+        ("/t/metadata/00012-uuid.gz.metadata.json", 12),
+        ("/t/metadata/v3.metadata.json", 3),
+        ("/t/metadata/v3.gz.metadata.json", 3),
+        ("/t/metadata/a-m0.avro", None),
+        ("/00012-x/metadata/named.metadata.json", None),
+    ],
+)
+def test_a_version_stands_in_the_name_of_a_metadata_file(path: str, version: int | None) -> None:
+    assert version_of(path) == version
+
+
+def test_a_path_is_the_same_however_its_place_is_spelled() -> None:
+    assert path_of("file:/w/t") == path_of("file:///w/t/") == path_of("/w/t") == "/w/t"
+    assert path_of("s3a://bucket/w/t") == path_of("s3://bucket/w/t") == "/w/t"
+
+
+def test_a_system_table_is_made_by_a_statement_that_may_come_second() -> None:
+    statement = creation("`lake`.`system`.`t`", "id BIGINT", ("days(at)", "id"), {"b": "2", "a": "it's"}, "what's in")
+
+    assert statement == (
+        "CREATE TABLE IF NOT EXISTS `lake`.`system`.`t` (id BIGINT) USING iceberg PARTITIONED BY (days(at), id) "
+        "COMMENT 'what\\'s in' TBLPROPERTIES ('a' = 'it\\'s', 'b' = '2')"
+    )
+
+
+def test_a_literal_reads_back_as_it_was() -> None:
+    assert literal("a\\b'c") == "'a\\\\b\\'c'"
