@@ -50,7 +50,11 @@ def assert_agrees(table: TableMetadata) -> None:
     assert theirs.schema().highest_field_id <= table.last_column_id
     assert theirs.default_spec_id == table.default_spec_id
     assert [spec.spec_id for spec in theirs.partition_specs] == [spec["spec-id"] for spec in table.partition_specs]
-    assert theirs.last_partition_id == table.last_partition_id
+    assert theirs.last_partition_id is not None
+    if table.format_version == 1:  # PyIceberg counts those of the specs that are left, whatever the metadata say
+        assert theirs.last_partition_id <= table.last_partition_id
+    else:
+        assert theirs.last_partition_id == table.last_partition_id
     assert theirs.default_sort_order_id == table.default_sort_order_id
     assert theirs.properties == table.properties
     assert theirs.current_snapshot_id == table.current_snapshot_id
