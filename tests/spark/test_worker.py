@@ -22,6 +22,7 @@ from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.pins import PREFIX
+from nunatak_spark.maintenance.work import Outcome, Work
 from nunatak_spark.telling import Event
 from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
 from tests.support.login import Login, LoginServer, login_server
@@ -269,6 +270,12 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
     said: list[Event] = []
     shared = SharedSession(lambda: orders.spark)
     wishes = Wishes(securable=orders.place, name=unique_name("here"), catalog=JANITORS, once=True)
+    endless = iter([10**14])  # rows that the first job alone goes on to count, for hours unless it is stopped
+
+    def maintain_at_length(work: Work) -> Outcome:
+        outcome = maintain(work)
+        work.spark.range(next(endless, 1)).selectExpr("sum(id % 7)").collect()
+        return outcome
 
     def cancel() -> None:
         eventually(lambda: orders.rewrites() >= 1)
@@ -277,7 +284,7 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
 
     cancelling = threading.Thread(target=cancel, daemon=True)
     with quick.client(quick.janitor) as one, quick.client(quick.janitor) as beats:
-        worker = Worker(wishes, one, beats, shared, maintain, Leaving(), said.append)
+        worker = Worker(wishes, one, beats, shared, maintain_at_length, Leaving(), said.append)
         cancelling.start()
         worker.run()
         cancelling.join()
