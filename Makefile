@@ -32,7 +32,7 @@ mission: $(VENV)/.installed-tests ## Print which behaviours of the mission have 
 bench: $(VENV)/.installed-tests ## Measure speed; never part of the tests.
 	@$(BIN)/python -m tests.bench $(BENCH)
 
-demo: $(VENV)/.installed-demo ## Run a pipeline on Spark and make a page about it, 3 minutes; SCALE=, KEEP=1 leaves the catalog running.
+demo: $(VENV)/.installed-demo ## Run a pipeline on Spark and make a page about it, 4 minutes; SCALE=, KEEP=1 leaves the catalog running.
 	@$(BIN)/python -m nunatak_spark.demo $(if $(SCALE),--scale '$(SCALE)') $(if $(KEEP),--keep) $(DEMO)
 
 soak: $(VENV)/.installed-tests .tools ## Run the fault tests at full size, 45 minutes; REPORT=1 writes a page, SOAK="F1 F5" chooses.
