@@ -21,6 +21,7 @@ from nunatak.access.securables import SERVER
 from nunatak.access.sessions import Proof
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
+from nunatak.api.exchange import received
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
     Request,
@@ -118,7 +119,33 @@ class App:
             certificate=_certificate(scope),
         )
         try:
-            await self._send(scope, headers, response, send)
+            sent = await _outgoing(headers, response)
+            start = {"type": "http.response.start", "status": sent.status, "headers": sent.headers}
+            await send(start)
+            await send({"type": "http.response.body", "body": b"" if method == "HEAD" else sent.body})
+        finally:
+            self.metrics.count(operation, method, response.status, time.perf_counter() - started)
+
+    async def exchange(
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        address: tuple[str, int] | None,
+        certificate: str | None,
+    ) -> Response:
+        """The same for a request that is here as a whole: the answer as it goes out."""
+        started = time.perf_counter()
+        named: dict[bytes, bytes] = dict(headers)
+        if len(named) != len(headers):
+            named = _joined(headers)
+        operation, response = await self.answer(
+            method, raw_path, query_string, named, received(body), address=address, certificate=certificate
+        )
+        try:
+            return await _outgoing(named, response)
         finally:
             self.metrics.count(operation, method, response.status, time.perf_counter() - started)
 
@@ -320,23 +347,6 @@ class App:
             raise TooLarge(f"Request body is larger than {limit} bytes")
         return body
 
-    async def _send(self, scope: Scope, headers: dict[bytes, bytes], response: Response, send: Send) -> None:
-        body, extra = response.body, []
-        accept = headers.get(b"accept-encoding")
-        if accept is not None and len(body) >= COMPRESS_FROM_BYTES:
-            encoding = accepted_encoding(accept.decode("latin-1"))
-            if encoding is not None:
-                body = await _packed(response, encoding)
-                extra.append((b"content-encoding", encoding.encode("ascii")))
-                extra.append((b"vary", b"accept-encoding"))
-        request_id = headers.get(b"x-request-id")
-        if request_id is not None and len(request_id) <= 200:
-            extra.append((b"x-request-id", request_id))
-        if response.status not in (204, 304):
-            extra.append((b"content-length", str(len(body)).encode("ascii")))
-        await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers, *extra]})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
 
 class _Body:
     """The body of one request, read once: a signature may need it before anybody else does."""
@@ -354,6 +364,24 @@ class _Body:
 
     async def sha256(self) -> str:
         return hashlib.sha256(await self.read()).hexdigest()
+
+
+async def _outgoing(headers: dict[bytes, bytes], response: Response) -> Response:
+    """The answer with the headers that depend on how the client asked, compressed if it may be."""
+    body, extra = response.body, []
+    accept = headers.get(b"accept-encoding")
+    if accept is not None and len(body) >= COMPRESS_FROM_BYTES:
+        encoding = accepted_encoding(accept.decode("latin-1"))
+        if encoding is not None:
+            body = await _packed(response, encoding)
+            extra.append((b"content-encoding", encoding.encode("ascii")))
+            extra.append((b"vary", b"accept-encoding"))
+    request_id = headers.get(b"x-request-id")
+    if request_id is not None and len(request_id) <= 200:
+        extra.append((b"x-request-id", request_id))
+    if response.status not in (204, 304):
+        extra.append((b"content-length", str(len(body)).encode("ascii")))
+    return Response(response.status, body, (*response.headers, *extra))
 
 
 async def _packed(response: Response, encoding: str) -> bytes:

@@ -7,12 +7,14 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nunatak.api.connection import Arrival, certificate_name
+from nunatak.api.exchange import Application, Exchange
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
 from nunatak.api.http2 import Http2Protocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
+WHOLE_BYTES = 256 * 1024  # up to here a body is waited for before anybody works on the request
 DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
 LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
 
@@ -25,6 +27,7 @@ class CatalogProtocol(HttpToolsProtocol):
     """
 
     fast_lane: FastLane | None = None
+    application: Application | None = None  # None: it wants every request in parts
     arrival: Arrival
     certificate: str | None = None  # the name in the client's certificate
 
@@ -42,6 +45,7 @@ class CatalogProtocol(HttpToolsProtocol):
     in_head = False
     handed_over = False  # `cycle` is of this message, not of one before
     head_bytes = body_bytes = 0
+    announced_bytes = -1  # of its body; less than none if the head does not say
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         tls = transport.get_extra_info("ssl_object")
@@ -107,6 +111,7 @@ class CatalogProtocol(HttpToolsProtocol):
         self.answered = self.handed_over = False
         self.in_head = True
         self.head_bytes = self.body_bytes = 0
+        self.announced_bytes = -1
 
     def on_headers_complete(self) -> None:
         self.in_head = False
@@ -129,6 +134,10 @@ class CatalogProtocol(HttpToolsProtocol):
         if refusal is not None:
             self._refuse(refusal)
             return
+        if self._comes_whole():
+            self.cycle = Exchange(self, self.url, self.headers)  # type: ignore[assignment]
+            self.handed_over = True
+            return
         url, headers, expecting = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expecting
@@ -137,19 +146,31 @@ class CatalogProtocol(HttpToolsProtocol):
             self.scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
         super().on_headers_complete()
         self.handed_over = True
-        if self.parser.get_method() == b"POST" and not self.expect_100_continue:
-            self.cycle.transport = _HeadAndBody(self.transport)  # type: ignore[assignment]
+
+    def _comes_whole(self) -> bool:
+        """Whether to wait for the body first: of a change, if it is small and nothing about it is unusual."""
+        parser = self.parser
+        return (
+            self.application is not None
+            and 0 <= self.announced_bytes <= WHOLE_BYTES
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not self.expect_100_continue
+            and not parser.should_upgrade()
+            and (self.cycle is None or self.cycle.response_complete)
+        )
 
     def _refusal(self) -> CatalogError | None:
         """Why this message is not even handed to the application."""
-        head_bytes, body_bytes = len(self.url), 0
+        head_bytes = len(self.url)
         for name, value in self.headers:
             head_bytes += len(name) + len(value)
             if name == b"content-length":
-                body_bytes = int(value)
+                self.announced_bytes = int(value)
         if head_bytes > self.arrival.head_bytes:
             return self.arrival.head_too_large()
-        if body_bytes > self.arrival.body_bytes:
+        if self.announced_bytes > self.arrival.body_bytes:
             return self.arrival.body_too_large()
         return None
 
@@ -160,12 +181,21 @@ class CatalogProtocol(HttpToolsProtocol):
                 self._refuse(self.arrival.body_too_large())
         elif self.body_bytes > self.arrival.body_bytes:
             self._refuse(self.arrival.body_too_large())
+        elif isinstance(self.cycle, Exchange):
+            self.cycle.body += body
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self.ended += 1
-        if not self.answered:
+        if self.answered:
+            return
+        if isinstance(self.cycle, Exchange):
+            assert self.application is not None
+            task = self.loop.create_task(self.cycle.run(self.application))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+        else:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -260,31 +290,6 @@ class CatalogProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-class _HeadAndBody:
-    """The transport of one answer: its head waits for its body, since a second call costs more than the first bytes."""
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._head is None:
-            self._head = data
-        elif self._head:
-            self._transport.writelines((self._head, data) if data else (self._head,))
-            self._head = b""
-        else:
-            self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        self._transport.close()
-
-
 def _said(error: CatalogError) -> bytes:
     """The whole answer, after which the connection is closed."""
     answer = error_response(error)
@@ -294,7 +299,9 @@ def _said(error: CatalogError) -> bytes:
     return b"\r\n".join(lines) + answer.body
 
 
-def protocol_with(lane: FastLane | None, arrival: Arrival) -> type[CatalogProtocol]:
+def protocol_with(
+    lane: FastLane | None, arrival: Arrival, application: Application | None = None
+) -> type[CatalogProtocol]:
     """The protocol class for one server."""
-    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival}
+    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival, "application": application}
     return type("ServedProtocol", (CatalogProtocol,), members)

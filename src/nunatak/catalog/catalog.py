@@ -9,6 +9,7 @@ import msgspec
 from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention, Writer
+from nunatak.catalog.stowing import Stowing
 from nunatak.catalog.turns import Turns
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
 from nunatak.database.store import Store
@@ -61,6 +62,7 @@ class Catalog:
     contention: Contention = field(default_factory=Contention)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
     spool: Spool | None = None  # None: nobody wants to analyse what happened
+    stowing: Stowing | None = None  # None: metadata is stored along with its pointer
 
     def warehouse(self, name: str) -> WarehousePlace:
         """By name, or by its location as some engines are configured; an empty name means the default."""

@@ -11,6 +11,7 @@ from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
+    SMALL_BYTES,
     check_places,
     find_head,
     key_of,
@@ -218,9 +219,11 @@ async def _carry_out(
     except CatalogError:
         await _delete_files(catalog, written)
         raise
-    for plan, new in zip(changed, fresh, strict=True):
+    for plan, new, data in zip(changed, fresh, contents, strict=True):
         new.parsed = plan.after
         catalog.cache.keep(plan.key, new)
+        if catalog.stowing is not None and len(data) <= SMALL_BYTES:
+            catalog.stowing.add(plan.key, new)
     if any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()
     return loaded
@@ -234,7 +237,13 @@ def _unchanged(plan: Planned) -> Loaded:
 async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: Sequence[bytes]) -> list[Stored]:
     """All files at once; if one cannot be written, none is kept."""
     writes = [
-        write_metadata_file(catalog, plan.after, data, plan.before.metadata_location if plan.before else None)
+        write_metadata_file(
+            catalog,
+            plan.after,
+            data,
+            plan.before.metadata_location if plan.before else None,
+            stowed=catalog.stowing is not None,
+        )
         for plan, data in zip(changed, contents, strict=True)
     ]
     if len(writes) == 1:

@@ -60,6 +60,10 @@ async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None =
     if cached is not None and cached.metadata_location == head.metadata_location:
         return cached
     if head.content is None:
+        waiting = catalog.stowing.find(key, head.metadata_location) if catalog.stowing is not None else None
+        if waiting is not None:
+            catalog.cache.keep(key, waiting)
+            return waiting
         return await _adopt(catalog, key, head.metadata_location, kind)
     return keep(catalog, key, head.metadata_location, zstandard.decompress(head.content))
 
@@ -82,7 +86,7 @@ def check_file(loaded: Loaded) -> None:
 
 
 async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind) -> Loaded:
-    """Another client moved the pointer (or the bytes were too large to store): read the file and remember it."""
+    """Another client moved the pointer, or the bytes were not stored: read the file and remember it."""
     data = await catalog.objects.read_metadata(metadata_location)
     decode = table_metadata.decode if kind == "TABLE" else view_metadata.decode
     metadata = decode(data)
@@ -162,11 +166,17 @@ async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, me
                 raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
 
 
-async def write_metadata_file(catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None) -> Stored:
-    """Write the new file and return what goes beside its pointer; none may lead to a file that is not there."""
+async def write_metadata_file(
+    catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None, *, stowed: bool = False
+) -> Stored:
+    """Write the new file and return what goes beside its pointer; none may lead to a file that is not there.
+
+    With `stowed` the caller sees to it that the bytes themselves are stored later, unless they already are in what is
+    returned.
+    """
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
-        content = _packed(data)
+        content = None if stowed else _packed(data)
         await catalog.objects.write_synced(metadata_location, data)
         return _stored(metadata_location, metadata, content)
     return _stored(metadata_location, metadata, await catalog.objects.write_metadata(metadata_location, data, _packed))

@@ -234,9 +234,12 @@ def _adopt_head(session: Session, change: AdoptHead) -> None:
     row = session.row("lock_head", named(change.key))
     if row is None or row[0] != change.new.metadata_location:
         return  # moved again: whoever reads next adopts that one
-    logged = _log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
-    saved: Step = ("save_head", {**named(change.key), **_kept(session, change.new)})
-    session.batch([saved, *_save_places(change.key, change.new.places), logged])
+    stored = session.row("find_stored", named(change.key))
+    steps: list[Step] = [("save_head", {**named(change.key), **_kept(session, change.new)})]
+    steps += _save_places(change.key, change.new.places)
+    if stored is None or stored[0] != change.new.metadata_location:  # else only the bytes were missing
+        steps.append(_log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None))
+    session.batch(steps)
 
 
 def _save_places(key: Key, places: Sequence[str]) -> list[Step]:

@@ -228,9 +228,11 @@ async def _adopt_head(session: Session, change: AdoptHead) -> None:
     row = await session.row("lock_head", named(change.key))
     if row is None or row[0] != change.new.metadata_location:
         return  # moved again: whoever reads next adopts that one
+    stored = await session.row("find_stored", named(change.key))
     await session.run("save_head", {**named(change.key), **rules.kept(change.new)})
     await _save_places(session, change.key, change.new.places)
-    await _log(session, change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
+    if stored is None or stored[0] != change.new.metadata_location:  # else only the bytes were missing
+        await _log(session, change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
 
 
 async def _save_places(session: Session, key: Key, places: Sequence[str]) -> None:

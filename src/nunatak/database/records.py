@@ -109,7 +109,7 @@ class RenameHead(Record, frozen=True):
 
 
 class AdoptHead(Record, frozen=True):
-    """Somebody else moved the pointer: keep the bytes behind it, unless it moved again."""
+    """Keep the bytes behind the pointer, unless it moved again; a line for the log if somebody else had moved it."""
 
     key: Key
     new: Stored

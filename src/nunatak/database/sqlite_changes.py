@@ -217,8 +217,10 @@ class Writer:
         row = self._row("find_head", {**named(change.key), "known": change.new.metadata_location})
         if row is None or row[0] != change.new.metadata_location:
             return  # moved again: whoever reads next adopts that one
+        stored = self._row("find_stored", named(change.key))
         self._save_head(change.key, change.new)
-        self._log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
+        if stored is None or stored[0] != change.new.metadata_location:  # else only the bytes were missing
+            self._log(change.entry, change.key, change.new.table_uuid, change.new.metadata_location, None)
 
     def _save_head(self, key: Key, new: Stored) -> None:
         self._run("save_head", {**named(key), **rules.kept(new)})

@@ -29,6 +29,11 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
   metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
   location = excluded.location, content = excluded.content;
 
+-- store_content
+-- The bytes of a commit that has stored only its pointer, unless another has followed.
+UPDATE nunatak_heads SET content = :content
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location = :new;
+
 -- delete_head
 DELETE FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name

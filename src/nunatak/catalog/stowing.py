@@ -1,0 +1,114 @@
+"""Metadata on its way into the database: a commit moves the pointer, and the bytes behind it follow when it is quiet.
+
+The stored bytes are a copy of an immutable file, for loads after a restart. A table that is written many times a second
+would be compressed and stored for every version, each replaced by the next; here only one of them is. Until then the
+newest is held in memory, and what a crash keeps from being stored is read from its file once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+import zstandard
+
+from nunatak.catalog.cache import Loaded
+from nunatak.database.records import Key, Write
+from nunatak.database.rules import named
+from nunatak.database.store import Store
+from nunatak.errors import CatalogError
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS = 1.0  # a table that was not written for so long is stored
+PATIENCE_SECONDS = 10.0  # and one that is written all the time after this
+MOST_BYTES = 16 * 1024 * 1024  # held back; beyond it everything is stored at once
+BATCH = 64  # tables in one transaction
+
+
+class _Waiting:
+    """The newest version of a table that is not stored, and since when there is one."""
+
+    __slots__ = ("loaded", "newest_at", "since")
+
+    def __init__(self, loaded: Loaded, since: float, newest_at: float) -> None:
+        self.loaded = loaded
+        self.since = since
+        self.newest_at = newest_at
+
+
+class Stowing:
+    """What one server holds back from a database that only it writes."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._waiting: dict[Key, _Waiting] = {}
+        self.bytes = 0
+        self._full = asyncio.Event()
+
+    def add(self, key: Key, loaded: Loaded) -> None:
+        """The pointer leads to this now; whatever waited for the same table need not be stored any more."""
+        now = self._clock()
+        before = self._waiting.get(key)
+        if before is None:
+            self._waiting[key] = _Waiting(loaded, now, now)
+        else:
+            self.bytes -= len(before.loaded.answer)
+            self._waiting[key] = _Waiting(loaded, before.since, now)
+        self.bytes += len(loaded.answer)
+        if self.bytes > MOST_BYTES:
+            self._full.set()
+
+    def find(self, key: Key, metadata_location: str) -> Loaded | None:
+        waiting = self._waiting.get(key)
+        if waiting is None or waiting.loaded.metadata_location != metadata_location:
+            return None
+        return waiting.loaded
+
+    async def store(self, *, everything: bool = False) -> None:
+        """Store what is quiet, or everything that waits."""
+        now = self._clock()
+        due = [
+            (key, each)
+            for key, each in self._waiting.items()
+            if everything or now - each.newest_at >= QUIET_SECONDS or now - each.since >= PATIENCE_SECONDS
+        ]
+        for start in range(0, len(due), BATCH):
+            batch = due[start : start + BATCH]
+            contents = await asyncio.to_thread(_pack, [each.loaded for _, each in batch])
+            await self._store.apply(
+                [
+                    Write("store_content", {**named(key), "new": each.loaded.metadata_location, "content": content})
+                    for (key, each), content in zip(batch, contents, strict=True)
+                ]
+            )
+            for key, each in batch:
+                if self._waiting.get(key) is each:
+                    del self._waiting[key]
+                    self.bytes -= len(each.loaded.answer)
+
+    async def until_full(self, seconds: float) -> bool:
+        """Wait so long, or until there is too much to hold back; says which it was."""
+        try:
+            await asyncio.wait_for(self._full.wait(), seconds)
+        except TimeoutError:
+            return False
+        self._full.clear()
+        return True
+
+
+def _pack(versions: Sequence[Loaded]) -> list[bytes]:
+    packer = zstandard.ZstdCompressor(level=1)
+    return [packer.compress(loaded.data) for loaded in versions]
+
+
+async def run_stowing(stowing: Stowing) -> None:
+    """For as long as the server runs; what cannot be stored now is tried again."""
+    while True:
+        full = await stowing.until_full(QUIET_SECONDS)
+        try:
+            await stowing.store(everything=full)
+        except CatalogError as error:
+            log.warning("metadata could not be stored beside its pointers yet: %s", error.message)
+            await asyncio.sleep(QUIET_SECONDS)
