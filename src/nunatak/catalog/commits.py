@@ -25,7 +25,15 @@ from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead, Stored
 from nunatak.database.store import HeadMoved
-from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
+from nunatak.errors import (
+    AlreadyExists,
+    BadRequest,
+    CatalogError,
+    CommitFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    OutcomeUnknown,
+)
 from nunatak.iceberg import requirements, table_metadata, updates
 from nunatak.iceberg.commit_request import (
     AddSnapshot,
@@ -121,10 +129,14 @@ async def _commit(
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             try:
-                planned = [
-                    await _plan(catalog, warehouse, caller, key, commit)
-                    for key, commit in zip(keys, commits, strict=True)
-                ]
+                remembered = None if attempt else await _plan_from_memory(catalog, warehouse, caller, keys, commits)
+                if remembered is not None:
+                    planned = remembered
+                else:
+                    planned = [
+                        await _plan(catalog, warehouse, caller, key, commit)
+                        for key, commit in zip(keys, commits, strict=True)
+                    ]
             except CatalogError as error:
                 repeated = await _already_done(catalog, caller, keys, commits, error)
                 if repeated is not None:
@@ -133,6 +145,10 @@ async def _commit(
             try:
                 return await _carry_out(catalog, caller, planned, answer)
             except HeadMoved as error:
+                moved: CatalogError = error
+            except NoSuchTable as error:
+                if remembered is None:
+                    raise
                 moved = error
         raise CommitFailed(
             f"Commit failed after {MAX_TRIES} tries: {moved.message}",
@@ -140,9 +156,40 @@ async def _commit(
         )
 
 
+async def _plan_from_memory(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit]
+) -> list[Planned] | None:
+    """As `_plan` for all of them without a look at the database: the pointer is compared when it is moved.
+
+    None if that has to be looked at: where others write, too, where rights are read along with the pointer, and for
+    whatever would be refused, or answered without a change, because of what may have changed meanwhile.
+    """
+    if catalog.stowing is None or caller.policy is not None:
+        return None
+    planned: list[Planned] = []
+    for key, commit in zip(keys, commits, strict=True):
+        before = catalog.cache.find(key)
+        if before is None or not isinstance(before.parsed, TableMetadata):
+            return None
+        try:
+            plan = await _work_out(catalog, warehouse, key, commit, before)
+        except CatalogError:
+            return None
+        if plan.after is plan.base:
+            return None
+        planned.append(plan)
+    return planned
+
+
 async def _plan(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key, commit: TableCommit) -> Planned:
     """Check every requirement and work out the new metadata; nothing is written."""
     before = await find_head(catalog, key, "TABLE", caller.policy)
+    return await _work_out(catalog, warehouse, key, commit, before)
+
+
+async def _work_out(
+    catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: TableCommit, before: Loaded | None
+) -> Planned:
     base = before.table() if before is not None else None
     if base is None:
         await _check_creation(catalog, key, commit)
@@ -280,7 +327,7 @@ def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored)
             line,
             printed,
             check_overlap=plan.after.location != plan.base.location,
-            places_changed=stored.places != places_outside(plan.base),
+            places_changed=_steers_elsewhere(plan.base, plan.after) and stored.places != places_outside(plan.base),
         )
     ]
     if plan.after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true":
@@ -290,6 +337,11 @@ def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored)
             payload = {"catalog": plan.key.catalog, "table-uuid": plan.after.table_uuid, "files": trimmed}
             changes.append(AddJob("delete-files", msgspec.json.encode(payload)))
     return changes
+
+
+def _steers_elsewhere(base: TableMetadata, after: TableMetadata) -> bool:
+    """Whether what says where writers put files is another; it may still say the same."""
+    return after.properties is not base.properties or after.location != base.location
 
 
 def added_snapshot(commit: TableCommit) -> int | None:
