@@ -13,6 +13,7 @@ import pytest
 
 from nunatak.client import Client
 from nunatak_spark.fingerprint import fingerprint
+from tests.support.found import await_true
 from tests.support.server import RunningServer
 from tests.support.spark import Sql, configure, local_path, rest_catalog
 
@@ -158,7 +159,7 @@ def test_a_table_without_strangers_in_its_folder_leaves_no_folder(lake: Lake) ->
     drop_in_spark(lake, "t")
 
     lake.becomes({})
-    assert not location.exists()
+    await_true("the folder is gone, too", lambda: not location.exists())
 
 
 # Files that two tables lead to
