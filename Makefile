@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
+JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --no-input --disable-pip-version-check --quiet
 
@@ -22,9 +23,9 @@ check: $(VENV)/.installed-tests ## Look at the code without running it: ruff, my
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_docs.py
 
-test: $(VENV)/.installed-tests .tools ## Run every check and every test; the last line is the count.
+test: $(VENV)/.installed-tests .tools ## Run every check and every test, JOBS=2 files at a time; the last line is the count.
 	@$(MAKE) --no-print-directory check || { echo 'make check failed: no test was run'; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
-	@$(BIN)/python -m pytest -p tests.support.closing_line $(TESTS)
+	@$(BIN)/python -m pytest -p tests.support.closing_line -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 mission: $(VENV)/.installed-tests ## Print which behaviours of the mission have a test.
 	@$(BIN)/python -m tests.support.mission

@@ -13,6 +13,7 @@ from pathlib import Path
 from nunatak_spark.jars import sha256_of
 from nunatak_spark.java import USUAL_PLACES, java_version
 from tests.support.glue import KEYS, REGION
+from tests.support.java.project import one_at_a_time
 from tests.support.spark_cluster import free_port
 
 ARTIFACT = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
@@ -38,16 +39,20 @@ def find_java() -> Path:
 def find_jar(folder: Path) -> Path:
     """In the cache, or fetched by Maven into it; checked by its sum."""
     jar = folder / FILE
-    if not jar.exists():
-        if shutil.which("mvn") is None:
-            raise NoNessie(f"{FILE} is not in {folder}, and there is no Maven to fetch it")
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"]
-        fetched = subprocess.run(command, cwd=folder, capture_output=True, timeout=FETCH_SECONDS, check=False)
-        if fetched.returncode:
-            raise NoNessie(f"Maven could not fetch {ARTIFACT}: {fetched.stdout.decode(errors='replace')[-400:]}")
+    with one_at_a_time(jar):
+        if not jar.exists():
+            _fetch(folder)
     assert sha256_of(jar) == SHA256, f"{jar} is not the file that was pinned"
     return jar
+
+
+def _fetch(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise NoNessie(f"{FILE} is not in {folder}, and there is no Maven to fetch it")
+    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"]
+    fetched = subprocess.run(command, cwd=folder, capture_output=True, timeout=FETCH_SECONDS, check=False)
+    if fetched.returncode:
+        raise NoNessie(f"Maven could not fetch {ARTIFACT}: {fetched.stdout.decode(errors='replace')[-400:]}")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ Also a command: `python -m tests.support.opa` builds it if need be and prints wh
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import socket
@@ -15,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.support.java.project import cache_folder
+from tests.support.java.project import cache_folder, one_at_a_time
 
 VERSION = "v1.22.0"
 MODULE = f"github.com/open-policy-agent/opa@{VERSION}"
@@ -35,9 +34,7 @@ def find_opa() -> Path | None:
         return program
     if shutil.which("go") is None:
         return None
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with program.with_name(f"{program.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second test run waits for the first instead of building as well
+    with one_at_a_time(program):
         if not program.exists():
             _build(program)
     return program

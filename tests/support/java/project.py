@@ -1,9 +1,12 @@
 """Class paths for the Java programs that tests run: resolved by Maven once, compiled once, then kept in a cache."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,13 +30,23 @@ def class_path(project: str) -> str:
     sources = sorted(folder.glob("*.java"))
     key = hashlib.sha256(b"".join(path.read_bytes() for path in [folder / "pom.xml", *sources])).hexdigest()[:16]
     ready = cache_folder() / "java" / f"{project}-{key}"
-    if not _is_complete(ready):
-        _build(folder / "pom.xml", sources, ready)
+    with one_at_a_time(ready):
+        if not _is_complete(ready):
+            _build(folder / "pom.xml", sources, ready)
     return os.pathsep.join([str(ready / "classes"), (ready / "classpath").read_text()])
 
 
 def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nunatak"
+
+
+@contextlib.contextmanager
+def one_at_a_time(kept: Path) -> Iterator[None]:
+    """What is made once and kept there; whoever comes second waits, and finds it."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.with_name(f"{kept.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _is_complete(ready: Path) -> bool:
@@ -43,7 +56,6 @@ def _is_complete(ready: Path) -> bool:
 
 
 def _build(pom: Path, sources: list[Path], ready: Path) -> None:
-    # Two test runs may build at once: each does so in a folder of its own, and the last to finish stays.
     draft = ready.with_name(f"{ready.name}.{os.getpid()}")
     (draft / "classes").mkdir(parents=True)
     try:
