@@ -389,9 +389,15 @@ def _uuid_maker() -> Callable[[], str]:
     chance = random.Random(os.urandom(32))
 
     def new_uuid() -> str:
-        text = f"{chance.getrandbits(128):032x}"
-        variant = "89ab"[int(text[16], 16) & 3]
-        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+        bits = chance.getrandbits(122)
+        first, last = bits & 0xFFFFFFFF, bits >> 74
+        return "%08x-%04x-4%03x-%04x-%012x" % (  # noqa: UP031 - twice as fast as slices of one number
+            first,
+            bits >> 32 & 0xFFFF,
+            bits >> 48 & 0xFFF,
+            0x8000 | bits >> 60 & 0x3FFF,
+            last,
+        )
 
     return new_uuid
 

@@ -21,7 +21,6 @@ from nunatak.access.securables import SERVER
 from nunatak.access.sessions import Proof
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
-from nunatak.api.exchange import received
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
     Request,
@@ -142,7 +141,7 @@ class App:
         if len(named) != len(headers):
             named = _joined(headers)
         operation, response = await self.answer(
-            method, raw_path, query_string, named, received(body), address=address, certificate=certificate
+            method, raw_path, query_string, named, body, address=address, certificate=certificate
         )
         try:
             return await _outgoing(named, response)
@@ -155,12 +154,12 @@ class App:
         raw_path: bytes,
         query_string: bytes,
         headers: dict[bytes, bytes],
-        receive: Receive,
+        body: Receive | bytes,
         *,
         address: tuple[str, int] | None = None,
         certificate: str | None = None,
     ) -> tuple[str, Response]:
-        """The operation that was asked for and the answer; never raises."""
+        """The operation that was asked for and the answer; never raises. The body is here, or is received."""
         operation = "unknown"
         try:
             path = _decoded(raw_path)
@@ -168,16 +167,17 @@ class App:
             operation = route.operation
             with self.busy:
                 if self.doors is not None:
-                    body = _Body(lambda: self._body(headers, receive))
+                    later = _Body(lambda: self._body(headers, body))
                     peer = address[0] if address else None
-                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, body.sha256)
-                    return operation, await self._guarded(self.doors, proof, route, prefix, names, body, address)
+                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, later.sha256)
+                    return operation, await self._guarded(self.doors, proof, route, prefix, names, later, address)
                 warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
                 request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
                 if address is not None:
                     request.caller = Caller(address=address)
                 if route.mutates:
-                    await self._read_body(request, receive)
+                    request.body = await self._body(headers, body)
+                    check_depth(request.body)
                     return operation, await self._mutate(route, request)
                 return operation, await route.handler(request)
         except CatalogError as error:
@@ -252,10 +252,6 @@ class App:
             request_id = request.header(b"x-request-id")
             self.audit.note(caller.principal, action, securable, outcome, caller.origin, request_id)
 
-    async def _read_body(self, request: Request, receive: Receive) -> None:
-        request.body = await self._body(request.headers, receive)
-        check_depth(request.body)
-
     async def _mutate(self, route: Route, request: Request) -> Response:
         """Answer from the idempotency key if the same request was answered before."""
         request_id = request.header(b"x-request-id")
@@ -320,7 +316,17 @@ class App:
                 await self.catalog.store.apply([remembered(self.catalog, request.caller, answer)])
             raise
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: dict[bytes, bytes], source: Receive | bytes) -> bytes:
+        limit = self.max_body_bytes
+        body = source if isinstance(source, bytes) else await self._received(headers, source)
+        encoding = headers.get(b"content-encoding")
+        if encoding is not None and encoding.lower() != b"identity" and body:
+            return decompress(body, encoding.decode("latin-1").strip().lower(), limit)
+        if len(body) > limit:
+            raise TooLarge(f"Request body is larger than {limit} bytes")
+        return body
+
+    async def _received(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         limit = self.max_body_bytes
         length = headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > limit:
@@ -340,11 +346,6 @@ class App:
                 if size > limit:
                     raise TooLarge(f"Request body is larger than {limit} bytes")
             body = b"".join(parts)
-        encoding = headers.get(b"content-encoding")
-        if encoding is not None and encoding.lower() != b"identity" and body:
-            return decompress(body, encoding.decode("latin-1").strip().lower(), limit)
-        if len(body) > limit:
-            raise TooLarge(f"Request body is larger than {limit} bytes")
         return body
 
 

@@ -6,7 +6,7 @@ an event for each part of a body and messages for each part of an answer, is not
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -102,13 +102,3 @@ class Exchange:
         lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
         head = b"".join(lines)
         return [head, response.body] if response.body else [head]
-
-
-def received(body: bytes) -> Any:
-    """For whoever asks for a body in parts: all of it at once."""
-    message = {"type": "http.request", "body": body, "more_body": False}
-
-    async def receive() -> dict[str, Any]:
-        return message
-
-    return receive

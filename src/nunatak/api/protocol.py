@@ -202,8 +202,11 @@ class CatalogProtocol(HttpToolsProtocol):
         self.last_seen = self.loop.time()
         if self.refused:  # something that came after the request of this answer
             self._close_soon()
-        else:
+        elif self.pipeline or self.transport.is_closing():
             super().on_response_complete()
+        else:  # uvicorn would set a timer for a client that rests, which ours looks after
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
 
     def _write(self, head: bytes, body: bytes) -> None:
         self.answered = True

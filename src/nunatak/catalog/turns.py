@@ -1,7 +1,7 @@
 """Commits to one table take turns inside this process, so that the loser of a race writes no file."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from nunatak.database.records import Key
 
@@ -12,9 +12,11 @@ class Turns:
     def __init__(self) -> None:
         self._locks: dict[Key, tuple[asyncio.Lock, int]] = {}
 
-    def take(self, keys: Iterable[Key]) -> "_Turn":
+    def take(self, keys: Sequence[Key]) -> "_Turn":
         """Hold the turn of every key, taken in one order by everybody so that no two wait for each other."""
-        return _Turn(self._locks, sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name)))
+        if len(keys) > 1:
+            keys = sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name))
+        return _Turn(self._locks, keys)
 
 
 class _Turn:
@@ -22,7 +24,7 @@ class _Turn:
 
     __slots__ = ("_held", "_keys", "_locks")
 
-    def __init__(self, locks: dict[Key, tuple[asyncio.Lock, int]], keys: list[Key]) -> None:
+    def __init__(self, locks: dict[Key, tuple[asyncio.Lock, int]], keys: Sequence[Key]) -> None:
         self._locks = locks
         self._keys = keys
         self._held: list[Key] = []

@@ -69,10 +69,3 @@ class Entries(Sequence[Json]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.of({list(self)!r})"
-
-
-def as_written(value: object) -> object:
-    """For an encoder that meets entries among plain values."""
-    if isinstance(value, Entries):
-        return msgspec.Raw(value.array())
-    raise NotImplementedError(f"{type(value).__name__} is no part of metadata")

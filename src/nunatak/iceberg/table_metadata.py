@@ -8,7 +8,7 @@ import msgspec
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg import partition_spec, snapshot
-from nunatak.iceberg.entries import Entries, as_written
+from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import Json, TableMetadataShape
 from nunatak.iceberg.sort_order import UNSORTED
@@ -19,7 +19,7 @@ ROW_LINEAGE_FORMAT_VERSION = 3
 
 _shape_decoder = msgspec.json.Decoder(TableMetadataShape)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_encoder = msgspec.json.Encoder(enc_hook=as_written)
+_encoder = msgspec.json.Encoder()
 _LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # what grows with every commit, and stays as it is written
 _KNOWN_FIELDS = frozenset(TableMetadataShape.__struct_encode_fields__)
 
@@ -95,12 +95,29 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
     try:
-        return _encoder.encode(to_json(metadata))
+        # What is long is copied once: the buffer of an encoder would grow with it step by step.
+        return b"".join(
+            (
+                _encoder.encode(_short_fields(metadata))[:-1],
+                b',"snapshots":',
+                metadata.snapshots.array(),
+                b',"statistics":',
+                _encoder.encode(metadata.statistics),
+                b',"partition-statistics":',
+                _encoder.encode(metadata.partition_statistics),
+                b',"snapshot-log":',
+                metadata.snapshot_log.array(),
+                b',"metadata-log":',
+                metadata.metadata_log.array(),
+                b"," + _encoder.encode(metadata.unknown)[1:] if metadata.unknown else b"}",
+            )
+        )
     except RecursionError as error:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 
 
-def to_json(metadata: TableMetadata) -> Json:
+def _short_fields(metadata: TableMetadata) -> Json:
+    """Those that come before the snapshots."""
     version = metadata.format_version
     json: Json = {
         "format-version": version,
@@ -132,12 +149,6 @@ def to_json(metadata: TableMetadata) -> Json:
     if metadata.encryption_keys:
         json["encryption-keys"] = metadata.encryption_keys
     json["refs"] = metadata.refs
-    json["snapshots"] = metadata.snapshots
-    json["statistics"] = metadata.statistics
-    json["partition-statistics"] = metadata.partition_statistics
-    json["snapshot-log"] = metadata.snapshot_log
-    json["metadata-log"] = metadata.metadata_log
-    json.update(metadata.unknown)
     return json
 
 
