@@ -40,6 +40,7 @@ def test_a_bug_of_ours_is_a_500_that_tells_no_secret(
 ) -> None:
     """It must not look like a refusal: a client that is refused deletes its files. 000-77"""
     catalog.table("ns", "t")
+    catalog.restart()  # so that it is not remembered
 
     async def broken(*_: object) -> None:
         raise RuntimeError("password=hunter2")

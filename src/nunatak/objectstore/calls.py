@@ -10,6 +10,7 @@ import os
 import sys
 
 _SYS_OPENAT2 = 437
+_AT_FDCWD = -100
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 
@@ -40,7 +41,15 @@ def open_path(path: str, flags: int) -> int:
 
 def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
     """Open `path` below `folder` in one call that refuses every link on the way and never leaves the folder."""
-    how = _How(flags | os.O_CLOEXEC, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
+    return _open_resolved(folder, path, _How(flags | os.O_CLOEXEC, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH))
+
+
+def open_without_links(path: str, flags: int) -> int:
+    """Open an absolute path in one call that refuses every link on the way, from the root on."""
+    return _open_resolved(_AT_FDCWD, path, _How(flags | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
+
+
+def _open_resolved(folder: int, path: str, how: _How) -> int:
     name = ctypes.c_char_p(os.fsencode(path))
     size = ctypes.c_size_t(ctypes.sizeof(how))
     opened = _syscall(ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(folder), name, ctypes.byref(how), size)

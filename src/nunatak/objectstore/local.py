@@ -89,14 +89,7 @@ class LocalFiles:
 
     def _create_held(self, location: Location, data: bytes) -> "Written":
         """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
-        root = self._root_of(location)
-        name = location.segments[-1]
-        outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            below = "/".join(location.segments[len(root.segments) : -1]) or "."
-            folder = calls.open_beneath(outer, below, os.O_RDONLY | os.O_DIRECTORY)
-        finally:
-            calls.close(outer)
+        folder, name = _open_held(self._root_of(location), location), location.segments[-1]
         try:
             file = calls.open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             try:
@@ -225,6 +218,21 @@ class LocalFiles:
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
+
+
+def _open_held(root: Location, location: Location) -> int:
+    """The folder of a file, reached without a link below the allowed place; usually there is none above it either."""
+    try:
+        return calls.open_without_links("/" + "/".join(location.segments[:-1]), os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        below = "/".join(location.segments[len(root.segments) : -1]) or "."
+        return calls.open_beneath(outer, below, os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        calls.close(outer)
 
 
 def _open_root(root: Location, location: Location, *, create: bool) -> int:
