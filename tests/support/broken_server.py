@@ -7,6 +7,7 @@ anything is built); nothing in it may happen by chance alone.
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -167,6 +168,7 @@ def write_file_late(app: App) -> None:
         await write(location, data, len)
 
     leave_fast_lane()
+    app.catalog = dataclasses.replace(app.catalog, stowing=None)  # or the first load would look for the file
     replace(tables, "check_file", lambda _: None)
     write = replace(app.catalog.objects, "write_metadata", write_later)
     replace(app.catalog.objects, "write_synced", write_small_later)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-EVENTS = int(os.environ.get("NUNATAK_TEST_EVENTS", "100000"))
+EVENTS = int(os.environ.get("NUNATAK_TEST_EVENTS", "20000"))
 FILES = 25
 BATCH = 5  # files
 CATALOG = f"killed_{os.getpid()}"
