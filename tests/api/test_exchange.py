@@ -75,6 +75,17 @@ def test_both_are_answered_the_same(world: World, path: str, body: Any, headers:
     assert shown(world.raw(whole(path, content, headers))) == shown(world.raw(in_parts(path, content, headers)))
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["?a=b", "*", "//", "//x:y/v1/namespaces", "http://[::1/v1", "x:1", "http://x/v1/namespaces", "/v1/namespaces#a"],
+)
+def test_an_odd_target_is_answered_the_same(world: World, target: str) -> None:
+    content = content_of({"namespace": ["ns"]})
+    answers = [shown(world.raw(of(target, content))) for of in (whole, in_parts)]
+    assert answers[0] == answers[1]
+    assert answers[0][0] in (400, 404, 405, 409)
+
+
 def names(world: World) -> set[str]:
     return {".".join(each) for each in world.call("GET", "/v1/namespaces").json["namespaces"]}
 

@@ -51,7 +51,8 @@ class Exchange:
     __slots__ = (
         "_connection",
         "_headers",
-        "_url",
+        "_path",
+        "_query",
         "body",
         "disconnected",
         "keep_alive",
@@ -62,8 +63,13 @@ class Exchange:
     message_event = asyncio.Event()  # nobody waits for a part of the body
 
     def __init__(self, connection: Connection, url: bytes, headers: Headers) -> None:
+        """Raises what httptools finds wrong with the URL, or ValueError if there is no path in it."""
+        parsed = httptools.parse_url(url)
+        if parsed.path is None:
+            raise ValueError("no path")
         self._connection = connection
-        self._url = url
+        self._path: bytes = parsed.path
+        self._query: bytes = parsed.query or b""
         self._headers = headers
         self.body = b""
         self.disconnected = False
@@ -72,12 +78,12 @@ class Exchange:
         self.response_complete = False
 
     async def run(self, application: Application) -> None:
-        connection, url = self._connection, httptools.parse_url(self._url)
+        connection = self._connection
         try:
             response = await application.exchange(
                 "POST",
-                url.path,
-                url.query or b"",
+                self._path,
+                self._query,
                 self._headers,
                 self.body,
                 connection.client,
