@@ -73,8 +73,47 @@ def test_file_and_folder_are_on_disk_on_return(files: LocalFiles, root: Path, mo
 
     files.write_new(at(root / "new" / "deep" / "file"), b"data")
 
-    made = [str(root), str(root / "new"), str(root / "new" / "deep" / "file"), str(root / "new" / "deep")]
-    assert synced == made
+    deep = root / "new" / "deep"
+    assert sorted(synced) == [str(root), str(root / "new"), str(deep), str(deep / "file")]
+
+    synced.clear()
+    files.write_new(at(deep / "second"), b"data")
+    assert sorted(synced) == [str(deep), str(deep / "second")]
+
+
+def test_whoever_comes_before_a_new_folder_is_on_disk_brings_it_there_too(files: LocalFiles, root: Path) -> None:
+    first = files.create(at(root / "new" / "a" / "file"), b"data")
+    second = files.create(at(root / "new" / "b" / "file"), b"data")
+    third = files.create(at(root / "new" / "a" / "other"), b"data")
+    try:
+        for written in (first, second, third):
+            synced = {os.readlink(f"/proc/self/fd/{each}") for each in written.descriptors()}
+            assert {str(root), str(root / "new")} <= synced
+        files.is_synced(first)
+        fourth = files.create(at(root / "new" / "a" / "last"), b"data")
+        assert [os.readlink(f"/proc/self/fd/{each}") for each in fourth.descriptors()] == [
+            str(root / "new" / "a" / "last"),
+            str(root / "new" / "a"),
+        ]
+        fourth.close()
+        fifth = files.create(at(root / "new" / "b" / "last"), b"data")  # `b` is still not there for sure
+        assert str(root / "new") in {os.readlink(f"/proc/self/fd/{each}") for each in fifth.descriptors()}
+        fifth.close()
+    finally:
+        for written in (first, second, third):
+            written.close()
+
+
+def test_a_folder_is_made_once_and_says_what_is_to_be_synced(files: LocalFiles, root: Path) -> None:
+    made = files.make_folder(at(root / "t" / "data"))
+    assert {os.readlink(f"/proc/self/fd/{each}") for each in made.descriptors()} >= {str(root), str(root / "t")}
+    assert made.made
+    files.is_synced(made)
+    made.close()
+
+    again = files.make_folder(at(root / "t" / "data"))
+    assert not again.made
+    again.close()
 
 
 def test_a_file_that_could_not_be_written_whole_is_taken_away(
@@ -205,6 +244,6 @@ def test_every_descriptor_is_closed_again(files: LocalFiles, root: Path) -> None
         attempt(files.read, at(root / "missing" / "x"), "x")
         attempt(files.read, at(root / "link" / "etc" / "passwd"), "x")
         attempt(files.delete, at(root / "a" / f"file{number}"))
-        attempt(files.make_folder, at(root / "b" / "c"))
+        attempt(lambda place: files.make_folder(place).close(), at(root / "b" / "c"))
 
     assert opened() == before

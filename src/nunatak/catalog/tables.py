@@ -1,5 +1,6 @@
 """Tables: create, list, load, drop, rename and register. Changing one is in commits.py."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,12 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, key, wanted)
     data = table_metadata.encode(metadata)
-    stored = await write_metadata_file(catalog, metadata, data, None)
+    # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
+    stored, refused = await asyncio.gather(
+        write_metadata_file(catalog, metadata, data, None), _make_folders(catalog, metadata), return_exceptions=True
+    )
+    if isinstance(stored, BaseException):
+        raise stored
     metadata_location = stored.metadata_location
     change = InsertHead(
         key,
@@ -59,8 +65,8 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
         print_namespace(wanted.identifier.namespace),
     )
     try:
-        # Before the pointer: once the table is there, nothing may answer that it was refused.
-        await _make_folders(catalog, metadata)
+        if refused is not None:
+            raise refused
         changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
         await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     except OutcomeUnknown:
@@ -123,7 +129,7 @@ async def _make_folders(catalog: Catalog, metadata: TableMetadata) -> None:
     """Some clients write into a local table's folders without making them."""
     if parse_location(metadata.location).scheme == "file":
         base = metadata.location.rstrip("/")
-        await catalog.objects.make_folders([f"{base}/metadata", f"{base}/data"])
+        await asyncio.gather(*(catalog.objects.make_folder(f"{base}/{name}") for name in ("metadata", "data")))
 
 
 async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from nunatak.errors import BadRequest, CatalogError, Forbidden, InternalError, ServiceUnavailable
@@ -18,21 +18,30 @@ MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB 
 
 
 class Written:
-    """A new file and its folder, open, so that both can be brought to disk."""
+    """What was made, open, so that it can be brought to disk: a file, if there is one, and folders with new entries.
 
-    __slots__ = ("file", "folder")
+    `made` are folders which are among these entries.
+    """
 
-    def __init__(self, file: int, folder: int) -> None:
+    __slots__ = ("file", "folders", "made")
+
+    def __init__(self, file: int | None, folders: Sequence[int], made: Sequence[tuple[str, ...]] = ()) -> None:
         self.file = file
-        self.folder = folder
+        self.folders = folders
+        self.made = made
+
+    def descriptors(self) -> Iterator[int]:
+        if self.file is not None:
+            yield self.file
+        yield from self.folders
 
     def is_there(self) -> bool:
-        """Whether it still has a name: a pointer is about to lead to it."""
-        return os.fstat(self.file).st_nlink > 0
+        """Whether the file still has a name: a pointer is about to lead to it."""
+        return self.file is None or os.fstat(self.file).st_nlink > 0
 
     def close(self) -> None:
-        calls.close(self.file)
-        calls.close(self.folder)
+        for descriptor in self.descriptors():
+            calls.close(descriptor)
 
 
 class LocalFiles:
@@ -43,6 +52,7 @@ class LocalFiles:
         for place in allowed:
             self.allow(place)
         self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
+        self._unsynced: set[tuple[str, ...]] = set()  # folders made here that may not be on disk yet
 
     def allow(self, place: Location) -> None:
         """From now on, also what lies below this place; the innermost place that holds a file is its root."""
@@ -53,7 +63,8 @@ class LocalFiles:
         """Create the file, never touching one that exists; it and its entry are on disk on return."""
         written = self.create(location, data)
         try:
-            fsync.sync_all([written.file, written.folder])
+            fsync.sync_all(list(written.descriptors()))
+            self.is_synced(written)
         except OSError as error:
             self.delete(location)  # nobody can point at it yet
             raise trouble("write", location, error) from error
@@ -63,29 +74,37 @@ class LocalFiles:
     def create(self, location: Location, data: bytes) -> "Written":
         """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
         self.counts["write"] += 1
-        if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES:
+        if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
             try:
                 return self._create_held(location, data)
             except FileNotFoundError:
                 pass  # the folder is not there yet: the way below makes it
             except OSError as error:
                 raise trouble("write", location, error) from error
-        with self._folder(location, create=True) as (folder, name):
-            try:
-                file = os.open(
-                    name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
-                )
-            except OSError as error:
-                raise trouble("write", location, error) from error
+        way, name = self._make_way(location), location.segments[-1]
+        folder = way.folders[-1]
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            way.file = os.open(name, flags, 0o644, dir_fd=folder)
             try:
                 view = memoryview(data)
                 while view:
-                    view = view[os.write(file, view) :]
-                return Written(file, os.dup(folder))
-            except OSError as error:
-                os.close(file)
+                    view = view[os.write(way.file, view) :]
+            except OSError:
                 os.unlink(name, dir_fd=folder)  # nobody can point at it yet
-                raise trouble("write", location, error) from error
+                raise
+        except OSError as error:
+            way.close()
+            raise trouble("write", location, error) from error
+        return way
+
+    def is_synced(self, written: Written) -> None:
+        """To be told when it was brought to disk."""
+        self._unsynced.difference_update(written.made)
+
+    def _is_new(self, segments: tuple[str, ...]) -> bool:
+        """Whether a folder on the way may not be on disk yet; then that, too, is for whoever goes there to see to."""
+        return bool(self._unsynced) and any(segments[:depth] in self._unsynced for depth in range(len(segments)))
 
     def _create_held(self, location: Location, data: bytes) -> "Written":
         """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
@@ -101,13 +120,13 @@ class LocalFiles:
         except OSError:
             calls.close(folder)
             raise
-        return Written(file, folder)
+        return Written(file, (folder,))
 
     def read(self, location: Location, spelled: str) -> bytes:
         """The bytes, or NotFound in the reference's words with the location as it was spelled."""
         self.counts["read"] += 1
         try:
-            with self._folder(location, create=False) as (folder, name):
+            with self._folder(location) as (folder, name):
                 # Not to wait: a pipe somebody left in the warehouse would hold the thread for ever.
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 file = os.open(name, flags, dir_fd=folder)
@@ -136,7 +155,7 @@ class LocalFiles:
         """Remove the file; one that is not there is fine. With it goes the checksum that Hadoop puts beside."""
         self.counts["delete"] += 1
         try:
-            with self._folder(location, create=False) as (folder, name):
+            with self._folder(location) as (folder, name):
                 if not name.endswith(".metadata.json"):  # those are written here, without one
                     with suppress(FileNotFoundError):
                         os.unlink(f".{name}.crc", dir_fd=folder)
@@ -148,11 +167,31 @@ class LocalFiles:
                 return
             raise trouble("delete", location, error) from error
 
-    def make_folder(self, location: Location) -> None:
-        """Make the folder, for clients that write into a table's folder without making it."""
-        inner = Location(location.scheme, location.authority, (*location.segments, "."))
-        with self._folder(inner, create=True):
-            pass
+    def make_folder(self, location: Location) -> Written:
+        """Make the folder, for clients that write into a table's folder without making it.
+
+        It is for the caller to bring to disk what was made, if anything was, and to close it.
+        """
+        return self._make_way(Location(location.scheme, location.authority, (*location.segments, ".")))
+
+    def _make_way(self, location: Location) -> Written:
+        """The folder of a file, which comes last, made if it is not there, as are those above it."""
+        root = self._root_of(location)
+        folders, made = [_open_root(root, location, create=True)], []
+        try:
+            for depth in range(len(root.segments) + 1, len(location.segments)):
+                path = location.segments[:depth]
+                inner = _enter(folders[-1], path, self._unsynced)
+                if path in self._unsynced:
+                    made.append(path)
+                else:
+                    os.close(folders.pop())
+                folders.append(inner)
+        except OSError as error:
+            for folder in folders:
+                os.close(folder)
+            raise trouble("write", location, error) from error
+        return Written(None, folders, made)
 
     def remove_empty_folders(self, location: Location) -> None:
         """Remove the folder and everything below it that holds no file; never a folder above an allowed place."""
@@ -170,7 +209,7 @@ class LocalFiles:
         found = []
         inner = Location(folder.scheme, folder.authority, (*folder.segments, "."))
         try:
-            with self._folder(inner, create=False) as (opened, _), os.scandir(opened) as entries:
+            with self._folder(inner) as (opened, _), os.scandir(opened) as entries:
                 for entry in entries:
                     if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
@@ -186,7 +225,7 @@ class LocalFiles:
     def set_aside(self, location: Location, name: str) -> None:
         """Give a file another name in its folder, so that its own is free; on disk on return."""
         try:
-            with self._folder(location, create=False) as (folder, old_name):
+            with self._folder(location) as (folder, old_name):
                 os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
         except OSError as error:
@@ -203,18 +242,14 @@ class LocalFiles:
         return root
 
     @contextmanager
-    def _folder(self, location: Location, *, create: bool) -> Iterator[tuple[int, str]]:
+    def _folder(self, location: Location) -> Iterator[tuple[int, str]]:
         """The opened folder of a file and the file's name; each step below the allowed place refuses links."""
         root = self._root_of(location)
-        folder = _open_root(root, location, create=create)
+        folder = _open_root(root, location, create=False)
         try:
             for segment in location.segments[len(root.segments) : -1]:
-                try:
-                    folder = _enter(folder, segment, create=create)
-                except OSError as error:
-                    if create:
-                        raise trouble("write", location, error) from error
-                    raise
+                outer, folder = folder, os.open(segment, _FOLDER, dir_fd=folder)
+                os.close(outer)
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
@@ -261,21 +296,15 @@ def _make_folders(path: str) -> None:
         os.close(folder)
 
 
-def _enter(folder: int, segment: str, *, create: bool) -> int:
-    """Step into a sub-folder; closes the outer one once inside."""
+def _enter(folder: int, path: tuple[str, ...], made: set[tuple[str, ...]]) -> int:
+    """Step into a sub-folder; one that is not there is made, and noted before, so that nobody overlooks it."""
     try:
-        inner = os.open(segment, _FOLDER, dir_fd=folder)
+        return os.open(path[-1], _FOLDER, dir_fd=folder)
     except FileNotFoundError:
-        if not create:
-            raise
-        try:
-            os.mkdir(segment, 0o755, dir_fd=folder)
-            os.fsync(folder)  # the new folder must survive a power cut as much as the file in it
-        except FileExistsError:
-            pass  # somebody else was quicker
-        inner = os.open(segment, _FOLDER, dir_fd=folder)
-    os.close(folder)
-    return inner
+        made.add(path)
+        with suppress(FileExistsError):  # somebody else was quicker
+            os.mkdir(path[-1], 0o755, dir_fd=folder)
+        return os.open(path[-1], _FOLDER, dir_fd=folder)
 
 
 def trouble(verb: str, location: Location, error: OSError) -> CatalogError:

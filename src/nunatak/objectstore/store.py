@@ -4,7 +4,7 @@ import errno
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
@@ -77,11 +77,13 @@ class ObjectStore:
     async def _sync(self, files: Sequence[Written]) -> None:
         """Bring them to disk and close them; FileNotFoundError if one was deleted meanwhile."""
         try:
-            await self._run(fsync.sync_all, [descriptor for each in files for descriptor in (each.file, each.folder)])
+            await self._run(fsync.sync_all, [descriptor for each in files for descriptor in each.descriptors()])
             if not all(each.is_there() for each in files):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
             for each in files:
-                calls.drop_pages(each.file)  # loads are served from memory and the database
+                self.local.is_synced(each)
+                if each.file is not None:
+                    calls.drop_pages(each.file)  # loads are served from memory and the database
         finally:
             for each in files:
                 each.close()
@@ -93,9 +95,17 @@ class ObjectStore:
     async def delete(self, location: str) -> None:
         await self._run(self.local.delete, parse_location(location))
 
-    async def make_folders(self, locations: Iterable[str]) -> None:
-        for location in locations:
-            await self._run(self.local.make_folder, parse_location(location))
+    async def make_folder(self, location: str) -> None:
+        """Make the folder unless it is there; on disk on return, together with files of its time."""
+        place = parse_location(location)
+        made = self.local.make_folder(place)
+        if not made.made:
+            made.close()
+            return
+        try:
+            await self._syncs.wait_for(made)
+        except OSError as error:
+            raise trouble("write", place, error) from error
 
     async def remove_empty_folders(self, location: str) -> None:
         await self._run(self.local.remove_empty_folders, parse_location(location))
