@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pytest
+import zstandard
 
+from nunatak.catalog.stowing import packed_file
 from nunatak.database import backup, postgres_backup, sqlite_backup, statements
 from nunatak.database.manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
 from nunatak.database.statements import read_migrations
@@ -67,7 +70,7 @@ def postgres_homes(tmp_path: Path, postgres: PostgresServer) -> Homes:
 
 
 def make_backup(home: Home, file: Path, *, force: bool = False) -> None:
-    backup.back_up(home.database, file, NOW, lambda _: None, force=force)
+    backup.back_up(home.database, file, NOW, lambda _: None, packed_file, force=force)
 
 
 def restore(file: Path, home: Home, *, force: bool = False) -> backup.Restored:
@@ -191,7 +194,7 @@ def test_commits_between_two_steps_of_a_copy_are_not_in_it(
             metadata = caller.expect(200, "GET", f"{TABLES}/t1")["metadata"]
             caller.expect(200, "POST", f"{TABLES}/t1", append_to("t1", metadata, len(said), text))
 
-        backup.back_up(home.database, tmp_path / "b", NOW, append_meanwhile, force=False)
+        backup.back_up(home.database, tmp_path / "b", NOW, append_meanwhile, packed_file, force=False)
         assert len(caller.expect(200, "GET", f"{TABLES}/t1")["metadata"]["snapshots"]) == len(said) > 5
 
     second = sqlite_homes.new("second", warehouse=home.warehouse)
@@ -216,6 +219,30 @@ def test_a_restored_catalog_heals_a_metadata_file_that_was_deleted_since(homes: 
         loaded = caller.expect(200, "GET", f"{TABLES}/t1")
     assert repaired.returncode in (0, 1), repaired
     assert json.loads(local_path(loaded["metadata-location"]).read_bytes()) == loaded["metadata"]
+
+
+def test_a_backup_holds_the_bytes_of_a_commit_that_the_server_has_yet_to_store(
+    sqlite_homes: Homes, tmp_path: Path
+) -> None:
+    home = sqlite_homes.new("first")
+    with running_server(home.data, environment=home.environment) as server, Caller(server.port) as caller:
+        create_tables(server.port, ["t1", "t2"])
+        loaded = {}
+        for name in ("t1", "t2"):
+            metadata = caller.expect(200, "GET", f"{TABLES}/{name}")["metadata"]
+            loaded[name] = caller.expect(200, "POST", f"{TABLES}/{name}", append_to(name, metadata, 1, name))
+    home.execute("UPDATE nunatak_heads SET content = NULL")  # as if it had been killed
+    foreign = local_path(loaded["t2"]["metadata-location"])
+    real = foreign.read_text()
+    foreign.write_text(real.replace(loaded["t2"]["metadata"]["table-uuid"], str(uuid4())))
+    make_backup(home, tmp_path / "b")
+    foreign.write_text(real)
+
+    second = sqlite_homes.new("second", warehouse=home.warehouse)
+    restore(tmp_path / "b", second)
+    stored = dict(second.execute("SELECT table_name, content FROM nunatak_heads"))
+    assert json.loads(zstandard.decompress(stored["t1"])) == loaded["t1"]["metadata"]
+    assert stored["t2"] is None
 
 
 def test_a_database_brought_back_to_a_moment_holds_what_was_acknowledged_by_then(tmp_path: Path) -> None:

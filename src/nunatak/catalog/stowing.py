@@ -6,8 +6,11 @@ newest is held in memory, and what a crash keeps from being stored is read from 
 """
 
 import asyncio
+import gzip
+import io
 import logging
 import time
+import zlib
 from collections.abc import Callable, Sequence
 
 import zstandard
@@ -17,6 +20,8 @@ from nunatak.database.records import Key, Write
 from nunatak.database.rules import named
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
+from nunatak.iceberg import table_metadata
+from nunatak.objectstore.location import parse_location, path_of
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +29,7 @@ QUIET_SECONDS = 1.0  # a table that was not written for so long is stored
 PATIENCE_SECONDS = 10.0  # and one that is written all the time after this
 MOST_BYTES = 16 * 1024 * 1024  # held back; beyond it everything is stored at once
 BATCH = 64  # tables in one transaction
+LARGEST_FILE_BYTES = 256 * 1024  # what is larger is stored with its commit, or not at all
 
 
 class _Waiting:
@@ -101,6 +107,24 @@ class Stowing:
 def _pack(versions: Sequence[Loaded]) -> list[bytes]:
     packer = zstandard.ZstdCompressor(level=1)
     return [packer.compress(loaded.data) for loaded in versions]
+
+
+def packed_file(metadata_location: str, table_uuid: str) -> bytes | None:
+    """What would be stored of a table's file, read here and now; None if it is not here, or not of this table."""
+    try:
+        place = parse_location(metadata_location)
+        if place.scheme != "file":
+            return None
+        with open(path_of(place), "rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+        if data[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unfolding:
+                data = unfolding.read(LARGEST_FILE_BYTES + 1)
+        if len(data) > LARGEST_FILE_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
+            return None
+    except (CatalogError, OSError, EOFError, zlib.error):
+        return None
+    return zstandard.ZstdCompressor(level=1).compress(data)
 
 
 async def run_stowing(stowing: Stowing) -> None:

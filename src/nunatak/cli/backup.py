@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak import server
+from nunatak.catalog.stowing import packed_file
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import print_facts
@@ -35,7 +36,7 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
     Beside FILE comes FILE.manifest.json, which says what is in it; keep both. Tables' files are not copied.
     """
     with _progress("backing up") as progress:
-        manifest = back_up(_database(settings), file, datetime.now(UTC), progress, force=force)
+        manifest = back_up(_database(settings), file, datetime.now(UTC), progress, packed_file, force=force)
     print_facts({"backup": file, "manifest": manifest_path(file), **_facts(manifest)})
 
 

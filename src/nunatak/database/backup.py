@@ -21,6 +21,7 @@ from nunatak.database.manifest import (
     write_manifest,
 )
 from nunatak.database.schema import newest_schema
+from nunatak.database.sqlite_backup import BytesOf
 from nunatak.database.statements import Dialect
 
 TITLES: dict[Dialect, str] = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mariadb": "MariaDB"}
@@ -38,14 +39,16 @@ class Restored:
     aside: str | None
 
 
-def back_up(database: Database, file: Path, now: datetime, progress: Progress, *, force: bool) -> Manifest:
+def back_up(
+    database: Database, file: Path, now: datetime, progress: Progress, bytes_of: BytesOf, *, force: bool
+) -> Manifest:
     """Write a backup of the database as it is at one moment; servers may go on committing."""
     if file.exists() and not force:
         raise BackupRefused(f"{file} is there already", hint="Choose another name, or replace it with --force.")
     incoming = new_file_beside(file)
     try:
         if isinstance(database, Path):
-            facts = sqlite_backup.copy(database, incoming, progress)
+            facts = sqlite_backup.copy(database, incoming, progress, bytes_of)
         else:
             facts = asyncio.run(postgres_backup.dump(database, incoming, progress))
         sync(incoming)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -18,10 +19,14 @@ BUSY_MS = 10_000
 LOGS = ("-wal", "-shm")  # what SQLite keeps beside a file in use; a log left there would be played onto another file
 
 Progress = Callable[[str], None]
+BytesOf = Callable[[str, str], bytes | None]  # what is to be stored of a metadata file, of the table with this uuid
 
 
-def copy(source: Path, target: Path, progress: Progress) -> Facts:
-    """Fill the empty file `target` with the database as it is at one moment, whoever writes to it meanwhile."""
+def copy(source: Path, target: Path, progress: Progress, bytes_of: BytesOf) -> Facts:
+    """Fill the empty file `target` with the database as it is at one moment, whoever writes to it meanwhile.
+
+    What a running server has yet to store of its newest commits comes from `bytes_of`, if it has it.
+    """
     if not source.is_file():
         raise BackupRefused(f"There is no catalog at {source}")
     try:
@@ -36,11 +41,22 @@ def copy(source: Path, target: Path, progress: Progress) -> Facts:
                     copying.step(STEP_PAGES)
                     progress(f"copied {copying.page_count - copying.remaining:,} of {copying.page_count:,} pages")
             reader.execute("ROLLBACK").fetchall()
+            _complete(writer, bytes_of)
             writer.execute("PRAGMA journal_mode=DELETE").fetchall()  # no log beside it: the backup is one file
         progress("checking the copy")
         return inspect(target)
     except apsw.Error as error:
         raise BackupRefused(f"{source} could not be copied: {error}") from error
+
+
+def _complete(copied: apsw.Connection, bytes_of: BytesOf) -> None:
+    statements = read_statements()
+    rows: list[tuple[Any, ...]] = copied.execute(statements["tables_without_bytes"]).fetchall()
+    for catalog, namespace, name, location, uuid in rows:
+        content = bytes_of(location, uuid)
+        if content is not None:
+            values = {"catalog": catalog, "namespace": namespace, "name": name, "new": location, "content": content}
+            copied.execute(statements["store_content"], values).fetchall()
 
 
 def inspect(file: Path) -> Facts:

@@ -1,3 +1,11 @@
+-- tables_without_bytes
+-- A running server stores the bytes of a commit a little later; a table that is too large has none for good.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.metadata_location, h.table_uuid
+FROM nunatak_heads h JOIN iceberg_tables t
+  ON t.catalog_name = h.catalog_name AND t.table_namespace = h.table_namespace AND t.table_name = h.table_name
+    AND t.metadata_location = h.metadata_location AND coalesce(t.iceberg_type, 'TABLE') = 'TABLE'
+WHERE h.content IS NULL;
+
 -- count_catalog
 -- What the manifest of a backup says about its content; a NULL type is a table's.
 SELECT
