@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from tests.support.hive_metastore import Layout
-from tests.support.spark_cluster import free_port
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

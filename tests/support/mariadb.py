@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,7 +16,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pymysql
-from pymysql.constants import CLIENT, CR
+from pymysql.constants import CLIENT
+
+from tests.support.ports import free_port
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -95,12 +96,10 @@ class MariadbServer:
 
     def _answers(self) -> bool:
         try:
-            self.execute("SELECT 1")
-        except pymysql.err.OperationalError as error:
-            if error.args[0] != CR.CR_CONN_HOST_ERROR:
-                raise
+            ((folder,),) = self.execute("SELECT @@datadir")
+        except pymysql.err.OperationalError:  # it does not listen yet, or ends connections while it starts
             return False
-        return True
+        return Path(folder) == self.folder / "data"  # or it is somebody else's
 
     def new_database(self) -> str:
         """An empty database; returns its address."""
@@ -163,7 +162,7 @@ def running_mariadb(*options: str) -> Iterator[MariadbServer]:
     if binary is None:
         raise RuntimeError(NOT_INSTALLED)
     folder = Path(tempfile.mkdtemp(prefix="nunatak-mariadb-", dir=_quick_folder()))
-    server = MariadbServer(binary, folder, _free_port(), options)
+    server = MariadbServer(binary, folder, free_port(), options)
     try:
         user = _user()
         if user:
@@ -186,10 +185,3 @@ def _quick_folder() -> str | None:
     memory = Path("/dev/shm")
     enough = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES
     return str(memory) if enough else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

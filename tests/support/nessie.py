@@ -14,7 +14,7 @@ from nunatak_spark.jars import sha256_of
 from nunatak_spark.java import USUAL_PLACES, java_version
 from tests.support.glue import KEYS, REGION
 from tests.support.java.project import one_at_a_time
-from tests.support.spark_cluster import free_port
+from tests.support.ports import free_port
 
 ARTIFACT = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
 FILE = "nessie-quarkus-0.99.0-runner.jar"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.support.java.project import cache_folder, one_at_a_time
+from tests.support.ports import free_port
 
 VERSION = "v1.22.0"
 MODULE = f"github.com/open-policy-agent/opa@{VERSION}"
@@ -72,7 +73,7 @@ def running_opa(
     """A server with these policies; yields its address."""
     program = find_opa()
     assert program is not None, NOT_INSTALLED
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     command = [str(program), "run", "--server", "--addr", address, "--skip-version-check", "--log-level", "error"]
     with log.open("wb") as output:
         process = subprocess.Popen([*command, *options, *map(str, policies)], stdout=output, stderr=output)
@@ -92,13 +93,6 @@ def replace_policy(address: str, name: str, text: str) -> None:
             answer.read()
     except urllib.error.HTTPError as error:
         raise OpaFailed(error.read().decode(errors="replace")) from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _await_port(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from typing import Any
 
 import asyncpg
 import psutil
+
+from tests.support.ports import free_port
 
 OLDEST = 15
 START_SECONDS = 30
@@ -188,7 +189,7 @@ def running_postgres(*options: str) -> Iterator[PostgresServer]:
     """A new server. Its locale orders names unlike their bytes do, so that nothing can rest on the default order."""
     locale = ["--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
     initdb = ["initdb", "-U", "postgres", "--auth=trust", "--no-sync", *locale]
-    with _made_by(initdb, _free_port(), options) as server:
+    with _made_by(initdb, free_port(), options) as server:
         yield server
 
 
@@ -196,7 +197,7 @@ def running_postgres(*options: str) -> Iterator[PostgresServer]:
 def running_standby(primary: PostgresServer, *, port: int = 0) -> Iterator[PostgresServer]:
     """A server that begins as a copy of `primary` and follows it."""
     copy = ["pg_basebackup", "-R", "-c", "fast", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
-    with _made_by([*copy, "--no-sync"], port or _free_port(), primary.options) as server:
+    with _made_by([*copy, "--no-sync"], port or free_port(), primary.options) as server:
         yield server
 
 
@@ -221,10 +222,3 @@ def _made_by(command: list[str], port: int, options: tuple[str, ...]) -> Iterato
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

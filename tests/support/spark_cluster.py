@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nunatak_spark.installation import import_pyspark
+from tests.support.ports import free_port
 from tests.support.spark import Installation
 
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short lives never repay the optimizing compiler
@@ -118,10 +118,3 @@ def _await(log: Path, line: str) -> None:
             return
         time.sleep(0.2)
     raise AssertionError(f"{log.name} never said {line!r}:\n{log.read_text(errors='replace')[-3000:]}")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -20,8 +20,8 @@ from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Stopped, 
 from nunatak_spark.telling import Event
 from nunatak_spark.worker import PATIENT_TRIES, SharedSession, Wishes, Worker, unique_name
 from tests.api.wire import add_snapshot, set_branch
+from tests.support.ports import free_port
 from tests.support.server import RunningServer, running_server
-from tests.support.spark_cluster import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
