@@ -1,6 +1,7 @@
 """The bytes beside a pointer follow a commit later: seldom enough to be cheap, and nobody ever notices."""
 
 import asyncio
+import gzip
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,7 @@ import zstandard
 
 from nunatak.catalog import stowing
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.heads import SMALL_BYTES
-from nunatak.catalog.stowing import PATIENCE_SECONDS, QUIET_SECONDS, Stowing, run_stowing
+from nunatak.catalog.stowing import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, Stowing, run_stowing
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
@@ -46,6 +46,19 @@ class Watched:
 
     def store(self, *, everything: bool = False) -> None:
         self.catalog.run(self.stowing.store(everything=everything))
+
+    def run_until_stored(self) -> None:
+        """As the server does all the time; it gives up after a while."""
+
+        async def a_while() -> None:
+            duty = asyncio.create_task(run_stowing(self.stowing))
+            for _ in range(500):
+                if self.stowing.bytes == 0:
+                    break
+                await asyncio.sleep(0.02)
+            duty.cancel()
+
+        self.catalog.run(a_while())
 
     def forget_all(self) -> None:
         self.catalog.app.catalog = replace(self.catalog.app.catalog, cache=MetadataCache(64 * 1024 * 1024))
@@ -194,23 +207,27 @@ def test_all_tables_of_a_transaction_are_stored(watched: Watched) -> None:
 
 
 def test_too_much_to_hold_back_is_stored_at_once(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still: by itself the table would not be quiet for ever."""
     monkeypatch.setattr(stowing, "MOST_BYTES", 1)
     location = watched.commit(1)
-    assert watched.catalog.run(watched.stowing.until_full(0.05))
-    assert not watched.catalog.run(watched.stowing.until_full(0.05))
-    monkeypatch.setattr(stowing, "MOST_BYTES", 1 << 30)
 
-    async def a_while() -> None:
-        duty = asyncio.create_task(run_stowing(watched.stowing))
-        for _ in range(500):
-            if watched.stowing.bytes == 0:
-                break
-            await asyncio.sleep(0.02)
-        duty.cancel()
-
-    watched.clock.now += QUIET_SECONDS
-    watched.catalog.run(a_while())
+    watched.run_until_stored()
     assert watched.stored() == content_of(location)
+
+
+def test_a_quiet_table_is_stored_by_and_by(watched: Watched) -> None:
+    location = watched.commit(1)
+    watched.clock.now += QUIET_SECONDS
+    watched.run_until_stored()
+    assert watched.stored() == content_of(location)
+
+
+def test_what_is_compressed_is_stored_with_its_commit(watched: Watched) -> None:
+    codec = set_properties(**{"write.metadata.compression-codec": "gzip"})
+    location = ok(watched.catalog.commit("ns", "t", a_commit(codec)))["metadata-location"]
+    assert location.endswith(".gz.metadata.json")
+    assert watched.stored() == gzip.decompress(content_of(location))
+    assert watched.stowing.bytes == 0
 
 
 def test_a_database_that_refuses_is_asked_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,16 +241,8 @@ def test_a_database_that_refuses_is_asked_again(watched: Watched, monkeypatch: p
             raise ServiceUnavailable("not now")
         return await apply(self, changes)
 
-    async def a_while() -> None:
-        duty = asyncio.create_task(run_stowing(watched.stowing))
-        for _ in range(500):
-            if watched.stowing.bytes == 0:
-                break
-            await asyncio.sleep(0.02)
-        duty.cancel()
-
     monkeypatch.setattr(SqliteStore, "apply", refusing)
     watched.clock.now += 1
-    watched.catalog.run(a_while())
+    watched.run_until_stored()
     assert len(refused) == 2
     assert watched.stored() == content_of(location)

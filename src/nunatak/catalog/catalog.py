@@ -62,7 +62,7 @@ class Catalog:
     contention: Contention = field(default_factory=Contention)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
     spool: Spool | None = None  # None: nobody wants to analyse what happened
-    stowing: Stowing | None = None  # None: metadata is stored along with its pointer
+    stowing: Stowing | None = None  # None: others serve this database, too, and find metadata beside its pointer
 
     def warehouse(self, name: str) -> WarehousePlace:
         """By name, or by its location as some engines are configured; an empty name means the default."""

@@ -11,7 +11,6 @@ from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
-    SMALL_BYTES,
     check_places,
     find_head,
     key_of,
@@ -21,6 +20,7 @@ from nunatak.catalog.heads import (
     write_metadata_file,
 )
 from nunatak.catalog.limits import MAX_TRIES, check_properties
+from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, MoveHead, Stored
@@ -266,10 +266,10 @@ async def _carry_out(
     except CatalogError:
         await _delete_files(catalog, written)
         raise
-    for plan, new, data in zip(changed, fresh, contents, strict=True):
+    for plan, new, stored, data in zip(changed, fresh, written, contents, strict=True):
         new.parsed = plan.after
         catalog.cache.keep(plan.key, new)
-        if catalog.stowing is not None and len(data) <= SMALL_BYTES:
+        if catalog.stowing is not None and stored.content is None and len(data) <= SMALL_BYTES:
             catalog.stowing.add(plan.key, new)
     if any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()

@@ -9,6 +9,7 @@ import zstandard
 from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
@@ -22,7 +23,6 @@ from nunatak.objectstore.location import missing_file, parse_location, path_of, 
 Metadata = TableMetadata | ViewMetadata
 
 STORED_LIMIT_BYTES = 8 * 1024 * 1024  # beyond this the database would bloat; the file and the cache serve it
-SMALL_BYTES = 256 * 1024  # files up to here are written in the event loop, and share their way to the disk
 
 _of_thread = threading.local()
 

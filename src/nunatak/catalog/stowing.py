@@ -6,11 +6,8 @@ newest is held in memory, and what a crash keeps from being stored is read from 
 """
 
 import asyncio
-import gzip
-import io
 import logging
 import time
-import zlib
 from collections.abc import Callable, Sequence
 
 import zstandard
@@ -29,7 +26,7 @@ QUIET_SECONDS = 1.0  # a table that was not written for so long is stored
 PATIENCE_SECONDS = 10.0  # and one that is written all the time after this
 MOST_BYTES = 16 * 1024 * 1024  # held back; beyond it everything is stored at once
 BATCH = 64  # tables in one transaction
-LARGEST_FILE_BYTES = 256 * 1024  # what is larger is stored with its commit, or not at all
+SMALL_BYTES = 256 * 1024  # files up to here share their way to the disk; larger ones are stored with their commit
 
 
 class _Waiting:
@@ -110,19 +107,16 @@ def _pack(versions: Sequence[Loaded]) -> list[bytes]:
 
 
 def packed_file(metadata_location: str, table_uuid: str) -> bytes | None:
-    """What would be stored of a table's file, read here and now; None if it is not here, or not of this table."""
+    """What waits to be stored of a table, read from its file; None if that is not here, or not of this table."""
     try:
         place = parse_location(metadata_location)
         if place.scheme != "file":
             return None
         with open(path_of(place), "rb") as file:
-            data = file.read(LARGEST_FILE_BYTES + 1)
-        if data[:2] == b"\x1f\x8b":
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unfolding:
-                data = unfolding.read(LARGEST_FILE_BYTES + 1)
-        if len(data) > LARGEST_FILE_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
+            data = file.read(SMALL_BYTES + 1)
+        if len(data) > SMALL_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
             return None
-    except (CatalogError, OSError, EOFError, zlib.error):
+    except (CatalogError, OSError):  # also one that is compressed, which was stored with its commit
         return None
     return zstandard.ZstdCompressor(level=1).compress(data)
 
