@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nunatak.objectstore import calls, fsync
+from nunatak.objectstore import calls, fsync, local
 
 SWITCH_VARIABLE = "NUNATAK_TEST_DISK"
 SEED_VARIABLE = "NUNATAK_TEST_DISK_SEED"
@@ -72,22 +72,20 @@ def install() -> None:
 
         return call
 
-    honest_open, honest_write = calls.open_beneath, calls.write_all
-    failing_open = failing("open", honest_open, ON_OPEN)
+    honest_write = calls.write_all
     failing_write = failing("write", honest_write, ON_WRITE)
 
-    def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
-        opened: int = (failing_open if flags & os.O_CREAT else honest_open)(folder, path, flags, mode)
-        return opened
+    class NewFile(calls.Opening):
+        open = failing("open", calls.Opening.open, ON_OPEN)
 
-    def write_all(file: int, data: bytes) -> None:
+    def write_all(file: int, data: bytes | memoryview) -> None:
         if strikes():
             note("write cut short")
             honest_write(file, data[: chance.randint(0, len(data))])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         failing_write(file, data)
 
-    calls.open_beneath = open_beneath
+    local.NEW_FILE = NewFile(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
     calls.write_all = write_all
     fsync.sync_all = failing("sync", fsync.sync_all, ON_SYNC)
     os.fsync = failing("sync", os.fsync, ON_SYNC)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,6 +13,7 @@ from nunatak.iceberg.view_metadata import ViewMetadata
 
 PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON they came from
 ENTRY_BYTES = 41  # what Python adds to the bytes of an entry that stays JSON: a header and a reference
+_TAIL = b',"config":{}}'
 
 
 class Loaded:
@@ -31,11 +33,15 @@ class Loaded:
         "refs_etag",
     )
 
-    def __init__(self, metadata_location: str, data: bytes, path: str | None) -> None:
+    def __init__(self, metadata_location: str, data: bytes | Sequence[bytes], path: str | None) -> None:
+        """`data` is the metadata's JSON, or at least two pieces which are that with a comma between each two."""
         head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
         self.metadata_location = metadata_location
-        self.answer = b"".join((head, data, b',"config":{}}'))
-        self._start, self._end = len(head), len(head) + len(data)
+        if isinstance(data, bytes):
+            self.answer = b"".join((head, data, _TAIL))
+        else:
+            self.answer = b",".join((head + data[0], *data[1:-1], data[-1] + _TAIL))
+        self._start, self._end = len(head), len(self.answer) - len(_TAIL)
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None
         self.packed: dict[str, bytes] = {}
@@ -65,7 +71,7 @@ class Loaded:
         """The answer to `snapshots=refs`, made once."""
         if self.refs_answer is None:
             small = table_metadata.encode(table_metadata.only_referenced_snapshots(self.table()))
-            self.refs_answer = b"".join((self.answer[: self._start], small, b',"config":{}}'))
+            self.refs_answer = b"".join((self.answer[: self._start], small, _TAIL))
         return self.refs_answer
 
     def weight(self) -> int:

@@ -14,8 +14,8 @@ from nunatak.catalog.heads import (
     check_places,
     find_head,
     key_of,
-    loaded_of,
     missing,
+    new_version,
     places_outside,
     write_metadata_file,
 )
@@ -34,7 +34,7 @@ from nunatak.errors import (
     NoSuchTable,
     OutcomeUnknown,
 )
-from nunatak.iceberg import requirements, table_metadata, updates
+from nunatak.iceberg import requirements, updates
 from nunatak.iceberg.commit_request import (
     AddSnapshot,
     AssertTableUuid,
@@ -249,13 +249,12 @@ async def _carry_out(
 ) -> list[Loaded]:
     """Write the files, then move all pointers in one transaction."""
     changed = [plan for plan in planned if plan.after is not plan.base]
-    contents = [table_metadata.encode(plan.after) for plan in changed]
-    written = await _write_files(catalog, changed, contents)
+    fresh = [new_version(catalog, plan.after, _before(plan)) for plan in changed]
+    written = await _write_files(catalog, changed, fresh)
     try:
         changes: list[Change] = []
         for plan, stored in zip(changed, written, strict=True):
             changes += _changes_of(catalog, caller, plan, stored)
-        fresh = [loaded_of(stored.metadata_location, data) for stored, data in zip(written, contents, strict=True)]
         results = iter(fresh)
         loaded = [next(results) if plan.after is not plan.base else _unchanged(plan) for plan in planned]
         if changes or caller.key is not None:
@@ -266,10 +265,9 @@ async def _carry_out(
     except CatalogError:
         await _delete_files(catalog, written)
         raise
-    for plan, new, stored, data in zip(changed, fresh, written, contents, strict=True):
-        new.parsed = plan.after
+    for plan, new, stored in zip(changed, fresh, written, strict=True):
         catalog.cache.keep(plan.key, new)
-        if catalog.stowing is not None and stored.content is None and len(data) <= SMALL_BYTES:
+        if catalog.stowing is not None and stored.content is None and len(new.data) <= SMALL_BYTES:
             catalog.stowing.add(plan.key, new)
     if any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()
@@ -281,17 +279,15 @@ def _unchanged(plan: Planned) -> Loaded:
     return plan.before
 
 
-async def _write_files(catalog: Catalog, changed: Sequence[Planned], contents: Sequence[bytes]) -> list[Stored]:
+def _before(plan: Planned) -> str | None:
+    return plan.before.metadata_location if plan.before is not None else None
+
+
+async def _write_files(catalog: Catalog, changed: Sequence[Planned], fresh: Sequence[Loaded]) -> list[Stored]:
     """All files at once; if one cannot be written, none is kept."""
+    stowed = catalog.stowing is not None
     writes = [
-        write_metadata_file(
-            catalog,
-            plan.after,
-            data,
-            plan.before.metadata_location if plan.before else None,
-            stowed=catalog.stowing is not None,
-        )
-        for plan, data in zip(changed, contents, strict=True)
+        write_metadata_file(catalog, plan.after, new, stowed=stowed) for plan, new in zip(changed, fresh, strict=True)
     ]
     if len(writes) == 1:
         return [await writes[0]]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Sequence
 
 import zstandard
 
@@ -68,15 +69,26 @@ async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None =
     return keep(catalog, key, head.metadata_location, zstandard.decompress(head.content))
 
 
-def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes) -> Loaded:
-    loaded = loaded_of(metadata_location, data)
+def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
+    loaded = loaded_of(metadata_location, data, metadata)
     catalog.cache.keep(key, loaded)
     return loaded
 
 
-def loaded_of(metadata_location: str, data: bytes) -> Loaded:
+def loaded_of(metadata_location: str, data: bytes | Sequence[bytes], metadata: Metadata | None = None) -> Loaded:
+    """What a file holds, whole or as the pieces of `table_metadata`, and what that says, if it is known already."""
     place = parse_location(metadata_location)
-    return Loaded(metadata_location, data, path_of(place) if place.scheme == "file" else None)
+    loaded = Loaded(metadata_location, data, path_of(place) if place.scheme == "file" else None)
+    loaded.parsed = metadata
+    return loaded
+
+
+def new_version(catalog: Catalog, metadata: Metadata, previous: str | None) -> Loaded:
+    """The metadata as its own next file will hold it; nothing is written."""
+    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
+    if isinstance(metadata, TableMetadata):
+        return loaded_of(metadata_location, table_metadata.pieces(metadata), metadata)
+    return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
 
 
 def check_file(loaded: Loaded) -> None:
@@ -90,8 +102,7 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
     data = await catalog.objects.read_metadata(metadata_location)
     decode = table_metadata.decode if kind == "TABLE" else view_metadata.decode
     metadata = decode(data)
-    loaded = keep(catalog, key, metadata_location, data)
-    loaded.parsed = metadata
+    loaded = keep(catalog, key, metadata_location, data, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])
     return loaded
@@ -102,7 +113,7 @@ async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> 
     return _stored(metadata_location, metadata, await asyncio.to_thread(_packed, data))
 
 
-def _packed(data: bytes) -> bytes | None:
+def _packed(data: bytes | memoryview) -> bytes | None:
     """Compressed, or None if it would still be too large; called in threads, each with a compressor of its own."""
     packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
     if packer is None:
@@ -166,15 +177,13 @@ async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, me
                 raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
 
 
-async def write_metadata_file(
-    catalog: Catalog, metadata: Metadata, data: bytes, previous: str | None, *, stowed: bool = False
-) -> Stored:
-    """Write the new file and return what goes beside its pointer; none may lead to a file that is not there.
+async def write_metadata_file(catalog: Catalog, metadata: Metadata, version: Loaded, *, stowed: bool = False) -> Stored:
+    """Write a new version's file and return what goes beside its pointer; none may lead to a file that is not there.
 
     With `stowed` the caller sees to it that the bytes themselves are stored later, unless they already are in what is
     returned.
     """
-    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
+    metadata_location, data = version.metadata_location, version.data
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
         content = None if stowed else _packed(data)
         await catalog.objects.write_synced(metadata_location, data)

@@ -14,10 +14,11 @@ from nunatak.catalog.heads import (
     check_file,
     check_places,
     find_head,
+    keep,
     key_of,
     load_head,
-    loaded_of,
     missing,
+    new_version,
     stored_of,
     write_metadata_file,
 )
@@ -48,14 +49,14 @@ class NewTable:
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, key, wanted)
-    data = table_metadata.encode(metadata)
+    loaded = new_version(catalog, metadata, None)
     # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
     stored, refused = await asyncio.gather(
-        write_metadata_file(catalog, metadata, data, None), _make_folders(catalog, metadata), return_exceptions=True
+        write_metadata_file(catalog, metadata, loaded), _make_folders(catalog, metadata), return_exceptions=True
     )
     if isinstance(stored, BaseException):
         raise stored
-    metadata_location = stored.metadata_location
+    metadata_location = loaded.metadata_location
     change = InsertHead(
         key,
         "TABLE",
@@ -74,8 +75,6 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     except CatalogError:
         await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
         raise
-    loaded = loaded_of(metadata_location, data)
-    loaded.parsed = metadata
     catalog.cache.keep(key, loaded)
     return loaded
 
@@ -255,10 +254,7 @@ async def register_table(
                 *ownership.owned(catalog, caller, ownership.securable_of(key)),
             ]
         await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-        loaded = loaded_of(metadata_location, data)
-        loaded.parsed = metadata
-        catalog.cache.keep(key, loaded)
-        return loaded
+        return keep(catalog, key, metadata_location, data, metadata)
 
 
 async def save_report(

@@ -10,9 +10,10 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
     check_file,
     check_places,
+    keep,
     key_of,
     load_head,
-    loaded_of,
+    new_version,
     stored_of,
     write_metadata_file,
 )
@@ -105,7 +106,7 @@ async def register_view(
     change = InsertHead(key, "VIEW", stored, line, str(identifier), print_namespace(identifier.namespace))
     changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
     await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-    return _keep(catalog, key, metadata_location, data, metadata)
+    return keep(catalog, key, metadata_location, data, metadata)
 
 
 async def _put(
@@ -118,10 +119,9 @@ async def _put(
     operation: str,
 ) -> Loaded:
     """Write the file, then set or move the pointer."""
-    data = view_metadata.encode(metadata)
-    previous = before.metadata_location if before is not None else None
-    stored = await write_metadata_file(catalog, metadata, data, previous)
-    metadata_location = stored.metadata_location
+    loaded = new_version(catalog, metadata, before.metadata_location if before is not None else None)
+    stored = await write_metadata_file(catalog, metadata, loaded)
+    metadata_location = loaded.metadata_location
     line = entry(catalog, caller, operation)
     printed = str(identifier)
     changes: list[Change]
@@ -140,11 +140,5 @@ async def _put(
     except CatalogError:
         await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
         raise
-    return _keep(catalog, key, metadata_location, data, metadata)
-
-
-def _keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metadata: ViewMetadata) -> Loaded:
-    loaded = loaded_of(metadata_location, data)
-    loaded.parsed = metadata
     catalog.cache.keep(key, loaded)
     return loaded

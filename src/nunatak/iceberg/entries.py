@@ -40,9 +40,23 @@ class Entries(Sequence[Json]):
         last = _encoder.encode(added)
         return type(self)(self.written + (last,), self.size_bytes + len(last))  # noqa: RUF005 - half as fast unpacked
 
+    def without_first(self, count: int) -> Self:
+        """Those behind the first `count`; itself if these are none."""
+        if count <= 0:
+            return self
+        gone = sum(map(len, self.written[:count]))
+        return type(self)(self.written[count:], self.size_bytes - gone)
+
     def array(self) -> bytes:
         """All of it as JSON."""
         return b"".join((b"[", b",".join(self.written), b"]"))
+
+    def pieces(self, before: bytes, after: bytes) -> list[bytes]:
+        """What makes all of it if commas are put between, with something before the first entry and after the last."""
+        written = self.written
+        if len(written) < 2:
+            return [b"".join((before, *written, after))]
+        return [before + written[0], *written[1:-1], written[-1] + after]
 
     def __len__(self) -> int:
         return len(self.written)

@@ -94,24 +94,23 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
+    return b",".join(pieces(metadata))
+
+
+def pieces(metadata: TableMetadata) -> list[bytes]:
+    """The same before commas are put between: what is long need then be copied only once, to where it is wanted."""
     try:
-        # What is long is copied once: the buffer of an encoder would grow with it step by step.
-        return b"".join(
-            (
-                _encoder.encode(_short_fields(metadata))[:-1],
-                b',"snapshots":',
-                metadata.snapshots.array(),
-                b',"statistics":',
-                _encoder.encode(metadata.statistics),
-                b',"partition-statistics":',
-                _encoder.encode(metadata.partition_statistics),
-                b',"snapshot-log":',
-                metadata.snapshot_log.array(),
-                b',"metadata-log":',
-                metadata.metadata_log.array(),
-                b"," + _encoder.encode(metadata.unknown)[1:] if metadata.unknown else b"}",
-            )
+        between = b'],"statistics":%b,"partition-statistics":%b' % (
+            _encoder.encode(metadata.statistics),
+            _encoder.encode(metadata.partition_statistics),
         )
+        return [
+            _encoder.encode(_short_fields(metadata))[:-1],
+            *metadata.snapshots.pieces(b'"snapshots":[', between),
+            *metadata.snapshot_log.pieces(b'"snapshot-log":[', b"]"),
+            *metadata.metadata_log.pieces(b'"metadata-log":[', b"]" if metadata.unknown else b"]}"),
+            *([_encoder.encode(metadata.unknown)[1:]] if metadata.unknown else ()),
+        ]
     except RecursionError as error:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 

@@ -71,6 +71,7 @@ _CHANGEABLE = tuple(
     name for name in TableMetadata.__struct_fields__ if name not in ("last_updated_ms", "metadata_log", "unknown")
 )
 _changeable = operator.attrgetter(*_CHANGEABLE)  # read all at once: every commit does it twice
+_all_fields = operator.attrgetter(*TableMetadata.__struct_fields__)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -158,6 +159,8 @@ class _Draft:
         self.partition_statistics = base.partition_statistics
         self.encryption_keys = base.encryption_keys
         self.next_row_id = base.next_row_id
+        self.metadata_log = base.metadata_log
+        self.unknown = base.unknown
 
         self.added_schema_ids: set[int] = set()
         self.last_added_schema_id: int | None = None
@@ -242,16 +245,12 @@ class _Draft:
         self._finish_sequence_number()
         self.snapshot_log = self._finished_snapshot_log()
         base = self.base
-        values, before = _changeable(self), _changeable(base)
-        if not self.is_new and all(new is old or new == old for new, old in zip(values, before, strict=True)):
+        if not self.is_new and _changeable(self) == _changeable(base):
             return base
         self._check_clock()
-        return TableMetadata(
-            **dict(zip(_CHANGEABLE, values, strict=True)),
-            last_updated_ms=self.last_updated_ms,
-            metadata_log=base.metadata_log if self.is_new else self._metadata_log(base_location),
-            unknown=base.unknown,
-        )
+        if not self.is_new:
+            self.metadata_log = self._metadata_log(base_location)
+        return TableMetadata(*_all_fields(self))
 
     # The table itself
 
@@ -574,7 +573,7 @@ class _Draft:
         if base_location is None:
             return log
         limit = int_property(self.properties, METADATA_PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
-        kept = log[max(0, len(log) - max(1, limit) + 1) :]
+        kept = log.without_first(len(log) - max(1, limit) + 1)
         return kept.with_last({"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
 
 

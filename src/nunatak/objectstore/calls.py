@@ -19,13 +19,33 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+_HOW_BYTES = ctypes.sizeof(_How)
+
+
+class _Buffer(ctypes.Structure):
+    """`Py_buffer`: where the bytes of an object lie; what is not needed of it is `rest`."""
+
+    _fields_ = (
+        ("start", ctypes.c_void_p),
+        ("owner", ctypes.c_void_p),
+        ("size", ctypes.c_ssize_t),
+        ("rest", ctypes.c_void_p * 8),
+    )
+
+
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_Buffer), ctypes.c_int)
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = (ctypes.POINTER(_Buffer),)
+_release_buffer.restype = None
 _libc = ctypes.PyDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
+_openat2 = _libc.syscall
+_openat2.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_openat2.restype = ctypes.c_long
 _open = _libc.open
 _open.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
 _write = _libc.write
-_write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+_write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 _write.restype = ctypes.c_ssize_t
 _close = _libc.close
 _close.argtypes = (ctypes.c_int,)
@@ -39,28 +59,33 @@ def open_path(path: str, flags: int) -> int:
     return _checked(_open(os.fsencode(path), flags | os.O_CLOEXEC, 0), path)
 
 
-def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open `path` below `folder` in one call that refuses every link on the way and never leaves the folder."""
-    return _open_resolved(folder, path, _How(flags | os.O_CLOEXEC, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH))
+class Opening:
+    """A way to open files in one call that refuses every link; made once, since its parts cost as much as the call."""
+
+    __slots__ = ("_how", "_pointer")
+
+    def __init__(self, flags: int, *, mode: int = 0, beneath: bool = False) -> None:
+        """With `beneath` nothing outside the folder from which a path leads is opened either."""
+        resolve = _RESOLVE_NO_SYMLINKS | (_RESOLVE_BENEATH if beneath else 0)
+        self._how = _How(flags | os.O_CLOEXEC, mode, resolve)  # the kernel only reads it
+        self._pointer = ctypes.byref(self._how)
+
+    def open(self, path: str, folder: int = _AT_FDCWD) -> int:
+        """A path from `folder`, or an absolute one."""
+        return _checked(_openat2(_SYS_OPENAT2, folder, os.fsencode(path), self._pointer, _HOW_BYTES), path)
 
 
-def open_without_links(path: str, flags: int) -> int:
-    """Open an absolute path in one call that refuses every link on the way, from the root on."""
-    return _open_resolved(_AT_FDCWD, path, _How(flags | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
-
-
-def _open_resolved(folder: int, path: str, how: _How) -> int:
-    name = ctypes.c_char_p(os.fsencode(path))
-    size = ctypes.c_size_t(ctypes.sizeof(how))
-    opened = _syscall(ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(folder), name, ctypes.byref(how), size)
-    return _checked(opened, path)
-
-
-def write_all(file: int, data: bytes) -> None:
-    written = _checked(_write(file, data, len(data)), "")
-    while written < len(data):
-        data = data[written:]
-        written = _checked(_write(file, data, len(data)), "")
+def write_all(file: int, data: bytes | memoryview) -> None:
+    buffer = _Buffer()
+    _get_buffer(data, buffer, 0)
+    try:
+        start, left = buffer.start, buffer.size
+        while left:
+            written = _checked(_write(file, start, left), "")
+            start += written
+            left -= written
+    finally:
+        _release_buffer(buffer)
 
 
 def drop_pages(file: int) -> None:
@@ -89,7 +114,7 @@ def _is_available() -> bool:
         return False
     root = open_path("/", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        close(open_beneath(root, ".", os.O_RDONLY | os.O_DIRECTORY))
+        close(Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True).open(".", root))
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
             return False

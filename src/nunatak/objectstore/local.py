@@ -12,6 +12,9 @@ from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.location import Location, missing_file, path_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECT_FOLDER = calls.Opening(os.O_RDONLY | os.O_DIRECTORY)
+_FOLDER_BENEATH = calls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
+NEW_FILE = calls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
 MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
@@ -59,7 +62,7 @@ class LocalFiles:
         if place not in self._roots:
             self._roots = tuple(sorted((*self._roots, place), key=lambda each: -len(each.segments)))
 
-    def write_new(self, location: Location, data: bytes) -> None:
+    def write_new(self, location: Location, data: bytes | memoryview) -> None:
         """Create the file, never touching one that exists; it and its entry are on disk on return."""
         written = self.create(location, data)
         try:
@@ -71,7 +74,7 @@ class LocalFiles:
         finally:
             written.close()
 
-    def create(self, location: Location, data: bytes) -> "Written":
+    def create(self, location: Location, data: bytes | memoryview) -> "Written":
         """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
         self.counts["write"] += 1
         if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
@@ -106,11 +109,11 @@ class LocalFiles:
         """Whether a folder on the way may not be on disk yet; then that, too, is for whoever goes there to see to."""
         return bool(self._unsynced) and any(segments[:depth] in self._unsynced for depth in range(len(segments)))
 
-    def _create_held(self, location: Location, data: bytes) -> "Written":
+    def _create_held(self, location: Location, data: bytes | memoryview) -> "Written":
         """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
         folder, name = _open_held(self._root_of(location), location), location.segments[-1]
         try:
-            file = calls.open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            file = NEW_FILE.open(name, folder)
             try:
                 calls.write_all(file, data)
             except OSError:
@@ -258,14 +261,14 @@ class LocalFiles:
 def _open_held(root: Location, location: Location) -> int:
     """The folder of a file, reached without a link below the allowed place; usually there is none above it either."""
     try:
-        return calls.open_without_links("/" + "/".join(location.segments[:-1]), os.O_RDONLY | os.O_DIRECTORY)
+        return _DIRECT_FOLDER.open("/" + "/".join(location.segments[:-1]))
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
     outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
     try:
         below = "/".join(location.segments[len(root.segments) : -1]) or "."
-        return calls.open_beneath(outer, below, os.O_RDONLY | os.O_DIRECTORY)
+        return _FOLDER_BENEATH.open(below, outer)
     finally:
         calls.close(outer)
 

@@ -16,6 +16,7 @@ from nunatak.objectstore.syncs import SharedSyncs
 from nunatak.objectstore.threads import FileThreads
 
 T = TypeVar("T")
+Bytes = bytes | memoryview
 THREADS = 12  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
 
 
@@ -53,19 +54,19 @@ class ObjectStore:
             raise InvalidMetadata(f"The metadata file {location} unfolds to more than {MAX_READ_BYTES} bytes")
         return unfolded
 
-    async def write_metadata(self, location: str, data: bytes, pack: Callable[[bytes], T]) -> T:
+    async def write_metadata(self, location: str, data: Bytes, pack: Callable[[Bytes], T]) -> T:
         """Write a new metadata file; a name ending in .gz.metadata.json is compressed.
 
         `pack` is called on the data in the same thread and its result returned: work that the event loop is spared.
         """
         return await self._run(self._write_metadata, location, data, pack)
 
-    def _write_metadata(self, location: str, data: bytes, pack: Callable[[bytes], T]) -> T:
+    def _write_metadata(self, location: str, data: Bytes, pack: Callable[[Bytes], T]) -> T:
         content = gzip.compress(data, 6) if location.endswith(".gz.metadata.json") else data
         self.local.write_new(parse_location(location), content)
         return pack(data)
 
-    async def write_synced(self, location: str, data: bytes) -> None:
+    async def write_synced(self, location: str, data: Bytes) -> None:
         """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
         place = parse_location(location)
         try:
