@@ -14,7 +14,7 @@ def key(name: str) -> Key:
 
 
 def loaded(size: int = 100, name: str = "t") -> Loaded:
-    return Loaded(f"file:///w/{name}.json", b'"' + b"x" * (size - 2) + b'"', None)
+    return Loaded(f"file:///w/{name}.json", [b'"', b"x" * (size - 2), b'"'], None)
 
 
 METADATA = {
@@ -30,11 +30,11 @@ METADATA = {
 
 
 def a_table() -> Loaded:
-    return Loaded("file:///w/t.json", json.dumps(METADATA).encode(), None)
+    return Loaded("file:///w/t.json", [json.dumps(METADATA).encode()], None)
 
 
 def test_an_answer_is_the_bytes_with_their_location_around_them() -> None:
-    entry = Loaded('file:///w/"odd".json', b'{"a": 1}', None)
+    entry = Loaded('file:///w/"odd".json', [b'{"a": ', b"1}"], None)
 
     assert json.loads(entry.answer) == {"metadata-location": 'file:///w/"odd".json', "metadata": {"a": 1}, "config": {}}
     assert bytes(entry.data) == b'{"a": 1}'

@@ -12,7 +12,6 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 
 PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON they came from
-ENTRY_BYTES = 41  # what Python adds to the bytes of an entry that stays JSON: a header and a reference
 _TAIL = b',"config":{}}'
 
 
@@ -33,14 +32,11 @@ class Loaded:
         "refs_etag",
     )
 
-    def __init__(self, metadata_location: str, data: bytes | Sequence[bytes], path: str | None) -> None:
-        """`data` is the metadata's JSON, or at least two pieces which are that with a comma between each two."""
+    def __init__(self, metadata_location: str, pieces: Sequence[bytes | memoryview], path: str | None) -> None:
+        """Put together, the pieces are the metadata's JSON."""
         head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
         self.metadata_location = metadata_location
-        if isinstance(data, bytes):
-            self.answer = b"".join((head, data, _TAIL))
-        else:
-            self.answer = b",".join((head + data[0], *data[1:-1], data[-1] + _TAIL))
+        self.answer = b"".join((head, *pieces, _TAIL))
         self._start, self._end = len(head), len(self.answer) - len(_TAIL)
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None
@@ -86,7 +82,7 @@ def _weight_of(parsed: TableMetadata | ViewMetadata, size: int) -> int:
         return PARSED_WEIGHT * size
     long = (parsed.snapshots, parsed.snapshot_log, parsed.metadata_log)
     written = sum([entries.size_bytes for entries in long])
-    return PARSED_WEIGHT * (size - written) + written + ENTRY_BYTES * sum(map(len, long))
+    return PARSED_WEIGHT * (size - written) + sum([entries.memory_bytes for entries in long])
 
 
 class MetadataCache:

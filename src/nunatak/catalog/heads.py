@@ -75,10 +75,14 @@ def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metada
     return loaded
 
 
-def loaded_of(metadata_location: str, data: bytes | Sequence[bytes], metadata: Metadata | None = None) -> Loaded:
-    """What a file holds, whole or as the pieces of `table_metadata`, and what that says, if it is known already."""
+def loaded_of(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
+    """What a file holds, and what that says, if it is known already."""
+    return _loaded(metadata_location, (data,), metadata)
+
+
+def _loaded(metadata_location: str, pieces: Sequence[bytes | memoryview], metadata: Metadata | None) -> Loaded:
     place = parse_location(metadata_location)
-    loaded = Loaded(metadata_location, data, path_of(place) if place.scheme == "file" else None)
+    loaded = Loaded(metadata_location, pieces, path_of(place) if place.scheme == "file" else None)
     loaded.parsed = metadata
     return loaded
 
@@ -87,7 +91,7 @@ def new_version(catalog: Catalog, metadata: Metadata, previous: str | None) -> L
     """The metadata as its own next file will hold it; nothing is written."""
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
     if isinstance(metadata, TableMetadata):
-        return loaded_of(metadata_location, table_metadata.pieces(metadata), metadata)
+        return _loaded(metadata_location, table_metadata.pieces(metadata), metadata)
     return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
 
 

@@ -1,15 +1,20 @@
-"""A long array inside metadata, as a value: each entry is kept as the JSON it is written in.
+"""A long array inside metadata, as a value: its entries are kept as the JSON they are written in.
 
-A table's snapshots and logs are most of its metadata, and a commit looks at none of them but the last. Kept as bytes
-they need a fraction of the memory, appending costs nothing per entry already there, and writing is copying.
+A table's snapshots and logs are most of its metadata, and a commit looks at none of them but the last. Kept as bytes,
+many entries in one piece, they need a fraction of the memory, appending costs nothing per entry already there, and
+writing is copying a few pieces.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Self, overload
 
 import msgspec
 
 from nunatak.iceberg.shapes import Json
+
+RUN = 32  # entries in one piece
+PIECE_BYTES = 41  # what Python adds to the bytes of a piece: a header and a reference
 
 _encoder = msgspec.json.Encoder()
 _entry_decoder = msgspec.json.Decoder(Json)
@@ -18,48 +23,98 @@ _split_decoder = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 class Entries(Sequence[Json]):
-    """Never changes. Whoever looks at an entry gets a dict of its own; what was written alike is equal."""
+    """Never changes. Whoever looks at an entry gets a dict of its own; what was written alike is equal.
 
-    __slots__ = ("size_bytes", "written")
+    In `_runs` are RUN entries each, in `_first` and `_last` those around them that are no full run; in all of them a
+    comma comes before each entry.
+    """
 
-    def __init__(self, written: tuple[bytes, ...] = (), size_bytes: int | None = None) -> None:
-        """`size_bytes` is that of all entries together, if it is known."""
-        self.written = written
-        self.size_bytes = sum(map(len, written)) if size_bytes is None else size_bytes
+    __slots__ = ("_first", "_last", "_runs", "size_bytes")
+
+    def __init__(self, written: Iterable[bytes] = ()) -> None:
+        """Of entries as they are written."""
+        pieces = [b"," + each for each in written]
+        full = len(pieces) - len(pieces) % RUN
+        self._first: tuple[bytes, ...] = ()
+        self._runs = tuple(b"".join(pieces[start : start + RUN]) for start in range(0, full, RUN))
+        self._last = tuple(pieces[full:])
+        self.size_bytes = sum(map(len, pieces))
 
     @classmethod
     def of(cls, entries: Iterable[Json]) -> Self:
-        return cls(tuple(map(_encoder.encode, entries)))
+        return cls(map(_encoder.encode, entries))
 
     @classmethod
     def split(cls, array: msgspec.Raw | None) -> Self:
         """From the array as a file holds it, absent or null if it has none; its entries are not checked."""
-        return cls(tuple(map(bytes, _split_decoder.decode(array) or ()))) if array is not None else cls()
+        return cls(map(bytes, _split_decoder.decode(array) or ())) if array is not None else cls()
+
+    def _like(
+        self, first: tuple[bytes, ...], runs: tuple[bytes, ...], last: tuple[bytes, ...], size_bytes: int
+    ) -> Self:
+        made = type(self)()
+        made._first, made._runs, made._last, made.size_bytes = first, runs, last, size_bytes
+        return made
 
     def with_last(self, added: Json) -> Self:
-        last = _encoder.encode(added)
-        return type(self)(self.written + (last,), self.size_bytes + len(last))  # noqa: RUF005 - half as fast unpacked
+        written = b"," + _encoder.encode(added)
+        runs, last = self._runs, self._last + (written,)  # noqa: RUF005 - half as fast unpacked
+        if len(last) == RUN:
+            runs, last = (*runs, b"".join(last)), ()
+        return self._like(self._first, runs, last, self.size_bytes + len(written))
 
     def without_first(self, count: int) -> Self:
         """Those behind the first `count`; itself if these are none."""
         if count <= 0:
             return self
-        gone = sum(map(len, self.written[:count]))
-        return type(self)(self.written[count:], self.size_bytes - gone)
+        first, runs, last = self._first, self._runs, self._last
+        while count > len(first) and runs:
+            count -= len(first)
+            first, runs = _entries_in(runs[0]), runs[1:]
+        if count > len(first):
+            first, last = (), last[count - len(first) :]
+        else:
+            first = first[count:]
+        return self._like(first, runs, last, sum(map(len, chain(first, runs, last))))
+
+    def pieces(self) -> list[bytes | memoryview]:
+        """What makes all of it, without the brackets, when it is put together."""
+        pieces: list[bytes | memoryview] = [*self._first, *self._runs, *self._last]
+        if pieces:
+            pieces[0] = memoryview(pieces[0])[1:]
+        return pieces
 
     def array(self) -> bytes:
         """All of it as JSON."""
-        return b"".join((b"[", b",".join(self.written), b"]"))
+        return b"".join((b"[", *self.pieces(), b"]"))
 
-    def pieces(self, before: bytes, after: bytes) -> list[bytes]:
-        """What makes all of it if commas are put between, with something before the first entry and after the last."""
-        written = self.written
-        if len(written) < 2:
-            return [b"".join((before, *written, after))]
-        return [before + written[0], *written[1:-1], written[-1] + after]
+    def written(self) -> list[bytes]:
+        """The entries one by one, as they are written."""
+        runs = chain.from_iterable(map(_entries_in, self._runs))
+        return [each[1:] for each in chain(self._first, runs, self._last)]
+
+    def tail(self, count: int) -> list[Json]:
+        """The last entries, as many as there are up to so many."""
+        written = self._last[-count:] if count <= len(self._last) else [b"," + each for each in self.written()[-count:]]
+        return [_entry_decoder.decode(memoryview(each)[1:]) for each in written]
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory."""
+        return self.size_bytes + PIECE_BYTES * (len(self._first) + len(self._runs) + len(self._last))
+
+    def _written_at(self, index: int) -> bytes:
+        """The entry at a place, which is not negative; IndexError if there is none."""
+        index -= len(self._first)
+        if index < 0:
+            return self._first[index][1:]
+        run, place = divmod(index, RUN)
+        if run < len(self._runs):
+            return _entries_in(self._runs[run])[place][1:]
+        return self._last[index - RUN * len(self._runs)][1:]
 
     def __len__(self) -> int:
-        return len(self.written)
+        return len(self._first) + RUN * len(self._runs) + len(self._last)
 
     @overload
     def __getitem__(self, index: int) -> Json: ...
@@ -67,19 +122,28 @@ class Entries(Sequence[Json]):
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> Json | Self:
         if isinstance(index, slice):
-            return type(self)(self.written[index])
-        return _entry_decoder.decode(self.written[index])
+            return type(self)(self.written()[index])
+        place = index + len(self) if index < 0 else index
+        if place < 0:
+            raise IndexError(index)
+        return _entry_decoder.decode(self._written_at(place))
 
     def __iter__(self) -> Iterator[Json]:
         return iter(_array_decoder.decode(self.array()))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Entries):
-            return self.written == other.written or list(self) == list(other)
+            mine, others = (self._first, self._runs, self._last), (other._first, other._runs, other._last)
+            return mine == others or list(self) == list(other)
         return isinstance(other, tuple | list) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        return hash(len(self.written))  # those that are written otherwise may be equal
+        return hash(len(self))  # those that are written otherwise may be equal
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.of({list(self)!r})"
+
+
+def _entries_in(run: bytes) -> tuple[bytes, ...]:
+    """The entries of a run, each with its comma."""
+    return tuple(b"," + bytes(each) for each in _split_decoder.decode(b"[" + run[1:] + b"]") or ())

@@ -1,6 +1,6 @@
 """Snapshots, the references to them, and finding one among many. All stay JSON dicts."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Self
 
 import msgspec
@@ -33,8 +33,8 @@ class Snapshots(Entries):
 
     __slots__ = ("_positions",)
 
-    def __init__(self, written: tuple[bytes, ...] = (), size_bytes: int | None = None) -> None:
-        super().__init__(written, size_bytes)
+    def __init__(self, written: Iterable[bytes] = ()) -> None:
+        super().__init__(written)
         self._positions: dict[int, int] | None = None
 
     def ids(self) -> list[int]:
@@ -49,20 +49,19 @@ class Snapshots(Entries):
 
     def with_last(self, added: Json) -> Self:
         positions = self._all_positions()
-        positions[added["snapshot-id"]] = len(self.written)
+        positions[added["snapshot-id"]] = len(self)
         longer = super().with_last(added)
         longer._positions = positions
         return longer
 
     def without(self, snapshot_ids: Container[int]) -> Self:
         """All others; itself if it holds none of these."""
-        kept = tuple(written for id_, written in zip(self.ids(), self.written, strict=True) if id_ not in snapshot_ids)
-        return self if len(kept) == len(self.written) else type(self)(kept)
+        kept = [written for id_, written in zip(self.ids(), self.written(), strict=True) if id_ not in snapshot_ids]
+        return self if len(kept) == len(self) else type(self)(kept)
 
     def only(self, snapshot_ids: Container[int]) -> Self:
-        return type(self)(
-            tuple(written for id_, written in zip(self.ids(), self.written, strict=True) if id_ in snapshot_ids)
-        )
+        kept = [written for id_, written in zip(self.ids(), self.written(), strict=True) if id_ in snapshot_ids]
+        return type(self)(kept)
 
     def _all_positions(self) -> dict[int, int]:
         if self._positions is None:
@@ -73,7 +72,7 @@ class Snapshots(Entries):
         position = self._all_positions().get(snapshot_id)
         if position is None:
             return None
-        if position < len(self.written) and _name_decoder.decode(self.written[position]).snapshot_id == snapshot_id:
+        if position < len(self) and _name_decoder.decode(self._written_at(position)).snapshot_id == snapshot_id:
             return position
         ids = self.ids()
         return ids.index(snapshot_id) if snapshot_id in ids else None

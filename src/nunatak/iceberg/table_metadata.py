@@ -94,22 +94,25 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 
 def encode(metadata: TableMetadata) -> bytes:
     """The metadata file, with the fields of its format version in the order the reference writes them."""
-    return b",".join(pieces(metadata))
+    return b"".join(pieces(metadata))
 
 
-def pieces(metadata: TableMetadata) -> list[bytes]:
-    """The same before commas are put between: what is long need then be copied only once, to where it is wanted."""
+def pieces(metadata: TableMetadata) -> list[bytes | memoryview]:
+    """The same before it is put together: what is long need then be copied only once, to where it is wanted."""
     try:
-        between = b'],"statistics":%b,"partition-statistics":%b' % (
-            _encoder.encode(metadata.statistics),
-            _encoder.encode(metadata.partition_statistics),
-        )
         return [
             _encoder.encode(_short_fields(metadata))[:-1],
-            *metadata.snapshots.pieces(b'"snapshots":[', between),
-            *metadata.snapshot_log.pieces(b'"snapshot-log":[', b"]"),
-            *metadata.metadata_log.pieces(b'"metadata-log":[', b"]" if metadata.unknown else b"]}"),
-            *([_encoder.encode(metadata.unknown)[1:]] if metadata.unknown else ()),
+            b',"snapshots":[',
+            *metadata.snapshots.pieces(),
+            b'],"statistics":',
+            _encoder.encode(metadata.statistics),
+            b',"partition-statistics":',
+            _encoder.encode(metadata.partition_statistics),
+            b',"snapshot-log":[',
+            *metadata.snapshot_log.pieces(),
+            b'],"metadata-log":[',
+            *metadata.metadata_log.pieces(),
+            b"]," + _encoder.encode(metadata.unknown)[1:] if metadata.unknown else b"]}",
         ]
     except RecursionError as error:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error

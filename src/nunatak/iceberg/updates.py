@@ -559,7 +559,7 @@ class _Draft:
         """Readers search the log by time: what a commit adds to it runs neither backwards nor into the future."""
         if not self.set_as_main or not self.snapshot_log:
             return
-        times = [entry["timestamp-ms"] for entry in self.snapshot_log[-len(self.set_as_main) - 1 :]]
+        times = [entry["timestamp-ms"] for entry in self.snapshot_log.tail(len(self.set_as_main) + 1)]
         for before, after in pairwise(times):
             if after < before - CLOCK_TOLERANCE_MS:
                 raise InvalidMetadata(f"Invalid snapshot timestamp {after}: before last snapshot log entry at {before}")

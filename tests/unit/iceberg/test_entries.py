@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nunatak.errors import InvalidMetadata
+from nunatak.iceberg import entries as entries_module
 from nunatak.iceberg import table_metadata
-from nunatak.iceberg.entries import Entries
+from nunatak.iceberg.entries import RUN, Entries
 from nunatak.iceberg.snapshot import Snapshots
 from tests.unit.iceberg.builders import Json, a_snapshot, a_table
 
@@ -39,8 +40,45 @@ def test_appending_leaves_what_was_there_untouched(before: list[Json], added: li
         longer = longer.with_last(each)
 
     assert (longer, entries) == (before + added, before)
-    assert all(one is other for one, other in zip(entries.written, longer.written, strict=False))
     assert longer.size_bytes == Entries.of(before + added).size_bytes
+
+
+STEPS = st.lists(st.integers(-3, 12), max_size=40)
+
+
+@given(ENTRIES, STEPS)
+def test_however_an_array_grows_and_shrinks_it_is_the_same_sequence(before: list[Json], steps: list[int]) -> None:
+    """A few entries make a run here, so that runs are made, opened and dropped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries_module, "RUN", 3)
+        entries, expected = Entries.of(before), list(before)
+        for number, step in enumerate(steps):
+            if step > 0:
+                entries, expected = entries.with_last({"n": number}), [*expected, {"n": number}]
+            else:
+                entries, expected = entries.without_first(-step), expected[-step:]
+
+            assert entries == expected
+            assert len(entries) == len(expected)
+            assert entries.tail(step + 4) == expected[-(step + 4) :]
+            assert [json.loads(each) for each in entries.written()] == expected
+            assert [entries[index] for index in range(-len(expected), len(expected))] == expected * 2
+            assert entries.size_bytes == sum(len(each) + 1 for each in entries.written())
+            for wrong in (len(expected), -len(expected) - 1):
+                with pytest.raises(IndexError):
+                    entries[wrong]
+
+
+def test_appending_keeps_the_pieces_that_are_there() -> None:
+    entries = Entries.of([{"n": number} for number in range(10 * RUN)])
+    longer = entries
+    for number in range(RUN + 1):
+        longer = longer.with_last({"n": number})
+
+    before, after = entries.pieces(), longer.pieces()
+    assert len(before) == 10
+    assert len(after) == 12
+    assert all(one is other for one, other in zip(before[1:], after[1:], strict=False))
 
 
 def test_nothing_is_no_entries() -> None:
