@@ -37,7 +37,7 @@ def test_only_one_holds_the_turn_of_a_table() -> None:
 
         await asyncio.gather(*(work() for _ in range(20)))
         assert most == 1
-        assert turns._locks == {}
+        assert turns._taken == {}
 
     within_seconds(scenario)
 
@@ -61,8 +61,8 @@ def test_different_tables_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         turns = Turns()
         async with turns.take([key("a")]), turns.take([key("b")]):
-            assert set(turns._locks) == {key("a"), key("b")}
-        assert turns._locks == {}
+            assert set(turns._taken) == {key("a"), key("b")}
+        assert turns._taken == {}
 
     within_seconds(scenario)
 
@@ -77,7 +77,7 @@ def test_several_tables_in_any_order_never_block_for_ever() -> None:
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(work(number) for number in range(30)))
-        assert turns._locks == {}
+        assert turns._taken == {}
 
     within_seconds(scenario)
 
@@ -86,8 +86,8 @@ def test_a_table_named_twice_is_taken_once() -> None:
     async def scenario() -> None:
         turns = Turns()
         async with turns.take([key("a"), key("a")]):
-            assert set(turns._locks) == {key("a")}
-        assert turns._locks == {}
+            assert set(turns._taken) == {key("a")}
+        assert turns._taken == {}
 
     within_seconds(scenario)
 
@@ -100,7 +100,7 @@ def test_whoever_fails_passes_the_turn_on() -> None:
                 raise ValueError("broken")
         async with turns.take([key("a"), key("b")]):
             pass
-        assert turns._locks == {}
+        assert turns._taken == {}
 
     within_seconds(scenario)
 
@@ -117,11 +117,32 @@ def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
             waiting = asyncio.create_task(work())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert set(turns._locks) == {key("a"), key("b")}
+            assert set(turns._taken) == {key("a"), key("b")}
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert set(turns._locks) == {key("b")}
-        assert turns._locks == {}
+            assert set(turns._taken) == {key("b")}
+        assert turns._taken == {}
+
+    within_seconds(scenario)
+
+
+def test_a_turn_that_comes_to_somebody_who_just_went_away_is_passed_on() -> None:
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        async def work(name: str) -> None:
+            async with turns.take([key("t")]):
+                order.append(name)
+
+        async with turns.take([key("t")]):
+            gone, next_one = asyncio.create_task(work("gone")), asyncio.create_task(work("next"))
+            await asyncio.sleep(0)
+        gone.cancel()  # it has been given the turn, and has not run since
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        await next_one
+        assert order == ["next"]
+        assert turns._taken == {}
 
     within_seconds(scenario)

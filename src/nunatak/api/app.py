@@ -197,7 +197,7 @@ class App:
         proof: Proof,
         route: Route,
         prefix: str,
-        names: list[str],
+        names: Sequence[str],
         body: "_Body",
         address: tuple[str, int] | None,
     ) -> Response:

@@ -3,7 +3,7 @@
 import gzip
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_plus
@@ -86,7 +86,7 @@ class Request:
         catalog: Catalog,
         warehouse: WarehousePlace,
         method: str,
-        path_names: list[str],
+        path_names: Sequence[str],
         query_string: bytes,
         headers: dict[bytes, bytes],
         context: Any,

@@ -14,7 +14,10 @@ ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api",
 MANAGEMENT = ("management", "v1")
 _ANY = "*"
 
+MOST_REMEMBERED, LONGEST_REMEMBERED = 4096, 300  # paths: engines ask for the same ones again and again
+
 Tree = dict[str, Any]
+Match = tuple[Route, str, Sequence[str]]
 
 
 class Router:
@@ -25,6 +28,7 @@ class Router:
         self._api: Tree = {}
         self._management: Tree = {}
         self._plain: dict[tuple[str, ...], dict[str, Route]] = {}
+        self._found: dict[tuple[str, str], Match] = {}
         for route in routes:
             if not isinstance(route.privilege, Privilege):
                 raise TypeError(f"{route.operation} declares no privilege: it would be open to everybody")
@@ -36,8 +40,18 @@ class Router:
             else:
                 self._plain.setdefault(tuple(word for word in words if word), {})[route.method] = route
 
-    def match(self, method: str, path: str) -> tuple[Route, str, list[str]]:
-        """The route, the raw prefix (empty for none) and the raw names in the path."""
+    def match(self, method: str, path: str) -> Match:
+        """The route, the raw prefix (empty for none) and the raw names in the path; remembered, not to be changed."""
+        found = self._found.get((method, path))
+        if found is None:
+            found = self._match(method, path)
+            if len(path) <= LONGEST_REMEMBERED:
+                if len(self._found) >= MOST_REMEMBERED:
+                    self._found.clear()
+                self._found[method, path] = found
+        return found
+
+    def _match(self, method: str, path: str) -> Match:
         words = path.split("/")[1:]
         if words and words[-1] == "":
             words.pop()

@@ -108,9 +108,10 @@ async def table_exists(request: Request) -> Response:
 async def commit_table(request: Request) -> Response:
     identifier = request.identifier("table")
     commit = request.decoded or commit_request.decode_commit(request.body)
-    if commit.identifier is not None and identifier_of(commit.identifier, "table") != identifier:
-        named = identifier_of(commit.identifier, "table")
-        raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
+    named = commit.identifier
+    if named is not None and (named.name != identifier.name or tuple(named.namespace) != identifier.namespace):
+        other = identifier_of(named, "table")
+        raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
     wanted = request.touched = [commits.table_commit(identifier, [commit])]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, None)
     request.loaded = loaded

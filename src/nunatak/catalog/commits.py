@@ -83,7 +83,7 @@ def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest])
 
 def _together(part: Sequence[Update]) -> Sequence[Update]:
     """Java's client removes thousands of snapshots one by one; those that follow each other are one removal."""
-    if sum(isinstance(update, RemoveSnapshots) for update in part) < 2:
+    if len([update for update in part if isinstance(update, RemoveSnapshots)]) < 2:
         return part
     merged: list[Update] = []
     for removes, run in itertools.groupby(part, lambda update: isinstance(update, RemoveSnapshots)):
@@ -101,7 +101,7 @@ async def commit_tables(
     """Apply all commits or none. A repeated request gets `answer`; None means the metadata of the first table."""
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
     contention = catalog.contention
-    for key in keys:
+    for key in keys if contention.tables else ():
         contention.arrived(key, caller.address)
     try:
         return await _commit(catalog, warehouse, caller, keys, commits, answer)
@@ -110,7 +110,7 @@ async def commit_tables(
             contention.refused(key, caller.address)
         raise
     finally:
-        for key in keys:
+        for key in keys if contention.tables else ():
             contention.attempted(key, caller.address)
 
 

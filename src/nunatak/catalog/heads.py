@@ -19,7 +19,7 @@ from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, 
 from nunatak.iceberg.metadata_files import STEERING_PROPERTIES, new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
-from nunatak.objectstore.location import missing_file, parse_location, path_of, require_inside
+from nunatak.objectstore.location import missing_file, parse_file_location, parse_location, path_of, require_inside
 
 Metadata = TableMetadata | ViewMetadata
 
@@ -81,7 +81,7 @@ def loaded_of(metadata_location: str, data: bytes, metadata: Metadata | None = N
 
 
 def _loaded(metadata_location: str, pieces: Sequence[bytes | memoryview], metadata: Metadata | None) -> Loaded:
-    place = parse_location(metadata_location)
+    place = parse_file_location(metadata_location)
     loaded = Loaded(metadata_location, pieces, path_of(place) if place.scheme == "file" else None)
     loaded.parsed = metadata
     return loaded

@@ -52,7 +52,7 @@ class Entries(Sequence[Json]):
     def _like(
         self, first: tuple[bytes, ...], runs: tuple[bytes, ...], last: tuple[bytes, ...], size_bytes: int
     ) -> Self:
-        made = type(self)()
+        made = self.__class__.__new__(self.__class__)  # nothing to take apart
         made._first, made._runs, made._last, made.size_bytes = first, runs, last, size_bytes
         return made
 

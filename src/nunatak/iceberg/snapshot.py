@@ -37,6 +37,13 @@ class Snapshots(Entries):
         super().__init__(written)
         self._positions: dict[int, int] | None = None
 
+    def _like(
+        self, first: tuple[bytes, ...], runs: tuple[bytes, ...], last: tuple[bytes, ...], size_bytes: int
+    ) -> Self:
+        made = super()._like(first, runs, last, size_bytes)
+        made._positions = None
+        return made
+
     def ids(self) -> list[int]:
         return [each.snapshot_id for each in _names_decoder.decode(self.array())]
 

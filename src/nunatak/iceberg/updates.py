@@ -166,7 +166,7 @@ class _Draft:
         self.last_added_schema_id: int | None = None
         self.last_added_spec_id: int | None = None
         self.last_added_order_id: int | None = None
-        self.added_snapshot_ids: set[int] = set()
+        self.added_snapshots: dict[int, Json] = {}
         self.set_as_main: list[int] = []
         self.has_removed_snapshots = False
         self.has_started_over = False
@@ -401,7 +401,7 @@ class _Draft:
         if self.format_version >= ROW_LINEAGE_FORMAT_VERSION:
             self._assign_rows(added)
         self.snapshots = self.snapshots.with_last(added)
-        self.added_snapshot_ids.add(snapshot_id)
+        self.added_snapshots[snapshot_id] = added
 
     def _with_sequence_number(self, added: Json) -> Json:
         if self.format_version == 1:
@@ -442,14 +442,13 @@ class _Draft:
         if self.refs.get(name) == ref:
             return
         snapshot_id = ref["snapshot-id"]
-        target = self.snapshots.find(snapshot_id)
-        if target is None:
+        if not self.snapshots.holds(snapshot_id):
             raise InvalidMetadata(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
         if name == MAIN:
             self.current_snapshot_id = snapshot_id
             # Going back to an existing snapshot happens now; a new one became current when it was made.
-            is_added = snapshot_id in self.added_snapshot_ids
-            timestamp_ms = target["timestamp-ms"] if is_added else self.last_updated_ms
+            added = self.added_snapshots.get(snapshot_id)
+            timestamp_ms = added["timestamp-ms"] if added is not None else self.last_updated_ms
             self.snapshot_log = self.snapshot_log.with_last({"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
             self.set_as_main.append(snapshot_id)
         self.refs = self.refs | {name: ref}
@@ -538,7 +537,7 @@ class _Draft:
         intermediate = {
             snapshot_id
             for snapshot_id in self.set_as_main
-            if snapshot_id in self.added_snapshot_ids and snapshot_id != self.current_snapshot_id
+            if snapshot_id in self.added_snapshots and snapshot_id != self.current_snapshot_id
         }
         if not intermediate and not self.has_removed_snapshots:
             return self.snapshot_log

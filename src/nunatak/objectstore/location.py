@@ -64,6 +64,15 @@ def parse_location(text: str) -> Location:
     return Location(scheme, authority, segments)
 
 
+def parse_file_location(text: str) -> Location:
+    """The same for a file that was not asked for before and may never be again: only its folder is remembered."""
+    folder, _, name = text.rpartition("/")
+    if folder.count("/") < 3 or name in _NO_NAMES or _REFUSED.search(name):
+        return parse_location(text)
+    place = parse_location(folder)
+    return Location(place.scheme, place.authority, (*place.segments, name))
+
+
 def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Location:
     """The place `text` names, refused unless one of the allowed places contains it."""
     location = parse_location(text)

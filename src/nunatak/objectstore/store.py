@@ -11,7 +11,7 @@ from nunatak.errors import BadRequest, InvalidMetadata
 from nunatak.objectstore import calls, fsync
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, Written, trouble
-from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.location import Location, parse_file_location, parse_location
 from nunatak.objectstore.syncs import SharedSyncs
 from nunatak.objectstore.threads import FileThreads
 
@@ -68,7 +68,7 @@ class ObjectStore:
 
     async def write_synced(self, location: str, data: Bytes) -> None:
         """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
-        place = parse_location(location)
+        place = parse_file_location(location)
         try:
             await self._syncs.wait_for(self.local.create(place, data))
         except OSError as error:
