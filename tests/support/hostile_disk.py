@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nunatak.objectstore import calls, fsync, local
+from tests.support.syncs import replace_syncs
 
 SWITCH_VARIABLE = "NUNATAK_TEST_DISK"
 SEED_VARIABLE = "NUNATAK_TEST_DISK_SEED"
@@ -87,6 +88,6 @@ def install() -> None:
 
     local.NEW_FILE = NewFile(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
     calls.write_all = write_all
-    fsync.sync_all = failing("sync", fsync.sync_all, ON_SYNC)
+    replace_syncs(failing("sync", fsync.sync_all, ON_SYNC))
     os.fsync = failing("sync", os.fsync, ON_SYNC)
     os.mkdir = failing("mkdir", os.mkdir, ON_OPEN)

@@ -1,8 +1,8 @@
 """A disk whose power can be cut: it keeps what was synced, and of the rest what chance leaves of it.
 
 The database's files are written through a VFS for SQLite that keeps a ledger of writes and syncs. For all other files
-it is enough to know what was synced when: `os.fsync` and `fsync.sync_all` are the two doors, and both are watched
-here. Nothing is ever really synced, so that thousands of cuts take minutes.
+it is enough to know what was synced when: `os.fsync` and those of fsync.py are the doors, and all are watched here.
+ Nothing is ever really synced, so that thousands of cuts take minutes.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Any, Literal
 import apsw
 import pytest
 
-from nunatak.objectstore import fsync
+from tests.support.syncs import replace_syncs
 
 SECTOR_BYTES = 512  # what a disk writes whole or not at all
 SYSTEM_VFS = "unix"
@@ -280,7 +280,7 @@ def on_power(power: Power) -> Iterator[None]:
     apsw.connection_hooks.append(checkpoint_often)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", sync_file)
-        patch.setattr(fsync, "sync_all", sync_all)
+        replace_syncs(sync_all, patch.setattr)
         try:
             yield
         finally:

@@ -3,8 +3,9 @@
 import asyncio
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from nunatak.objectstore import fsync
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.objectstore.syncs import SharedSyncs
+from tests.support.syncs import replace_syncs
 
 
 def places(root: Path, count: int) -> list[Location]:
@@ -89,9 +91,14 @@ def store(tmp_path: Path) -> Iterator[ObjectStore]:
     opened.close()
 
 
-@pytest.fixture(params=["at once", "one by one"])
+WAYS = ["from the loop", "in a thread", "one by one"]
+
+
+@pytest.fixture(params=WAYS)
 def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of bringing files to disk keep the same promises."""
+    """All ways of bringing files to disk keep the same promises."""
+    if request.param != "from the loop":
+        monkeypatch.setattr(fsync, "_Bell", Mock(side_effect=OSError(errno.ENOSYS, "none")))
     if request.param == "one by one":
         monkeypatch.setattr(fsync, "_queue_of_thread", lambda: None)
     elif fsync._queue_of_thread() is None:
@@ -114,17 +121,18 @@ def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
     tmp_path: Path, store: ObjectStore, disk: str, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     synced: list[list[str]] = []
-    honest = fsync.sync_all
+    honest = fsync.LoopSyncs.sync_all
 
-    def remembered(files: Sequence[int]) -> None:
+    async def remembered(syncs: fsync.LoopSyncs, files: Sequence[int]) -> None:
         synced.append([os.readlink(f"/proc/self/fd/{file}") for file in files])
-        honest(files)
+        await honest(syncs, files)
 
-    monkeypatch.setattr(fsync, "sync_all", remembered)
     folders = [tmp_path / f"t{number}" for number in range(count)]
     for folder in folders:
         folder.mkdir()
+    assert written_at_once(store, tmp_path / "before", 1) == [None]
     opened = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(fsync.LoopSyncs, "sync_all", remembered)
 
     assert written_at_once(store, tmp_path, count) == [None] * count
 
@@ -142,7 +150,7 @@ def test_a_file_that_cannot_be_synced_is_refused_and_not_left(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "t0").mkdir()
-    monkeypatch.setattr(fsync, "sync_all", full)
+    replace_syncs(full, monkeypatch.setattr)
 
     (outcome,) = written_at_once(store, tmp_path, 1)
 
@@ -160,7 +168,7 @@ def test_one_file_that_cannot_be_synced_refuses_all_of_its_moment(
         if any(os.readlink(f"/proc/self/fd/{file}").endswith("t1/file.json") for file in files):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(fsync, "sync_all", broken)
+    replace_syncs(broken, monkeypatch.setattr)
 
     assert [type(outcome) for outcome in written_at_once(store, tmp_path, 2)] == [InternalError, InternalError]
     assert list(tmp_path.rglob("*.json")) == []
@@ -170,9 +178,13 @@ def test_a_file_that_is_gone_is_not_called_synced(
     tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pointer is about to move to it: whoever waits must not go on."""
-    monkeypatch.setattr(fsync, "sync_all", lambda files: (tmp_path / "t0" / "file.json").unlink())
+    replace_syncs(lambda files: (tmp_path / "t0" / "file.json").unlink(), monkeypatch.setattr)
 
     assert [type(outcome) for outcome in written_at_once(store, tmp_path, 2)] == [InternalError, InternalError]
+
+
+async def in_thread(work: Callable[[Sequence[int]], None], files: Sequence[int]) -> None:
+    await asyncio.to_thread(work, files)
 
 
 def test_what_no_disk_can_take_is_an_error_however_it_is_handed_over(tmp_path: Path, disk: str) -> None:
@@ -180,10 +192,97 @@ def test_what_no_disk_can_take_is_an_error_however_it_is_handed_over(tmp_path: P
     files = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(150)]
     ends = os.pipe()
 
-    for bad, number in ((ends[0], errno.EINVAL), (max(*files, *ends) + 1, errno.EBADF)):
-        for place in (0, 75, 150):
-            with pytest.raises(OSError, match=os.strerror(number)):
-                fsync.sync_all([*files[:place], bad, *files[place:]])
-        fsync.sync_all(files)
+    async def run() -> None:
+        syncs = fsync.LoopSyncs(in_thread)
+        for bad, number in ((ends[0], errno.EINVAL), (max(*files, *ends) + 20, errno.EBADF)):
+            for place in (0, 75, 150):
+                with pytest.raises(OSError, match=os.strerror(number)):
+                    await syncs.sync_all([*files[:place], bad, *files[place:]])
+            await syncs.sync_all(files)
+        syncs.close()
+
+    asyncio.run(run())
     for file in (*files, *ends):
         os.close(file)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[list[int]]:
+    opened = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(8)]
+    yield opened
+    for file in opened:
+        os.close(file)
+
+
+@pytest.fixture
+def syncs() -> Iterator[fsync.LoopSyncs]:
+    made = fsync.LoopSyncs(in_thread)
+    yield made
+    made.close()
+
+
+def test_what_the_kernel_does_not_take_a_thread_syncs(
+    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_threads: list[int] = []
+    honest = fsync._Queue.hand_over
+    monkeypatch.setattr(fsync._Queue, "hand_over", lambda queue, files, bell: honest(queue, files[:5], None))
+    monkeypatch.setattr(fsync, "sync_all", in_threads.extend)
+
+    asyncio.run(syncs.sync_all(files))
+
+    assert in_threads == files[5:]
+
+
+def test_who_asks_while_another_waits_gets_a_thread(
+    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_threads: list[int] = []
+    monkeypatch.setattr(fsync, "sync_all", in_threads.extend)
+
+    async def run() -> None:
+        await asyncio.gather(syncs.sync_all(files[:4]), syncs.sync_all(files[4:]))
+
+    asyncio.run(run())
+
+    assert in_threads == files[4:]
+
+
+def test_what_somebody_left_unfinished_is_not_told_to_the_next(
+    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        asked = asyncio.create_task(syncs.sync_all([*files, 10_000]))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await syncs.sync_all(files)
+
+    asyncio.run(run())
+
+
+def test_a_disk_of_which_nobody_can_tell_is_an_error_and_the_next_gets_a_new_queue(
+    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Mock(side_effect=OSError(errno.EINVAL, "cannot tell"))
+
+    async def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(fsync._Queue, "finished", broken)
+            with pytest.raises(OSError, match="cannot tell"):
+                await syncs.sync_all(files)
+        await syncs.sync_all(files)
+
+    asyncio.run(run())
+
+
+def test_each_loop_has_a_bell_of_its_own_and_leaves_none_behind(files: list[int]) -> None:
+    syncs = fsync.LoopSyncs(in_thread)
+    opened = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(3):
+        asyncio.run(syncs.sync_all(files))
+    syncs.close()
+
+    assert len(os.listdir("/proc/self/fd")) == opened

@@ -1,23 +1,29 @@
 """Bringing open files to disk, many of them with one wait; what they hold and who waits is not known here.
 
 Linux can be handed several fsyncs at once (`io_submit`). It works on them side by side, so that they share the commits
-of the filesystem's journal: thirty files take about as long as one, and a thread of ours waits once, not thirty times.
-Where it cannot, or will not, files are synced one after the other.
+of the filesystem's journal: thirty files take about as long as one. An event loop hands them over and is rung up when
+they are done; a thread waits once, not thirty times. Where the system cannot, or will not, a thread syncs files one
+after the other.
 """
 
+import asyncio
+import contextlib
 import ctypes
 import errno
 import os
 import platform
 import sys
 import threading
-from collections.abc import Sequence
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
 
 _FSYNC = 2  # IOCB_CMD_FSYNC
+_RINGS = 1  # IOCB_FLAG_RESFD
 _AT_ONCE = 128  # handed over together; more go in several rounds
 _LONG = ctypes.c_long
 # The numbers of io_setup, io_destroy, io_submit and io_getevents.
 _NUMBERS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}.get(platform.machine())
+FIRST_LOOK_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.05  # at what is not done when most of it is
 
 
 class _Request(ctypes.Structure):
@@ -29,19 +35,15 @@ class _Request(ctypes.Structure):
         ("operation", ctypes.c_uint16),
         ("priority", ctypes.c_int16),
         ("file", ctypes.c_uint32),
-        ("unused", ctypes.c_uint64 * 5),
+        ("unused", ctypes.c_uint64 * 4),
+        ("flags", ctypes.c_uint32),
+        ("bell", ctypes.c_uint32),
     )
 
 
-class _Event(ctypes.Structure):
-    """`struct io_event`"""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("request", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("more", ctypes.c_int64),
-    )
+_WORDS = ctypes.sizeof(_Request) // 4
+_EVENT = 4  # numbers in a `struct io_event`: whose it is, which request, its result, and another
+_RESULT = 2
 
 
 def sync_all(files: Sequence[int]) -> None:
@@ -55,19 +57,125 @@ def sync_all(files: Sequence[int]) -> None:
         queue.sync_all(files[start : start + _AT_ONCE])
 
 
-class _Queue:
-    """The kernel's queue of requests, for one thread; raises OSError if there is none to be had."""
+class LoopSyncs:
+    """The same for an event loop, which goes on meanwhile. A second task that asks at the same time gets a thread.
 
-    def __init__(self) -> None:
+    `in_thread` calls a function in a thread, for what cannot be done without one.
+    """
+
+    def __init__(self, in_thread: Callable[[Callable[[Sequence[int]], None], Sequence[int]], Awaitable[None]]) -> None:
+        self._in_thread = in_thread
+        self._bell: _Bell | None = None
+        self._has_none = False  # nothing to be had from this system
+
+    async def sync_all(self, files: Sequence[int]) -> None:
+        for start in range(0, len(files), _AT_ONCE):
+            left = await self._sync(files[start : start + _AT_ONCE])
+            if left:
+                await self._in_thread(sync_all, left)
+
+    async def _sync(self, files: Sequence[int]) -> Sequence[int]:
+        """Returns those that could not be handed over."""
+        bell = self._bell_of(asyncio.get_running_loop())
+        if bell is None or bell.is_waiting:
+            return files
+        try:
+            return await bell.sync(files)
+        except BaseException:
+            if bell.is_waiting:  # gone away, or not told: what comes out later is not for those who ask next
+                self.close()
+            raise
+
+    def _bell_of(self, loop: asyncio.AbstractEventLoop) -> "_Bell | None":
+        if self._bell is not None and self._bell.loop is not loop:
+            self.close()
+        if self._bell is None and not self._has_none:
+            try:
+                self._bell = _Bell(loop)
+            except (OSError, AttributeError, NotImplementedError):
+                self._has_none = True
+        return self._bell
+
+    def close(self) -> None:
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+
+
+class _Bell:
+    """A queue of the kernel's that rings when the last of the files handed over is done, mostly after the others."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._queue = _Queue(ctypes.PyDLL(None, use_errno=True))  # no call waits: the interpreter is not given up
+        self._file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._done: asyncio.Future[None] | None = None
+        self._left = 0
+        self._pause = FIRST_LOOK_SECONDS
+        self._errors: list[int] = []
+        loop.add_reader(self._file, self._rung)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._left > 0
+
+    async def sync(self, files: Sequence[int]) -> Sequence[int]:
+        """Returns those that the kernel did not take."""
+        self._left = taken = self._queue.hand_over(files, self._file)
+        if taken:
+            self._done, self._errors, self._pause = self.loop.create_future(), [], FIRST_LOOK_SECONDS
+            if taken < len(files):
+                self._look_soon()  # the one that rings was not taken
+            await self._done
+            if self._errors:
+                raise OSError(self._errors[0], os.strerror(self._errors[0]))
+        return files[taken:]
+
+    def _rung(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._file)
+        self._look()
+
+    def _look(self) -> None:
+        if self._done is None or self._done.done():
+            return
+        try:
+            done, errors = self._queue.finished(self._left, at_least=0)
+        except OSError as error:
+            self._done.set_exception(error)
+            return
+        self._left -= done
+        self._errors += errors
+        if self._left:
+            self._look_soon()
+        else:
+            self._done.set_result(None)
+
+    def _look_soon(self) -> None:
+        self.loop.call_later(self._pause, self._look)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        self._done = None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.remove_reader(self._file)
+        os.close(self._file)
+
+
+class _Queue:
+    """The kernel's queue of requests, for one thread or loop; raises OSError if there is none to be had."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
         if not sys.platform.startswith("linux") or _NUMBERS is None:
             raise OSError(errno.ENOSYS, "no asynchronous fsync here")
         self._setup, self._destroy, self._submit, self._get = (_LONG(number) for number in _NUMBERS)
-        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        self._syscall = library.syscall
         self._syscall.restype = _LONG
         self._context = ctypes.c_ulong(0)
         self._requests = (_Request * _AT_ONCE)()
+        self._files = memoryview(self._requests).cast("B").cast("I")[_Request.file.offset // 4 :: _WORDS]
         self._addresses = (ctypes.c_void_p * _AT_ONCE)(*(ctypes.addressof(each) for each in self._requests))
-        self._events = (_Event * _AT_ONCE)()
+        self._events = (ctypes.c_int64 * (_EVENT * _AT_ONCE))()
         for request in self._requests:
             request.operation = _FSYNC
         if self._syscall(self._setup, ctypes.c_uint(_AT_ONCE), ctypes.byref(self._context)) < 0:
@@ -77,27 +185,41 @@ class _Queue:
         if getattr(self, "_context", None):
             self._syscall(self._destroy, self._context)
 
+    def hand_over(self, files: Sequence[int], bell: int | None = None) -> int:
+        """How many of them the kernel takes; with the last of all it rings the bell."""
+        last = self._requests[len(files) - 1]
+        self._files[: len(files)] = memoryview(array("I", files))
+        if bell is not None:
+            last.bell, last.flags = bell, _RINGS
+        taken: int = self._syscall(self._submit, self._context, _LONG(len(files)), self._addresses)
+        last.flags = 0
+        return max(0, taken)
+
+    def finished(self, most: int, *, at_least: int) -> tuple[int, list[int]]:
+        """How many are done that nobody was told of, and the errors among their outcomes; waits for so many."""
+        while True:
+            found: int = self._syscall(self._get, self._context, _LONG(at_least), _LONG(most), self._events, None)
+            if found >= 0:
+                results = self._events[_RESULT : _EVENT * found : _EVENT]
+                return found, [-result for result in results if result < 0]
+            if ctypes.get_errno() != errno.EINTR:
+                raise OSError(ctypes.get_errno(), "cannot tell whether files are on disk")
+
     def sync_all(self, files: Sequence[int]) -> None:
-        for request, file in zip(self._requests, files, strict=False):
-            request.file = file
-        handed_over = max(0, self._syscall(self._submit, self._context, _LONG(len(files)), self._addresses))
-        errors = self._await(handed_over)
-        for file in files[handed_over:]:  # what the kernel does not take this way
+        left = taken = self.hand_over(files)
+        errors: list[int] = []
+        while left:
+            try:
+                done, found = self.finished(left, at_least=left)
+            except OSError:
+                _of_thread.queue = None  # what comes out of this one later is not for those who ask next
+                raise
+            left -= done
+            errors += found
+        for file in files[taken:]:  # what the kernel does not take this way
             os.fsync(file)
         if errors:
             raise OSError(errors[0], os.strerror(errors[0]))
-
-    def _await(self, count: int) -> list[int]:
-        """Wait for all that was handed over; the errors among the outcomes."""
-        errors: list[int] = []
-        while count:
-            found = self._syscall(self._get, self._context, _LONG(count), _LONG(count), self._events, None)
-            if found < 0 and ctypes.get_errno() != errno.EINTR:
-                _of_thread.queue = None  # what comes out of this one later is not for those who ask next
-                raise OSError(ctypes.get_errno(), "cannot tell whether files are on disk")
-            errors += [-event.result for event in self._events[: max(0, found)] if event.result < 0]
-            count -= max(0, found)
-        return errors
 
 
 _of_thread = threading.local()
@@ -109,7 +231,7 @@ def _queue_of_thread() -> _Queue | None:
         queue: _Queue | None = _of_thread.queue
     except AttributeError:
         try:
-            queue = _Queue()
+            queue = _Queue(ctypes.CDLL(None, use_errno=True))
         except OSError:
             queue = None  # an old or foreign kernel, a sandbox that forbids it, or too many in use
         _of_thread.queue = queue

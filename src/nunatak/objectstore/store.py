@@ -29,6 +29,7 @@ class ObjectStore:
             self.allow(place)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
+        self._disk = fsync.LoopSyncs(self._run)
         self._syncs = SharedSyncs(self._sync)
 
     def allow(self, place: Location) -> None:
@@ -78,7 +79,7 @@ class ObjectStore:
     async def _sync(self, files: Sequence[Written]) -> None:
         """Bring them to disk and close them; FileNotFoundError if one was deleted meanwhile."""
         try:
-            await self._run(fsync.sync_all, [descriptor for each in files for descriptor in each.descriptors()])
+            await self._disk.sync_all([descriptor for each in files for descriptor in each.descriptors()])
             if not all(each.is_there() for each in files):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
             for each in files:
@@ -120,4 +121,5 @@ class ObjectStore:
         await self._run(self.local.set_aside, parse_location(location), name)
 
     def close(self) -> None:
+        self._disk.close()
         self._threads.close()
