@@ -1,12 +1,17 @@
 """Metadata in memory: the newest are kept up to a number of bytes, and nothing is parsed before it is needed."""
 
 import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nunatak.catalog.cache import Loaded, MetadataCache
 from nunatak.database.records import Key
+from nunatak.iceberg import table_metadata
+from tests.unit.iceberg.builders import a_table as a_table_value
 
 
 def key(name: str) -> Key:
@@ -123,3 +128,29 @@ def test_the_sum_is_always_right_and_within_the_limit(steps: list[tuple[str, int
 
     assert cache.bytes == sum(kept[name] for name in there)
     assert cache.bytes <= 1000
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_version_made_from_the_one_before_is_what_would_be_written_anew(version: int) -> None:
+    metadata = replace(a_table_value(), format_version=version)
+    loaded = Loaded.of_table("file:///w/0.json", metadata, None, None)
+    changes: list[dict[str, Any]] = [
+        {"last_updated_ms": 5}, {"properties": {"a": "b"}}, {"refs": {}, "current_snapshot_id": None},
+        {"last_column_id": 7}, {"location": "file:///w/elsewhere"}, {"properties": {"a": "b"}}, {"unknown": {"x": 1}},
+    ]  # fmt: skip
+
+    for number, change in enumerate(changes, 1):
+        metadata = replace(metadata, **change)
+        shared = loaded.settled_for(metadata) is not None
+        loaded = Loaded.of_table(f"file:///w/{number}.json", metadata, None, loaded)
+
+        assert shared == change.keys().isdisjoint({"properties", "last_column_id"})
+        assert bytes(loaded.data) == table_metadata.encode(metadata)
+        assert table_metadata.decode(loaded.data) == metadata
+
+
+def test_of_a_file_nothing_is_shared() -> None:
+    """It may be written in another order, or spaced out."""
+    table = a_table()
+
+    assert table.settled_for(table.table()) is None

@@ -3,6 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Self
 
 import msgspec
 
@@ -20,6 +21,7 @@ class Loaded:
 
     __slots__ = (
         "_end",
+        "_settled",
         "_start",
         "answer",
         "etag",
@@ -38,6 +40,7 @@ class Loaded:
         self.metadata_location = metadata_location
         self.answer = b"".join((head, *pieces, _TAIL))
         self._start, self._end = len(head), len(self.answer) - len(_TAIL)
+        self._settled = slice(0)  # where the settled piece of a table is, if that was one
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None
         self.packed: dict[str, bytes] = {}
@@ -46,6 +49,25 @@ class Loaded:
         self.etag = f'"{digest}"'
         self.http_head: bytes | None = None
         self.refs_etag = f'"{digest}-refs"'
+
+    @classmethod
+    def of_table(
+        cls, metadata_location: str, metadata: TableMetadata, path: str | None, before: "Loaded | None"
+    ) -> Self:
+        """A version that has no file yet; what it has in common with the one before is copied from there."""
+        pieces = table_metadata.pieces(metadata, before.settled_for(metadata) if before is not None else None)
+        made = cls(metadata_location, pieces, path)
+        start = made._start + len(pieces[0])
+        made._settled = slice(start, start + len(pieces[table_metadata.SETTLED]))
+        made.parsed = metadata
+        return made
+
+    def settled_for(self, metadata: TableMetadata) -> memoryview | None:
+        """The settled piece, if another version has the same."""
+        parsed = self.parsed
+        if not self._settled.stop or not isinstance(parsed, TableMetadata):
+            return None
+        return memoryview(self.answer)[self._settled] if table_metadata.shares_settled(parsed, metadata) else None
 
     @property
     def data(self) -> memoryview:

@@ -249,7 +249,7 @@ async def _carry_out(
 ) -> list[Loaded]:
     """Write the files, then move all pointers in one transaction."""
     changed = [plan for plan in planned if plan.after is not plan.base]
-    fresh = [new_version(catalog, plan.after, _before(plan)) for plan in changed]
+    fresh = [new_version(catalog, plan.after, plan.before) for plan in changed]
     written = await _write_files(catalog, changed, fresh)
     try:
         changes: list[Change] = []
@@ -277,10 +277,6 @@ async def _carry_out(
 def _unchanged(plan: Planned) -> Loaded:
     assert plan.before is not None
     return plan.before
-
-
-def _before(plan: Planned) -> str | None:
-    return plan.before.metadata_location if plan.before is not None else None
 
 
 async def _write_files(catalog: Catalog, changed: Sequence[Planned], fresh: Sequence[Loaded]) -> list[Stored]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
 
 import zstandard
 
@@ -77,22 +76,23 @@ def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metada
 
 def loaded_of(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
     """What a file holds, and what that says, if it is known already."""
-    return _loaded(metadata_location, (data,), metadata)
-
-
-def _loaded(metadata_location: str, pieces: Sequence[bytes | memoryview], metadata: Metadata | None) -> Loaded:
-    place = parse_file_location(metadata_location)
-    loaded = Loaded(metadata_location, pieces, path_of(place) if place.scheme == "file" else None)
+    loaded = Loaded(metadata_location, (data,), _local_path(metadata_location))
     loaded.parsed = metadata
     return loaded
 
 
-def new_version(catalog: Catalog, metadata: Metadata, previous: str | None) -> Loaded:
+def new_version(catalog: Catalog, metadata: Metadata, before: Loaded | None) -> Loaded:
     """The metadata as its own next file will hold it; nothing is written."""
+    previous = before.metadata_location if before is not None else None
     metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
     if isinstance(metadata, TableMetadata):
-        return _loaded(metadata_location, table_metadata.pieces(metadata), metadata)
+        return Loaded.of_table(metadata_location, metadata, _local_path(metadata_location), before)
     return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
+
+
+def _local_path(metadata_location: str) -> str | None:
+    place = parse_file_location(metadata_location)
+    return path_of(place) if place.scheme == "file" else None
 
 
 def check_file(loaded: Loaded) -> None:

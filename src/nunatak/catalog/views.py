@@ -119,7 +119,7 @@ async def _put(
     operation: str,
 ) -> Loaded:
     """Write the file, then set or move the pointer."""
-    loaded = new_version(catalog, metadata, before.metadata_location if before is not None else None)
+    loaded = new_version(catalog, metadata, before)
     stored = await write_metadata_file(catalog, metadata, loaded)
     metadata_location = loaded.metadata_location
     line = entry(catalog, caller, operation)

@@ -1,5 +1,6 @@
 """Table metadata as a value: read from and written to the JSON of format versions 1, 2 and 3."""
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -22,6 +23,8 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 _LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # what grows with every commit, and stays as it is written
 _KNOWN_FIELDS = frozenset(TableMetadataShape.__struct_encode_fields__)
+
+Piece = bytes | memoryview
 
 
 class TableMetadata(msgspec.Struct, frozen=True):
@@ -97,11 +100,19 @@ def encode(metadata: TableMetadata) -> bytes:
     return b"".join(pieces(metadata))
 
 
-def pieces(metadata: TableMetadata) -> list[bytes | memoryview]:
-    """The same before it is put together: what is long need then be copied only once, to where it is wanted."""
+SETTLED = 1  # which of the pieces holds what most commits leave as it is
+
+
+def pieces(metadata: TableMetadata, settled: Piece | None = None) -> list[Piece]:
+    """The same before it is put together: what is long need then be copied only once, to where it is wanted.
+
+    `settled` is that piece of a version with which this one shares it.
+    """
     try:
         return [
-            _encoder.encode(_short_fields(metadata))[:-1],
+            _encoder.encode(_first_fields(metadata))[:-1],
+            _continued(_settled_fields(metadata)) if settled is None else settled,
+            _continued(_moving_fields(metadata)),
             b',"snapshots":[',
             *metadata.snapshots.pieces(),
             b'],"statistics":',
@@ -118,23 +129,44 @@ def pieces(metadata: TableMetadata) -> list[bytes | memoryview]:
         raise InvalidMetadata("Cannot write table metadata: nested too deeply") from error
 
 
-def _short_fields(metadata: TableMetadata) -> Json:
-    """Those that come before the snapshots."""
-    version = metadata.format_version
+def shares_settled(one: TableMetadata, other: TableMetadata) -> bool:
+    """Whether both have the same in that piece; values that are merely equal may be written otherwise."""
+    return all(map(operator.is_, _settled_objects(one), _settled_objects(other))) and (
+        _settled_numbers(one) == _settled_numbers(other)
+    )
+
+
+_settled_objects = operator.attrgetter("schemas", "partition_specs", "sort_orders", "properties")
+_settled_numbers = operator.attrgetter(
+    "format_version", "last_column_id", "current_schema_id", "default_spec_id", "last_partition_id",
+    "default_sort_order_id",
+)  # fmt: skip
+
+
+def _continued(fields: Json) -> bytes:
+    """Fields that come behind others."""
+    return b"," + _encoder.encode(fields)[1:-1]
+
+
+def _first_fields(metadata: TableMetadata) -> Json:
     json: Json = {
-        "format-version": version,
+        "format-version": metadata.format_version,
         "table-uuid": metadata.table_uuid,
         "location": metadata.location,
     }
-    if version > 1:
+    if metadata.format_version > 1:
         json["last-sequence-number"] = metadata.last_sequence_number
     json["last-updated-ms"] = metadata.last_updated_ms
-    json["last-column-id"] = metadata.last_column_id
-    if version == 1:
+    return json
+
+
+def _settled_fields(metadata: TableMetadata) -> Json:
+    json: Json = {"last-column-id": metadata.last_column_id}
+    if metadata.format_version == 1:
         json["schema"] = metadata.current_schema
     json["current-schema-id"] = metadata.current_schema_id
     json["schemas"] = metadata.schemas
-    if version == 1:
+    if metadata.format_version == 1:
         json["partition-spec"] = metadata.default_spec["fields"]
     json["default-spec-id"] = metadata.default_spec_id
     json["partition-specs"] = metadata.partition_specs
@@ -142,11 +174,16 @@ def _short_fields(metadata: TableMetadata) -> Json:
     json["default-sort-order-id"] = metadata.default_sort_order_id
     json["sort-orders"] = metadata.sort_orders
     json["properties"] = metadata.properties
-    if metadata.current_snapshot_id is not None:
-        json["current-snapshot-id"] = metadata.current_snapshot_id
-    else:
-        json["current-snapshot-id"] = None if version >= ROW_LINEAGE_FORMAT_VERSION else snapshot.NO_SNAPSHOT
-    if version >= ROW_LINEAGE_FORMAT_VERSION:
+    return json
+
+
+def _moving_fields(metadata: TableMetadata) -> Json:
+    """From there to the snapshots."""
+    has_lineage = metadata.format_version >= ROW_LINEAGE_FORMAT_VERSION
+    json: Json = {"current-snapshot-id": metadata.current_snapshot_id}
+    if metadata.current_snapshot_id is None and not has_lineage:
+        json["current-snapshot-id"] = snapshot.NO_SNAPSHOT
+    if has_lineage:
         json["next-row-id"] = metadata.next_row_id
     if metadata.encryption_keys:
         json["encryption-keys"] = metadata.encryption_keys
