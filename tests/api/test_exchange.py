@@ -2,12 +2,14 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from nunatak.api.exchange import LONGEST_HEAD, MOST_HEADS, Head, Heads
 from nunatak.api.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
@@ -71,8 +73,10 @@ def shown(answer: Answer) -> tuple[object, ...]:
 @pytest.mark.parametrize("headers", BOTH_HEADERS.values(), ids=BOTH_HEADERS.keys())
 @pytest.mark.parametrize(("path", "body"), REQUESTS.values(), ids=REQUESTS.keys())
 def test_both_are_answered_the_same(world: World, path: str, body: Any, headers: bytes) -> None:
+    """The second time the head is known, and is not parsed again."""
     content = content_of(body)
-    assert shown(world.raw(whole(path, content, headers))) == shown(world.raw(in_parts(path, content, headers)))
+    first, again, parts = (shown(world.raw(of(path, content, headers))) for of in (whole, whole, in_parts))
+    assert first == again == parts
 
 
 @pytest.mark.parametrize(
@@ -181,3 +185,80 @@ def test_a_name_beyond_the_protocol_is_refused_on_both_ways(world: World) -> Non
         answer = world.raw(request.replace(b"HTTP/1.1", b"HTTP/7.1", 1))
         assert answer.status in (400, 505)
     assert "odd" not in names(world)
+
+
+def exchanged(world: World, *pieces: bytes) -> list[int]:
+    """The statuses of as many answers, of pieces that arrive one by one and are a request each, or parts of one."""
+    with closing(Line(world)) as line:
+        statuses = []
+        for piece in pieces:
+            line.socket.sendall(piece)
+            if piece.endswith(b"}"):
+                statuses.append(line.answer()[0])
+            else:
+                time.sleep(0.05)  # or it would arrive with what follows
+        return statuses
+
+
+def test_a_known_head_may_be_followed_by_anything(world: World) -> None:
+    one = whole(T, content_of(a_commit(set_properties(known="1"))))
+    two = whole(T, content_of(a_commit(set_properties(known="2"))))
+    cut = len(one) - 5
+
+    assert exchanged(world, one, two, one) == [200, 200, 200]
+    assert exchanged(world, one[:cut], one[cut:], two) == [200, 200]
+    with closing(Line(world)) as line:
+        line.socket.sendall(one + two + one[:cut])
+        assert [line.answer()[0] for _ in range(2)] == [200, 200]
+        line.socket.sendall(one[cut:] + two)
+        assert [line.answer()[0] for _ in range(2)] == [200, 200]
+    assert world.call("GET", T).json["metadata"]["properties"]["known"] == "2"
+
+
+def test_requests_that_follow_a_known_head_before_its_answer_keep_their_order(world: World) -> None:
+    changes = [whole(T, content_of(a_commit(set_properties(turn=str(number))))) for number in range(6)]
+    assert exchanged(world, *changes) == [200] * 6
+    with closing(Line(world)) as line:
+        for change in changes:
+            line.socket.sendall(change)
+        answers = [json.loads(line.answer()[1])["metadata"]["properties"]["turn"] for _ in changes]
+    assert answers == ["0", "1", "2", "3", "4", "5"]
+
+
+def a_head(*names: bytes, body_bytes: int = 2) -> Head:
+    return Head(b"/v1/namespaces?a=b", [(name, b"1") for name in names], body_bytes)
+
+
+def test_only_what_is_one_whole_request_is_remembered() -> None:
+    request = b"POST /v1/namespaces?a=b HTTP/1.1\r\nhost: 1\r\n\r\n{}"
+    heads, known = Heads(), a_head(b"host")
+    heads.remember(request, known)
+
+    assert heads.find(request) == (known, b"{}")
+    assert heads.find(request.replace(b"{}", b"[]")) == (known, b"[]")
+    for other in (request + b" ", request[:-1], request.replace(b"a=b", b"a=c"), b"POST", b""):
+        assert heads.find(other) is None
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "head"),
+    [
+        (b"POST / HTTP/1.1\r\nidempotency-key: 1\r\n\r\n{}", a_head(b"idempotency-key")),
+        (b"\r\nPOST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", a_head(b"host")),
+        (b"POST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", a_head(b"host", body_bytes=1)),
+        (b"POST / HTTP/1.1\r\nhost: 1\n\n{}", a_head(b"host")),
+        (b"POST / HTTP/1.1\r\nhost: %b\r\n\r\n{}" % (b"1" * LONGEST_HEAD), a_head(b"host")),
+    ],
+    ids=["of one request only", "with something before", "of another length", "ended otherwise", "long"],
+)
+def test_a_head_that_is_not_plain_is_not_remembered(request_bytes: bytes, head: Head) -> None:
+    heads = Heads()
+    heads.remember(request_bytes, head)
+    assert heads.find(request_bytes) is None
+
+
+def test_no_more_than_so_many_heads_are_remembered() -> None:
+    heads = Heads()
+    for number in range(MOST_HEADS + 2):
+        heads.remember(b"POST /%d HTTP/1.1\r\nhost: 1\r\n\r\n{}" % number, a_head(b"host"))
+    assert len(heads._known) == 2

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from nunatak.api.connection import MAX_HEAD_BYTES, Arrival
 from nunatak.api.fast_lane import FastLane
+from nunatak.api.http import Response
 from nunatak.api.protocol import DRAINED_BYTES, protocol_with
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, ok, path_of, set_properties
@@ -409,6 +410,9 @@ class Written(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.answers.append(bytes(data))
 
+    def writelines(self, parts: Iterable[Any]) -> None:
+        self.write(b"".join(parts))
+
     def is_closing(self) -> bool:
         return False
 
@@ -432,5 +436,33 @@ def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalo
     assert len(transport.answers) == 1000
     assert all(answer.startswith(b"HTTP/1.1 200 OK\r\n") for answer in transport.answers)
     assert (loop.timers, loop.tasks) == (1, 0)
+    protocol.connection_lost(None)
+    loop.close()
+
+
+class Answering:
+    """An application that has one answer to everything."""
+
+    async def exchange(self, *_: object) -> Response:
+        return Response(204)
+
+
+def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
+    loop, parsed = asyncio.new_event_loop(), []
+    config = uvicorn.Config(Answering(), log_config=None, lifespan="off", loop="none", proxy_headers=False)
+
+    class Served(protocol_with(None, Arrival(30, BODY_LIMIT), Answering())):  # type: ignore[misc]
+        def on_message_begin(self) -> None:
+            parsed.append(self)
+            super().on_message_begin()
+
+    protocol, transport = Served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
+    protocol.connection_made(transport)
+    for number in range(1000):
+        protocol.data_received(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n%03d" % (T.encode(), number))
+        loop.run_until_complete(asyncio.sleep(0))
+
+    assert transport.answers == [b"HTTP/1.1 204 No Content\r\n\r\n"] * 1000
+    assert len(parsed) == 1
     protocol.connection_lost(None)
     loop.close()

@@ -7,7 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nunatak.api.connection import Arrival, certificate_name
-from nunatak.api.exchange import Application, Exchange
+from nunatak.api.exchange import Application, Exchange, Head, Heads
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
 from nunatak.api.http2 import Http2Protocol
@@ -28,6 +28,7 @@ class CatalogProtocol(HttpToolsProtocol):
 
     fast_lane: FastLane | None = None
     application: Application | None = None  # None: it wants every request in parts
+    heads: Heads
     arrival: Arrival
     certificate: str | None = None  # the name in the client's certificate
 
@@ -63,8 +64,35 @@ class CatalogProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_seen = self.loop.time()
+        if self.arriving_since:
+            self._parse(data)
+        elif data.startswith(b"POST "):
+            self._post_received(data)
+        else:
+            self._request_received(data)
+
+    def _post_received(self, data: bytes) -> None:
+        """The beginning of a change, which is often all of it and begins as another did."""
+        application, known = self.application, self.heads.find(data)
+        if known is not None and application is not None and self._is_free() and not self._is_ending():
+            self._unset_keepalive_if_required()
+            self.begun += 1
+            self.ended += 1
+            self.cycle = Exchange(self, *known)  # type: ignore[assignment]
+            self.answered, self.handed_over = False, True
+            self._start(application, self.cycle)  # type: ignore[arg-type]
+            return
+        begun = self.begun
+        self._parse(data)
+        if self.ended == self.begun == begun + 1 and self.handed_over and isinstance(self.cycle, Exchange):
+            self.heads.remember(data, self.cycle.head)
+
+    def _is_ending(self) -> bool:
+        return self.refused or self.transport.is_closing()
+
+    def _request_received(self, data: bytes) -> None:
         lane, begun = self.fast_lane, self.begun
-        if lane is None or self.arriving_since:
+        if lane is None:
             self._parse(data)
             return
         known = lane.requests.get(data)
@@ -135,7 +163,8 @@ class CatalogProtocol(HttpToolsProtocol):
             self._refuse(refusal)
             return
         if self._comes_whole():
-            self.cycle = Exchange(self, self.url, self.headers)  # type: ignore[assignment]
+            head = Head(self.url, self.headers, self.announced_bytes)
+            self.cycle = Exchange(self, head)  # type: ignore[assignment]
             self.handed_over = True
             return
         url, headers, expecting = self.url, self.headers, self.expect_100_continue
@@ -192,11 +221,14 @@ class CatalogProtocol(HttpToolsProtocol):
             return
         if isinstance(self.cycle, Exchange):
             assert self.application is not None
-            task = self.loop.create_task(self.cycle.run(self.application))
-            task.add_done_callback(self.tasks.discard)
-            self.tasks.add(task)
+            self._start(self.application, self.cycle)
         else:
             super().on_message_complete()
+
+    def _start(self, application: Application, exchange: Exchange) -> None:
+        task = self.loop.create_task(exchange.run(application))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_response_complete(self) -> None:
         self.last_seen = self.loop.time()
@@ -306,5 +338,5 @@ def protocol_with(
     lane: FastLane | None, arrival: Arrival, application: Application | None = None
 ) -> type[CatalogProtocol]:
     """The protocol class for one server."""
-    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival, "application": application}
+    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival, "application": application, "heads": Heads()}
     return type("ServedProtocol", (CatalogProtocol,), members)
