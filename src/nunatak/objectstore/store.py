@@ -79,7 +79,9 @@ class ObjectStore:
     async def _sync(self, files: Sequence[Written]) -> None:
         """Bring them to disk and close them; FileNotFoundError if one was deleted meanwhile."""
         try:
-            await self._disk.sync_all([descriptor for each in files for descriptor in each.descriptors()])
+            # Folders first: they hold no data, so that what is handed over last is done last.
+            folders = [folder for each in files for folder in each.folders]
+            await self._disk.sync_all(folders + [each.file for each in files if each.file is not None])
             if not all(each.is_there() for each in files):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
             for each in files:
