@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nunatak.errors import BadRequest
-from nunatak.objectstore.location import Location, parse_location, path_of, require_inside
+from nunatak.objectstore.location import Location, parse_file_location, parse_location, path_of, require_inside
 
 SAME = [
     ("file:///w/t", "file:/w/t"),
@@ -61,6 +61,23 @@ def test_different_places_are_not_equal(one: str, other: str) -> None:
 def test_what_could_be_read_in_two_ways_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="Invalid location"):
         parse_location(text)
+
+
+BELOW = ["", "/f", "//f", "/f/", "/..", "/.", "/f?", "/f\n", "/deep/er/f", "/ f", "/a%2Fb"]
+
+
+@pytest.mark.parametrize(
+    "place", sorted({*(text for pair in (*SAME, *DIFFERENT) for text in pair), *REFUSED}), ids=repr
+)
+def test_the_place_of_a_file_is_the_same_or_refused_in_the_same_words(place: str) -> None:
+    for below in BELOW:
+        outcomes = []
+        for parse in (parse_location, parse_file_location):
+            try:
+                outcomes.append(str(parse(place + below)))
+            except BadRequest as error:
+                outcomes.append(error.message)
+        assert outcomes[0] == outcomes[1] or (outcomes[0].startswith("Invalid") and outcomes[1].startswith("Invalid"))
 
 
 def test_a_place_contains_itself_and_what_lies_below_by_segments() -> None:

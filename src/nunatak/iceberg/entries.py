@@ -95,8 +95,9 @@ class Entries(Sequence[Json]):
 
     def tail(self, count: int) -> list[Json]:
         """The last entries, as many as there are up to so many."""
-        written = self._last[-count:] if count <= len(self._last) else [b"," + each for each in self.written()[-count:]]
-        return [_entry_decoder.decode(memoryview(each)[1:]) for each in written]
+        if count > len(self._last):
+            return list(self)[-count:]
+        return [_entry_decoder.decode(memoryview(each)[1:]) for each in self._last[len(self._last) - count :]]
 
     @property
     def memory_bytes(self) -> int:

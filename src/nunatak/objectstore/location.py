@@ -67,7 +67,7 @@ def parse_location(text: str) -> Location:
 def parse_file_location(text: str) -> Location:
     """The same for a file that was not asked for before and may never be again: only its folder is remembered."""
     folder, _, name = text.rpartition("/")
-    if folder.count("/") < 3 or name in _NO_NAMES or _REFUSED.search(name):
+    if folder.count("/") < 3 or folder.endswith("/") or name in _NO_NAMES or _REFUSED.search(name):
         return parse_location(text)
     place = parse_location(folder)
     return Location(place.scheme, place.authority, (*place.segments, name))
