@@ -69,7 +69,7 @@ BELOW = ["", "/f", "//f", "/f/", "/..", "/.", "/f?", "/f\n", "/deep/er/f", "/ f"
 @pytest.mark.parametrize(
     "place", sorted({*(text for pair in (*SAME, *DIFFERENT) for text in pair), *REFUSED}), ids=repr
 )
-def test_the_place_of_a_file_is_the_same_or_refused_in_the_same_words(place: str) -> None:
+def test_the_place_of_a_file_is_the_same_or_refused_as_well(place: str) -> None:
     for below in BELOW:
         outcomes = []
         for parse in (parse_location, parse_file_location):
