@@ -102,6 +102,8 @@ def test_a_credential_limited_to_no_role_is_worth_nothing(home: Home, run: Run[A
 
 
 def test_an_api_key_is_worth_its_principal(home: Home, run: Run[Any]) -> None:
+    """MISSION: 002-03"""
+
     async def check() -> None:
         await home.principal("alice", "reader")
         session = await home.show(await home.api_key("alice"))

@@ -66,6 +66,7 @@ def make_and_drop_a_table(catalog: RestCatalog, namespace: str) -> None:
 
 
 def test_pyiceberg_works_with_signed_requests(server: GuardedServer) -> None:
+    """MISSION: 003-09, 003-31"""
     key, secret = server.new_credential(server.new_principal("signer", Privilege.SERVER_ADMIN), "access-key")
     signing = {"rest.sigv4-enabled": "true", "rest.signing-region": "us-east-1", "client.access-key-id": key}
 
@@ -77,6 +78,7 @@ def test_pyiceberg_works_with_signed_requests(server: GuardedServer) -> None:
 
 @pytest.mark.java
 def test_the_java_client_works_with_signed_requests(server: GuardedServer) -> None:
+    """MISSION: 003-09, 003-31"""
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the Java client with signed requests ({reason})")
     pair = server.new_credential(server.new_principal("java", Privilege.SERVER_ADMIN), "access-key")
@@ -102,6 +104,7 @@ def test_a_signed_body_cannot_be_replaced(server: GuardedServer) -> None:
 
 
 def test_pyiceberg_works_with_tokens_of_an_issuer(server: GuardedServer, issuer: Issuer) -> None:
+    """MISSION: 003-09, 003-33, 003-40"""
     server.new_principal("etl", Privilege.SERVER_ADMIN)
 
     make_and_drop_a_table(pyiceberg(server, token=a_token(issuer, "etl")), "issued")

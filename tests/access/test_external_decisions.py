@@ -126,6 +126,7 @@ def test_what_is_hidden_looks_absent_and_what_is_seen_is_forbidden(world: World)
 
 
 def test_grants_in_the_database_change_nothing(world: World) -> None:
+    """MISSION: 003-05"""
     grant = {"grantee": "principal:ana", "securable": "namespace:default/hr", "privileges": ["ADMIN"]}
     world.server.call("POST", f"{MANAGEMENT}/grants", grant)
 

@@ -209,6 +209,7 @@ def met(status: int) -> str:
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("operation", [route.operation for route in CATALOG_ROUTES])
 def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation: str, caller: str, place: str) -> None:
+    """MISSION: 004-28"""
     restore(catalog)
     method, path, body = request_for(operation, place)
     before = catalog.state()
@@ -229,6 +230,7 @@ def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation
 
 @pytest.mark.parametrize("route", CATALOG_ROUTES, ids=lambda route: route.operation)
 def test_nobody_gets_in_without_saying_who_they_are(catalog: SecuredCatalog, route: Any) -> None:
+    """MISSION: 002-02"""
     for place in PLACES:
         method, path, body = request_for(route.operation, place)
         for headers in (

@@ -49,7 +49,7 @@ def client(home: Home, run: Run[Any]) -> Client:
 
 
 def test_a_client_gets_a_token_for_its_secret(home: Home, client: Client, run: Run[Any]) -> None:
-    """MISSION 001-06."""
+    """MISSION: 001-06, 003-30"""
     answer = run(home.ask_as(client, scope="catalog"))
     body = said(answer)
     assert answer.status == 200
@@ -382,6 +382,7 @@ def test_successes_and_mistakes_are_not_counted(home: Home, client: Client, run:
 
 
 def test_get_is_answered_with_how_to_ask(home: Home, run: Run[Any]) -> None:
+    """MISSION: 003-19"""
     with pytest.raises(MethodNotAllowed) as refusal:
         run(oauth.explain_token(home.request("GET")))
     answer = error_response(refusal.value)

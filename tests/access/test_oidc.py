@@ -48,6 +48,7 @@ def a_token(issuer: Issuer, kid: str = "es-1", **changed: Any) -> str:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "EdDSA"])
 def test_a_genuine_token_is_its_subjects(algorithm: str, issuer: Issuer, believer: NewBeliever, run: Run[Any]) -> None:
+    """MISSION: 002-04"""
     issuer.new_key("another", "ES256")
     issuer.new_key("k", algorithm)
     trusting = believer(oidc_algorithms=f"{algorithm}")

@@ -23,6 +23,7 @@ def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
 
 
 def test_a_refused_request_says_when_to_come_back_and_did_nothing(catalog: SecuredCatalog) -> None:
+    """MISSION: 002-49"""
     created, refused = 0, 0
     for number in range(REQUESTS):
         answer = catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table(f"t{number}"))

@@ -424,7 +424,10 @@ LOCK_ROW = (
 def test_a_commit_that_loses_a_deadlock_is_tried_again(
     full: MariadbStore, mariadb: MariadbServer, database: str, run: Run[Any]
 ) -> None:
-    """Another client locks two tables in another order than we do, and has more at stake: the database undoes us."""
+    """Another client locks two tables in another order than we do, and has more at stake: the database undoes us.
+
+    MISSION: 004-17
+    """
     run(full.apply([insert("u")]))
 
     async def meet() -> list[object]:

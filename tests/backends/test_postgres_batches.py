@@ -311,6 +311,7 @@ def undo_first(code: str, times: int, table: str) -> str:
 def test_commits_that_the_database_undoes_are_tried_again(
     store: PostgresStore, database: str, run: Run[Any], code: str, names: list[str]
 ) -> None:
+    """MISSION: 004-16"""
     run(execute(database, undo_first(code, 4, "nunatak_commits")))
     before = store.counts["retry"]
 

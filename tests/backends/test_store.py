@@ -94,6 +94,7 @@ def test_a_pointer_comes_with_its_bytes_unless_the_caller_has_them(full: Store, 
 
 
 def test_a_pointer_moves_only_from_where_it_is_expected(full: Store, run: Run[ANY]) -> None:
+    """MISSION: 004-01, 004-11"""
     first, second, third = insert("t").new, stored("v2"), stored("v3")
     run(full.apply([move("t", first, second)]))
     assert location_of(full, run, "t") == second.metadata_location
@@ -120,6 +121,7 @@ def test_of_many_who_move_one_pointer_one_succeeds(full: Store, run: Run[ANY]) -
 
 
 def test_a_list_of_changes_happens_whole_or_not_at_all(full: Store, run: Run[ANY]) -> None:
+    """MISSION: 004-10"""
     first = insert("t").new
     fine = [create_namespace("new"), insert("u"), move("t", first, stored("v2")), AddJob("purge", b"{}")]
 

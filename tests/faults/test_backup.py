@@ -115,6 +115,7 @@ def lacking(attempts: list[Attempt], tables: list[FoundTable], began: float, end
 
 
 def test_a_backup_under_load_restored_elsewhere_holds_what_was_acknowledged(homes: Homes, tmp_path: Path) -> None:
+    """MISSION: 003-46"""
     chance = seeded(f"backup-{homes.kind}")
     file = tmp_path / "lake.backup"
     home = homes.new("first")
@@ -246,7 +247,7 @@ def test_a_backup_holds_the_bytes_of_a_commit_that_the_server_has_yet_to_store(
 
 
 def test_a_database_brought_back_to_a_moment_holds_what_was_acknowledged_by_then(tmp_path: Path) -> None:
-    """Step by step what docs/how-to/back-up-and-restore.md says about PostgreSQL."""
+    """Step by step what docs/how-to/back-up-and-restore.md says about PostgreSQL. MISSION: 003-44"""
     if find_binaries() is None:
         pytest.skip(NOT_INSTALLED)
     chance = seeded("moment")

@@ -34,7 +34,7 @@ def mariadb() -> Iterator[MariadbServer]:
 def test_a_database_that_is_killed_under_load_loses_nothing_acknowledged(
     tmp_path: Path, mariadb: MariadbServer
 ) -> None:
-    """Two servers on one database."""
+    """Two servers on one database. MISSION: 003-25"""
     chance = seeded("MariaDB is killed")
     names = tables_for(COMMITS)
     pauses: list[float] = []

@@ -41,6 +41,7 @@ def postgres() -> Iterator[PostgresServer]:
 def test_a_database_that_crashes_under_load_loses_nothing_acknowledged(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
+    """MISSION: 003-25"""
     chance = seeded("database crashes")
     names = tables_for(COMMITS)
     pauses: list[float] = []

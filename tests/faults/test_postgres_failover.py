@@ -66,6 +66,7 @@ def running_pair(*, synchronous: bool) -> Iterator[Pair]:
 
 
 def test_a_standby_that_takes_over_has_everything_that_was_acknowledged(tmp_path: Path) -> None:
+    """MISSION: 003-37, 003-74"""
     chance = seeded("failover")
     names = tables_for(COMMITS)
     pauses: list[float] = []

@@ -54,6 +54,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) 
 def test_two_servers_of_which_either_is_killed_lose_double_and_dangle_nothing(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
+    """MISSION: 003-36"""
     chance = seeded("two servers")
     names = tables_for(COMMITS)
     with running_cluster(tmp_path / "data", postgres.new_database()) as cluster:

@@ -65,6 +65,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None
 def test_a_migration_from_the_command_line(
     spark: "SparkSession", target: RunningServer, old: RunningServer, name: str, tmp_path: Path
 ) -> None:
+    """MISSION: 003-67, 003-68, 003-70, 003-71"""
     state, page = str(tmp_path / "migration"), tmp_path / "report.html"
     common = ("--state", state, "--uri", target.uri, "--catalog", TARGET, "--progress", "none")
     with Client(old.uri) as client:
