@@ -12,12 +12,14 @@ from nunatak.access.sessions import principal_grantee
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer
 
+UNLIMITED = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "0"}  # a fast machine asks too often for one caller
+
 
 class SecuredCatalog(LocalCatalog):
     """As LocalCatalog; `call` is by the administrator, `call_as` by whoever is named."""
 
     def __init__(self, data: Path, environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(data, {"NUNATAK_AUTH": "embedded", **(environment or {})})
+        super().__init__(data, {"NUNATAK_AUTH": "embedded", **UNLIMITED, **(environment or {})})
         self.keys: dict[str, str] = {}
         self.principal("root", server="SERVER_ADMIN")
 

@@ -96,13 +96,13 @@ def restore(catalog: SecuredCatalog) -> None:
     for prefix, namespace in (("default", "own"), ("default", "sibling"), ("elsewhere", "own")):
         base = f"/v1/{prefix}/namespaces"
         if catalog.call("HEAD", f"{base}/{namespace}").status != 204:
-            catalog.call("POST", base, {"namespace": [namespace]})
+            assert catalog.call("POST", base, {"namespace": [namespace]}).status == 200
         for kind, body in (("tables", a_table("t")), ("views", a_view("v"))):
             name = body["name"]
             for leftover in ("new", "renamed"):
                 catalog.call("DELETE", f"{base}/{namespace}/{kind}/{leftover}")
             if catalog.call("HEAD", f"{base}/{namespace}/{kind}/{name}").status != 204:
-                catalog.call("POST", f"{base}/{namespace}/{kind}", body)
+                assert catalog.call("POST", f"{base}/{namespace}/{kind}", body).status == 200
         for leftover in (f"{namespace}%1Finner", "missing%1Finner", "missing"):
             catalog.call("DELETE", f"{base}/{leftover}")
 
