@@ -111,6 +111,7 @@ class PostgresStore(ServerReads):
             "connection in use": sum(pool.in_use for pool in pools),
             "connection idle": sum(pool.idle for pool in pools),
             "connection awaited": sum(pool.waiting for pool in pools),
+            "connection limit": sum(pool.size for pool in pools),
         }
 
     # Writing
@@ -376,8 +377,9 @@ class PostgresStore(ServerReads):
     async def close(self) -> None:
         self._closing = True
         await self._commits.drain()
-        while self._working:
-            await asyncio.gather(*self._working, return_exceptions=True)
+        # Of those that are done the set may not have been told yet; waiting for them alone would let nobody tell it.
+        while working := [task for task in self._working if not task.done()]:
+            await asyncio.gather(*working, return_exceptions=True)
         await self._connections.close()
         await self._batch_connections.close()
 
