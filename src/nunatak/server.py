@@ -310,6 +310,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         lambda: store.counts,
         lambda: objects.local.counts,
         lambda: catalog.cache.bytes,
+        lambda: objects.local.written_bytes,
         lambda: app.audit.dropped if app.audit is not None else 0,
         lambda: catalog.spool.dropped if catalog.spool is not None else 0,
     )

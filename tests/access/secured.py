@@ -12,7 +12,10 @@ from nunatak.access.sessions import principal_grantee
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer
 
-UNLIMITED = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "0"}  # a fast machine asks too often for one caller
+UNLIMITED = {
+    "NUNATAK_RATE_LIMIT": "0",
+    "NUNATAK_ADDRESS_RATE_LIMIT": "0",
+}  # a fast machine asks too often for one caller
 
 
 class SecuredCatalog(LocalCatalog):

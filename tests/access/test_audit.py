@@ -95,7 +95,7 @@ def test_names_that_no_database_could_keep_are_noted_nevertheless(store: Store, 
 
 def test_what_is_too_much_is_dropped_and_counted(tmp_path: Path, run: Run[Any]) -> None:
     store, buffer = SqliteStore(tmp_path / "catalog.db"), AuditBuffer(at(), most_rows=2)
-    metrics = Metrics(dict, dict, lambda: 0, lambda: buffer.dropped)
+    metrics = Metrics(dict, dict, lambda: 0, lambda: 0, lambda: buffer.dropped)
     for name in ("a", "b", "c", "a", "d"):
         noted(buffer, principal=name)
 

@@ -3,17 +3,20 @@
 import gzip
 import http.client
 import json
+import re
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nunatak.events.metrics import METRICS
+from nunatak.api.routes import ROUTES
+from nunatak.events.metrics import BOUNDS, METRICS
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
 from tests.support.server import RunningServer
 
 T = path_of("ns", "tables", "t")
+WATCHING = Path(__file__).parents[2] / "docs" / "how-to" / "watch-the-catalog.md"
 
 
 def test_a_healthy_server_says_so(catalog: LocalCatalog) -> None:
@@ -71,6 +74,54 @@ def test_the_metrics_page_counts_requests_by_operation_and_status(catalog: Local
     assert counted[("loadTable", "404")] == 1
     assert counted[("unknown", "400")] == 1
     assert counted[("createTable", "200")] == 1
+
+
+def test_the_metrics_page_tells_how_long_answers_took(catalog: LocalCatalog) -> None:
+    """MISSION: 003-48, 003-49, 003-50, 003-54, 003-77"""
+    metrics = catalog.app.metrics
+    for status, seconds in ((200, 0.0009), (200, 0.002), (409, 0.3), (500, 11.0)):
+        metrics.count("updateTable", "POST", status, seconds)
+
+    families = {family.name: family for family in text_string_to_metric_families(metrics.page().decode())}
+    samples = [
+        each for each in families["nunatak_request_seconds"].samples if each.labels["operation"] == "updateTable"
+    ]
+
+    assert families["nunatak_request_seconds"].type == "histogram"
+    held = {float(each.labels["le"]): each.value for each in samples if each.name.endswith("_bucket")}
+    assert list(held) == [*BOUNDS, float("inf")]
+    assert (held[0.001], held[0.0025], held[0.25], held[0.5], held[10.0], held[float("inf")]) == (1, 2, 2, 3, 3, 4)
+    assert {each.name: each.value for each in samples if "le" not in each.labels} == {
+        "nunatak_request_seconds_count": 4,
+        "nunatak_request_seconds_sum": pytest.approx(11.3029),
+    }
+
+
+def test_the_metrics_page_tells_how_large_metadata_is(catalog: LocalCatalog) -> None:
+    """MISSION: 003-55"""
+    catalog.table("ns", "t")
+
+    page = catalog.call("GET", "/metrics").body.decode()
+
+    size = metadata_file(ok(catalog.call("GET", T))).stat().st_size
+    assert f"nunatak_metadata_written_bytes_total {float(size)}" in page
+    assert 'nunatak_object_operations_total{operation="write"} 1.0' in page
+
+
+def test_the_rules_of_the_docs_watch_what_the_page_tells(catalog: LocalCatalog) -> None:
+    """MISSION: 003-48, 003-49, 003-50, 003-51, 003-52, 003-54, 003-55, 003-77"""
+    families = text_string_to_metric_families(catalog.call("GET", "/metrics").body.decode())
+    told = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    told |= {f"{name}_bucket" for name, kind, _ in METRICS if kind == "histogram"}
+    (rules,) = re.findall(r"^```yaml rules\n(.*?)^```$", WATCHING.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+    watched = set(re.findall(r"\bnunatak_\w+", rules))
+    operations = {each for found in re.findall(r'operation=~?"([^"]+)"', rules) for each in found.split("|")}
+
+    assert len(re.findall(r"^ +- alert: ", rules, re.MULTILINE)) == 7
+    assert watched
+    assert watched <= told
+    assert operations <= {route.operation for route in ROUTES} | set(catalog.app.catalog.objects.local.counts)
 
 
 # Reports

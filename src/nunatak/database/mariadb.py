@@ -100,6 +100,7 @@ class MariadbStore(ServerReads):
             "connection in use": self._connections.in_use,
             "connection idle": self._connections.idle,
             "connection awaited": self._connections.waiting,
+            "connection limit": self._connections.size,
         }
 
     # Writing

@@ -156,6 +156,7 @@ class Connections:
         self._address = read_url(url)
         self._statements = statements
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to ask after commits
+        self.size = size
         self._turns = asyncio.Semaphore(size)
         self._idle: list[Session] = []  # append and pop are safe among threads
         self._closed = False

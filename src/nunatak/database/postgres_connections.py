@@ -102,7 +102,7 @@ class Connections:
         self._url = url
         self._statements = statements
         self._settings = {**SETTINGS, **settings}
-        self._size = self._free = size
+        self.size = self._free = size
         self._closed = False
         self._idle: list[Session] = []
         self._waiting: deque[asyncio.Future[Session | None]] = deque()
@@ -113,7 +113,7 @@ class Connections:
 
     @property
     def in_use(self) -> int:
-        return self._size - self._free - len(self._idle)
+        return self.size - self._free - len(self._idle)
 
     @property
     def waiting(self) -> int:

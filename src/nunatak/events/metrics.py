@@ -1,16 +1,18 @@
 """What the server counts about itself, in Prometheus' terms; counting costs the hot path one dictionary look-up."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 # Every metric once: name, kind and meaning; the reference page is made from it.
 METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_requests_total", "counter", "Requests by operation, method and status."),
-    ("nunatak_request_seconds_total", "counter", "Seconds spent answering, by operation, method and status."),
+    ("nunatak_request_seconds", "histogram", "How long answers took, by operation."),
     ("nunatak_database_reads_total", "counter", "Statements read from the database."),
     ("nunatak_database_transactions_total", "counter", "Changes handed to the database."),
     ("nunatak_database_groups_total", "counter", "Database commits; several changes may share one."),
@@ -18,8 +20,10 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_database_batched_total", "counter", "Lookups and commits in those statements."),
     ("nunatak_database_retries_total", "counter", "Reads and changes tried again: a conflict, a lost connection."),
     ("nunatak_database_connections", "gauge", "Connections to the database, in use and idle."),
+    ("nunatak_database_connections_limit", "gauge", "How many connections this server keeps at most."),
     ("nunatak_database_waiting", "gauge", "Requests that wait for a connection to become free."),
     ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
+    ("nunatak_metadata_written_bytes_total", "counter", "Bytes of the metadata files that were written."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
     ("nunatak_audit_dropped_total", "counter", "Reads and denials missing in the audit trail: too many at once."),
     ("nunatak_spool_dropped_total", "counter", "Records of telemetry that were lost: no room, or nobody ingests them."),
@@ -35,8 +39,13 @@ _OF_DATABASE: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
     ("nunatak_database_batched_total", "of", {"lookups": "lookup member", "commits": "commit member"}),
     ("nunatak_database_retries_total", None, {"": "retry"}),
     ("nunatak_database_connections", "state", {"in use": "connection in use", "idle": "connection idle"}),
+    ("nunatak_database_connections_limit", None, {"": "connection limit"}),
     ("nunatak_database_waiting", None, {"": "connection awaited"}),
 )
+# Seconds at which one bucket of the histogram ends and the next begins: from a load out of memory to a commit that is
+# retried. Half a second is where somebody should look.
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LE = [*map(str, BOUNDS), "+Inf"]
 
 
 class Metrics(Collector):
@@ -47,11 +56,13 @@ class Metrics(Collector):
         database: Callable[[], Mapping[str, int]],
         objects: Callable[[], Mapping[str, int]],
         cache: Callable[[], int],
+        written_bytes: Callable[[], int],
         audit_dropped: Callable[[], int] = lambda: 0,
         spool_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
+        # By operation, method and status: requests by bucket, and behind them their seconds together.
         self._requests: dict[tuple[str, str, int], list[float]] = {}
-        self._database, self._objects, self._cache = database, objects, cache
+        self._database, self._objects, self._cache, self._written_bytes = database, objects, cache, written_bytes
         self._audit_dropped, self._spool_dropped = audit_dropped, spool_dropped
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -61,21 +72,12 @@ class Metrics(Collector):
     def count(self, operation: str, method: str, status: int, seconds: float) -> None:
         entry = self._requests.get((operation, method, status))
         if entry is None:
-            entry = self._requests[(operation, method, status)] = [0.0, 0.0]
-        entry[0] += 1
-        entry[1] += seconds
+            entry = self._requests[(operation, method, status)] = [0.0] * (len(_LE) + 1)
+        entry[bisect_left(BOUNDS, seconds)] += 1
+        entry[-1] += seconds
 
     def collect(self) -> Iterable[Metric]:
-        labels = ["operation", "method", "status"]
-        requests = CounterMetricFamily("nunatak_requests", _MEANING["nunatak_requests_total"], labels=labels)
-        seconds = CounterMetricFamily(
-            "nunatak_request_seconds", _MEANING["nunatak_request_seconds_total"], labels=labels
-        )
-        for (operation, method, status), (count, spent) in list(self._requests.items()):
-            requests.add_metric([operation, method, str(status)], count)
-            seconds.add_metric([operation, method, str(status)], spent)
-        yield requests
-        yield seconds
+        yield from self._of_requests()
         counts = self._database()
         for name, label, keys in _OF_DATABASE:
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -89,12 +91,30 @@ class Metrics(Collector):
         for name, value in self._objects().items():
             operations.add_metric([name], value)
         yield operations
+        written = "nunatak_metadata_written_bytes"
+        yield CounterMetricFamily(written, _MEANING[f"{written}_total"], value=self._written_bytes())
         yield GaugeMetricFamily("nunatak_cache_bytes", _MEANING["nunatak_cache_bytes"], value=self._cache())
         for name, dropped in (
             ("nunatak_audit_dropped", self._audit_dropped),
             ("nunatak_spool_dropped", self._spool_dropped),
         ):
             yield CounterMetricFamily(name, _MEANING[f"{name}_total"], value=dropped())
+
+    def _of_requests(self) -> Iterable[Metric]:
+        labels = ["operation", "method", "status"]
+        requests = CounterMetricFamily("nunatak_requests", _MEANING["nunatak_requests_total"], labels=labels)
+        by_operation: dict[str, list[float]] = {}
+        for (operation, method, status), entry in list(self._requests.items()):
+            requests.add_metric([operation, method, str(status)], sum(entry[:-1]))
+            summed = by_operation.get(operation)
+            by_operation[operation] = entry if summed is None else [a + b for a, b in zip(summed, entry, strict=True)]
+        yield requests
+        seconds = HistogramMetricFamily(
+            "nunatak_request_seconds", _MEANING["nunatak_request_seconds"], labels=["operation"]
+        )
+        for operation, entry in by_operation.items():
+            seconds.add_metric([operation], list(zip(_LE, accumulate(entry[:-1]), strict=True)), entry[-1])
+        yield seconds
 
     def page(self) -> bytes:
         """The text Prometheus scrapes."""

@@ -55,6 +55,7 @@ class LocalFiles:
         for place in allowed:
             self.allow(place)
         self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
+        self.written_bytes = 0
         self._unsynced: set[tuple[str, ...]] = set()  # folders made here that may not be on disk yet
 
     def allow(self, place: Location) -> None:
@@ -77,6 +78,7 @@ class LocalFiles:
     def create(self, location: Location, data: bytes | memoryview) -> "Written":
         """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
         self.counts["write"] += 1
+        self.written_bytes += len(data)
         if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
             try:
                 return self._create_held(location, data)
