@@ -1,5 +1,6 @@
 """Health, policies and plans in the OpenAPI document of the management API."""
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -18,13 +19,13 @@ HOLDS: Json = {"type": "string", "enum": ["window", "budget", "backoff", "min-in
 PLACE = described(STRING, "`warehouse:WH`, `namespace:WH/A/B` or `table:WH/A/T`.")
 COUNT = nullable(described(LONG, "Null if the writer did not tell."))
 
-# The structs that are read and written describe themselves.
+# The structs that are read and written describe themselves, by docstrings that older Pythons keep indented.
 (_policy, *_), _structs = msgspec.json.schema_components(
     [AnyPolicy, JobSpec, Gain], ref_template="#/components/schemas/{name}"
 )
 
 MAINTENANCE_SCHEMAS: Json = {
-    **_structs,
+    **{name: {**each, "description": inspect.cleandoc(each["description"])} for name, each in _structs.items()},
     "Policy": _policy,
     "Check": record(
         "check value limit unit points most-points exact reason fix",
