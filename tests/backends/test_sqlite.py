@@ -169,6 +169,36 @@ def test_what_is_asked_often_is_answered_by_an_index(tmp_path: Path, name: str) 
     assert [line for line in scans if line != ONE_ROW] == []
 
 
+def test_a_statement_is_compiled_once_whatever_values_it_is_given(tmp_path: Path, run: Run[Any]) -> None:
+    """SQLite would compile most of them anew for each value, which takes several times as long as carrying them out."""
+    store = SqliteStore(tmp_path / "catalog.db")
+    compiled: list[object] = []
+
+    def look_on(*what: object) -> int:
+        compiled.append(what)
+        return apsw.SQLITE_OK
+
+    def ask(name: str) -> None:
+        run(store.apply([create_namespace(name), insert("t", name)]))
+        run(store.list_heads(CATALOG, name, "TABLE", "", 10, "{"))
+        run(store.list_namespaces(CATALOG, "", name, 10))
+        run(store.find_namespace(CATALOG, name))
+        run(store.find_pointer(key("t", name)))
+        run(store.keys_after(key("t", name), 10))
+        run(store.search_heads(CATALOG, name, None, 10))
+
+    for connection in (store._reader, store._writer._connection):
+        connection.authorizer = look_on  # asked whenever a statement is compiled
+    ask("a")
+    assert compiled
+    compiled.clear()
+
+    ask("b")
+
+    assert compiled == []
+    run(store.close())
+
+
 def test_a_file_that_is_locked_for_long_is_answered_as_busy_and_nothing_is_lost(
     tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

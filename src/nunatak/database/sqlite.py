@@ -370,6 +370,8 @@ def _connect(path: Path) -> apsw.Connection:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = apsw.Connection(str(path), statementcachesize=200)
     connection.set_busy_timeout(sqlite_changes.BUSY_MS)
+    # A plan does not depend on the values: otherwise SQLite compiles a statement anew whenever other ones are bound.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in PRAGMAS:
         _set(connection, pragma)
     return connection
