@@ -51,12 +51,14 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     metadata = await _new_metadata(catalog, warehouse, key, wanted)
     loaded = new_version(catalog, metadata, None)
     # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
+    metadata_location = loaded.metadata_location
     stored, refused = await asyncio.gather(
-        write_metadata_file(catalog, metadata, loaded), _make_folders(catalog, metadata), return_exceptions=True
+        write_metadata_file(catalog, metadata, loaded),
+        _make_folders(catalog, metadata, metadata_location),
+        return_exceptions=True,
     )
     if isinstance(stored, BaseException):
         raise stored
-    metadata_location = loaded.metadata_location
     change = InsertHead(
         key,
         "TABLE",
@@ -124,11 +126,12 @@ def default_location(
     return new_folder(warehouse.location, identifier, table_uuid)
 
 
-async def _make_folders(catalog: Catalog, metadata: TableMetadata) -> None:
-    """Some clients write into a local table's folders without making them."""
+async def _make_folders(catalog: Catalog, metadata: TableMetadata, file: str = "") -> None:
+    """Some clients write into a local table's folders without making them; the folder of `file` comes with that."""
     if parse_location(metadata.location).scheme == "file":
         base = metadata.location.rstrip("/")
-        await asyncio.gather(*(catalog.objects.make_folder(f"{base}/{name}") for name in ("metadata", "data")))
+        folders = [each for each in (f"{base}/metadata", f"{base}/data") if not file.startswith(f"{each}/")]
+        await asyncio.gather(*map(catalog.objects.make_folder, folders))
 
 
 async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
