@@ -1,12 +1,28 @@
 """Fixtures every suite shares: a server of one's own, and one that many tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.server import RunningServer, running_server
+
+Say = Callable[[str], None]
+
+
+@pytest.fixture
+def say(record_property: Callable[[str, object], None]) -> Say:
+    """Something for whoever runs the tests to read when they are done, whichever process ran this one."""
+    return lambda text: record_property("said", text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            for name, text in report.user_properties:
+                if name == "said":
+                    terminalreporter.write_line(f"{report.nodeid}: {text}")
 
 
 @pytest.fixture

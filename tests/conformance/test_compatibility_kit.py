@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Say
 from tests.support import mariadb
 from tests.support.cluster import round_robin, running_cluster
 from tests.support.java.project import missing_tools
@@ -89,9 +90,8 @@ def _run_on_two(folder: Path, url: str) -> list[Result]:
     return results
 
 
-def test_no_test_of_the_kit_fails(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        print(f"\n{summary(results)}")
+def test_no_test_of_the_kit_fails(results: list[Result], say: Say) -> None:
+    say(summary(results))
 
     failed = [f"{result.suite}.{result.test}: {result.message}" for result in results if result.outcome == "failed"]
     assert not failed, "\n".join(failed)

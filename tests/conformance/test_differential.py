@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.differential.exchange import SENT_AGO_MS, Answer, Comparison, Request, Side
 from tests.conformance.differential.run import Run, describe
+from tests.conftest import Say
 from tests.support.java.project import missing_tools
 from tests.support.reference import reference_server
 from tests.support.server import running_server
@@ -23,9 +24,7 @@ LEAST_VALID = 0.6  # a sequence of mistakes would compare little but error messa
 @pytest.mark.java
 @pytest.mark.slow
 @pytest.mark.timeout(120 + REQUESTS)
-def test_every_answer_is_the_references_or_differs_for_a_listed_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_answer_is_the_references_or_differs_for_a_listed_reason(tmp_path: Path, say: Say) -> None:
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the comparison with the reference server ({reason})")
     allowed = {"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"}
@@ -38,10 +37,9 @@ def test_every_answer_is_the_references_or_differs_for_a_listed_reason(
     ):
         report = Run(SEED, reference, ours).run(REQUESTS)
 
-    with capsys.disabled():
-        print(f"\n{report.summary()}")
-        for entry in report.never_seen() if report.requests >= MANY else ():
-            print(f"  listed, but it did not occur: {entry}")
+    say(report.summary())
+    for entry in report.never_seen() if report.requests >= MANY else ():
+        say(f"listed, but it did not occur: {entry}")
     assert not report.unexplained, f"{report.summary()}\n{describe(report)}"
     assert report.succeeded >= LEAST_VALID * report.requests
 
