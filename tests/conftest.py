@@ -1,4 +1,4 @@
-"""Fixtures every suite shares: a server of one's own, and one that many tests share."""
+"""What every suite shares: a server of one's own, one that many tests share, and a way to be heard at the end."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -12,10 +12,8 @@ from nunatak.access.sessions import principal_grantee
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer
 
-UNLIMITED = {
-    "NUNATAK_RATE_LIMIT": "0",
-    "NUNATAK_ADDRESS_RATE_LIMIT": "0",
-}  # a fast machine asks too often for one caller
+# A test asks as one caller, and on a fast machine more often than one may.
+UNLIMITED = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "0"}
 
 
 class SecuredCatalog(LocalCatalog):

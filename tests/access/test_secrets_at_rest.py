@@ -24,6 +24,7 @@ from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.settings import Settings
 from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server, settings_of
+from tests.access.secured import UNLIMITED
 from tests.support.postgres import PostgresServer
 from tests.support.server import running_server
 
@@ -39,10 +40,9 @@ Environment = dict[str, str]
 @pytest.fixture(params=["sqlite", "postgres"])
 def environment(request: pytest.FixtureRequest) -> Environment:
     """On which database; no limit may end a load that is heavy on purpose."""
-    unlimited = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "0"}
     if request.param == "sqlite":
-        return unlimited
-    return {**unlimited, "NUNATAK_DATABASE_URL": request.getfixturevalue("database")}
+        return UNLIMITED
+    return {**UNLIMITED, "NUNATAK_DATABASE_URL": request.getfixturevalue("database")}
 
 
 def on_postgres(environment: Environment) -> bool:

@@ -49,6 +49,17 @@ def test_a_created_table_is_there_in_every_way_of_asking(full: LocalCatalog) -> 
     assert metadata_file(created).is_file()
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_created_table_has_its_folders_wherever_its_metadata_goes(catalog: LocalCatalog, *, elsewhere: bool) -> None:
+    """Some clients write into them without making them."""
+    place = f"file://{catalog.warehouse}/apart"
+    created = catalog.table("ns", "new", properties={"write.metadata.path": place} if elsewhere else {})
+
+    assert created["metadata-location"].startswith(place) == elsewhere
+    folder = Path(created["metadata"]["location"].removeprefix("file://"))
+    assert sorted(each.name for each in folder.iterdir()) == ["data", "metadata"]
+
+
 def test_a_created_view_is_there_in_every_way_of_asking(full: LocalCatalog) -> None:
     created = full.view("ns", "new", properties={"owner": "ann"})
 

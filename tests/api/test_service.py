@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nunatak.api.routes import ROUTES
 from nunatak.events.metrics import BOUNDS, METRICS
+from nunatak.events.worker_pages import merged
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
 from tests.support.server import RunningServer
@@ -95,6 +96,21 @@ def test_the_metrics_page_tells_how_long_answers_took(catalog: LocalCatalog) -> 
         "nunatak_request_seconds_count": 4,
         "nunatak_request_seconds_sum": pytest.approx(11.3029),
     }
+
+
+def test_workers_tell_together_how_long_answers_took(catalog: LocalCatalog) -> None:
+    catalog.app.metrics.count("updateTable", "POST", 200, 0.3)
+    page = catalog.app.metrics.page()
+
+    together = merged({"0": page, "1": page}).decode()
+
+    families = {family.name: family for family in text_string_to_metric_families(together)}
+    assert families["nunatak_request_seconds"].type == "histogram"
+    assert [
+        (each.labels["worker"], each.value)
+        for each in families["nunatak_request_seconds"].samples
+        if each.labels["operation"] == "updateTable" and each.labels.get("le") == "0.5"
+    ] == [("0", 1.0), ("1", 1.0)]
 
 
 def test_the_metrics_page_tells_how_large_metadata_is(catalog: LocalCatalog) -> None:

@@ -527,7 +527,7 @@ def test_readers_share_a_bounded_number_of_connections(database: str, mariadb: M
 
     run(read())
 
-    assert len(sessions(mariadb, database)) <= 3
+    assert len(sessions(mariadb, database)) <= store.counts["connection limit"] == 3
     run(store.close())
     assert sessions(mariadb, database) == []
 

@@ -501,4 +501,5 @@ def test_connections_are_bounded_and_counted(database: str, run: Run[Any]) -> No
     ((there,),) = run(execute(database, counted))
     assert there == store.counts["connection idle"] <= 5
     assert store.counts["connection in use"] == store.counts["connection awaited"] == 0
+    assert store.counts["connection limit"] == 5
     run(store.close())

@@ -50,8 +50,8 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, key, wanted)
     loaded = new_version(catalog, metadata, None)
-    # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
     metadata_location = loaded.metadata_location
+    # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
     stored, refused = await asyncio.gather(
         write_metadata_file(catalog, metadata, loaded),
         _make_folders(catalog, metadata, metadata_location),
