@@ -34,6 +34,7 @@ from tests.backends.builders import (
     stored,
 )
 from tests.backends.conftest import Run
+from tests.support.found import await_true
 from tests.support.postgres import PostgresServer, execute
 from tests.support.postgres_proxy import Cut, PostgresProxy, Wanted, is_bind, is_query, postgres_proxy
 
@@ -601,7 +602,8 @@ def test_a_closed_store_refuses_changes(database: str, run: Run[Any]) -> None:
 
     with pytest.raises(ServiceUnavailable, match="stopping"):
         run(store.apply([create_namespace()]))
-    assert run(execute(database, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nunatak'")) == [(0,)]
+    there = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nunatak' AND datname = current_database()"
+    await_true("the server saw every session leave", lambda: run(execute(database, there)) == [])
 
 
 def test_a_server_that_is_not_there_is_said_to_be_unreachable(run: Run[Any]) -> None:
