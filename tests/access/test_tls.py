@@ -313,13 +313,17 @@ def test_what_was_begun_is_answered_before_the_server_ends(tmp_path: Path, files
     environment = {"NUNATAK_TLS_CERTIFICATE": str(files.server)}
     with running_server(tmp_path / "nunatak-data", environment=environment) as server:
         asked = subprocess.Popen(
-            [curl, "-sS", argument, "--cacert", files.trusted, "-X", "POST", "-T", "-", "-N",
+            [curl, "-sSv", argument, "--cacert", files.trusted, "-X", "POST", "-T", "-", "-N",
              "-w", " %{http_version} %{http_code}", f"{server.uri}/v1/namespaces"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert asked.stdin is not None
+        assert asked.stderr is not None
         asked.stdin.write(body[:5])
         asked.stdin.flush()
+        for line in asked.stderr:
+            if line.startswith(b"> POST"):
+                break
         time.sleep(1)  # half of it is there; were it not, the server would refuse it and the test fail
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.5)  # the server has begun to stop; had it not, the test would prove less, not fail

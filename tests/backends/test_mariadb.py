@@ -5,6 +5,7 @@ import contextlib
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -546,16 +547,23 @@ def test_a_reader_waits_for_a_connection_and_is_told_when_none_becomes_free(
     store = run(open_store(database, pool_size=1))
 
     async def hold() -> None:
-        busy = asyncio.create_task(store._connections.call(lambda session: session.script("SELECT sleep(0.2)")))
+        let_go = threading.Event()
+        busy = asyncio.create_task(store._connections.call(lambda _: let_go.wait(60)))
+        waiting = asyncio.create_task(store.find_kind(key("no")))
         await asyncio.sleep(0.05)
-        assert await store.find_kind(key("no")) is None  # it waited
-        assert busy.done()
+        assert not waiting.done()
+        let_go.set()
+        assert await waiting is None
+        assert await busy
+
         monkeypatch.setattr(mariadb_connections, "WAIT_SECONDS", 0.01)
-        busy = asyncio.create_task(store._connections.call(lambda session: session.script("SELECT sleep(0.2)")))
+        let_go.clear()
+        busy = asyncio.create_task(store._connections.call(lambda _: let_go.wait(60)))
         await asyncio.sleep(0.05)
         with pytest.raises(ServiceUnavailable, match="busy"):
             await store.find_kind(key("no"))
-        await busy
+        let_go.set()
+        assert await busy
         assert await store.find_kind(key("no")) is None
 
     run(hold())

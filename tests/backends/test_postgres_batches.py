@@ -266,22 +266,26 @@ def test_a_look_at_losers_that_fails_takes_nothing_back_from_winners(
     """The winners are committed by then, so nobody may carry them out again and find that they have lost."""
     run(store.apply([commit("t01")]))
     slow = """
-        CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$;
+        CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN WHILE NOT pg_try_advisory_xact_lock(7) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN NULL; END $$;
         CREATE TRIGGER slow AFTER INSERT ON nunatak_commits FOR EACH STATEMENT EXECUTE FUNCTION slow();
     """
     run(execute(database, slow))
-    working = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    of_us = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
 
     async def meet() -> list[Any]:
+        theirs, gate = await asyncpg.connect(database), await asyncpg.connect(database)
+        await gate.execute("SELECT pg_advisory_lock(7)")
         together = asyncio.create_task(at_once(store, [[commit(name)] for name in TABLES[:3]]))
-        for _ in range(200):
-            if await execute(database, working) == [(1,)]:
-                break
-            await asyncio.sleep(0.005)
-        theirs = await asyncpg.connect(database)
+        await until_one(database, f"{of_us} AND wait_event = 'PgSleep'")
         async with theirs.transaction():  # given when our statement ends, before we ask after those it left
-            await theirs.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
-            await asyncio.sleep(0.3)
+            locking = asyncio.create_task(theirs.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE"))
+            await until_one(database, f"{of_us} AND wait_event_type = 'Lock'")
+            await gate.close()
+            await locking
+            async with asyncio.timeout(60):
+                while store.counts["retry"] == 0:  # noqa: ASYNC110 - it is only counted
+                    await asyncio.sleep(0.01)
         await theirs.close()
         return await together
 
@@ -290,6 +294,13 @@ def test_a_look_at_losers_that_fails_takes_nothing_back_from_winners(
     assert outcomes[0] == outcomes[2] == [None]
     assert isinstance(outcomes[1], HeadMoved)
     assert store.counts["retry"] == 1
+
+
+async def until_one(database: str, counted: str) -> None:
+    """Ask, outside of every transaction, until the count is one."""
+    async with asyncio.timeout(60):
+        while await execute(database, counted) != [(1,)]:  # noqa: ASYNC110 - a database tells nobody
+            await asyncio.sleep(0.01)
 
 
 # What the database undoes is tried again
@@ -348,10 +359,7 @@ def test_commits_that_lose_a_deadlock_together_are_tried_again(
         async with theirs.transaction():
             await theirs.execute("INSERT INTO nunatak_idempotency VALUES ('ann', 'key-k', 'h', 200, NULL, NULL, 10000)")
             together = asyncio.create_task(at_once(ours, [[commit("t00")], [commit("t01"), answer_kept("k")]]))
-            for _ in range(400):
-                if await execute(database, blocked) == [(1,)]:
-                    break
-                await asyncio.sleep(0.01)
+            await until_one(database, blocked)
             await theirs.execute("UPDATE iceberg_tables SET iceberg_type = 'TABLE' WHERE table_name = 't00'")
             await theirs.execute("DELETE FROM nunatak_idempotency")
         await theirs.close()

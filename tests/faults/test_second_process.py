@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.found import await_true
 from tests.support.history import findings
+from tests.support.ports import connections_read
 from tests.support.server import RunningServer, running_server
 from tests.support.workload import (
     TABLES,
@@ -98,8 +100,7 @@ def stop_midway(server: RunningServer, names: Sequence[str]) -> tuple[list[tuple
         begun = [
             half_sent(server.port, f"{TABLES}/{name}", json.dumps(append).encode()) for name, append in appends.items()
         ]
-        caller.expect(200, "GET", "/ready")  # answered after the heads above were read
-    time.sleep(0.2)
+    await_true("the server has read the halves", lambda: connections_read(server.port) == len(begun))
     try:
         server.process.send_signal(signal.SIGTERM)
         await_refusal(server.port)

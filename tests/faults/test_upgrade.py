@@ -230,13 +230,10 @@ def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
             monkeypatch.setattr(statements, "MIGRATIONS", next_version)
             migrating = pool.submit(migrate, home)
             await_true("the migration waits", lambda: waits_for_a_table(home))
-            time.sleep(0.5)  # for commits that were ahead of it
-            before = run.applied
             if patient:
-                time.sleep(2)
-                assert run.applied == before
+                await_true("nobody commits any more", lambda: stands_still(run))
             else:
-                run.await_applied(before + 10)
+                run.await_applied(run.applied + WRITERS + 10)  # more than those that were ahead of it
                 assert not migrating.done()
             let_go.set()
             assert migrating.result(60) == [f"{NEWEST + 1:04}_next"]
@@ -244,6 +241,12 @@ def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
         assert {attempt.status for attempt in run.attempts} <= {200, 409, None}
         assert findings(run.attempts, run.reads, find_tables(home.catalog, server.port, NAMES)) == []
     assert advisory_locks(home) == [(0,)]
+
+
+def stands_still(run: Run) -> bool:
+    before = run.applied
+    time.sleep(2)
+    return run.applied == before
 
 
 @contextlib.contextmanager

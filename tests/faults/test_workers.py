@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tests.support.caller import Caller
 from tests.support.found import await_true, find_tables
 from tests.support.history import findings
+from tests.support.ports import connections_read
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.promises import show
 from tests.support.server import RunningServer, start_server
@@ -140,7 +140,7 @@ def test_a_server_told_to_stop_lets_every_worker_answer_what_it_has_begun(
             body = json.dumps({"namespace": [f"n{number:02}"]}).encode()
             head = f"POST /v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body[:half])
-        time.sleep(0.3)
+        await_true("the workers have read the halves", lambda: connections_read(server.port) == len(begun))
 
         server.process.send_signal(signal.SIGTERM)
         await_true("nobody is let in any more", lambda: is_refused(server.port))
