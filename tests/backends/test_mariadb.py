@@ -827,9 +827,10 @@ def test_sessions_that_the_server_ended_are_replaced(
 
 
 def test_a_crash_of_the_server_among_commits_loses_none_that_was_answered_and_doubles_none(
-    full: MariadbStore, mariadb: MariadbServer, database: str, run: Run[Any]
+    full: MariadbStore, mariadb: MariadbServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those on their way are asked after when it is back; one that was refused as unavailable did not happen."""
+    monkeypatch.setattr("nunatak.database.mariadb.RESOLVE_SECONDS", 60)  # a starved machine gets time to bring it back
     run(full.apply([insert(f"w{number}") for number in range(4)]))
     answered: list[str] = []
     refused: list[str] = []

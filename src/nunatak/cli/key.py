@@ -49,7 +49,7 @@ def list_keys(session: Session, principal: str) -> None:
     print_rows(["key", "kind", "roles", "created", "expires", "last used", "note"], rows)
 
 
-class Duration(click.ParamType[int]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # of what, it can say only from click 8.4 on
     """Seconds, written as 30m, 12h or 90d."""
 
     name = "duration"

@@ -31,7 +31,7 @@ def print_name(levels: Levels) -> str:
     return ".".join(f'"{level.replace(chr(34), chr(34) * 2)}"' if set(level) & set('."') else level for level in levels)
 
 
-class NameType(click.ParamType[Levels]):
+class NameType(click.ParamType):  # type: ignore[type-arg]  # of what, it can say only from click 8.4 on
     """A name as an argument; `at_least` is how many levels it takes, 2 for what lies in a namespace."""
 
     def __init__(self, at_least: int = 1) -> None:

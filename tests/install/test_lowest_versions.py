@@ -1,0 +1,101 @@
+"""The oldest libraries that pyproject.toml allows: what is promised there works with them too.
+
+The lock file knows only the newest; whoever installs Nunatak beside other programs gets what these leave.
+"""
+
+import importlib.metadata
+import json
+import os
+import re
+import site
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 1200  # about a minute on a quiet machine
+# Where a library shows: requests cut in odd places, malformed ones, HTTP/2, forged tokens, and all three databases.
+FILES = (
+    "tests/api/test_exchange.py",
+    "tests/api/test_malformed.py",
+    "tests/access/test_http2.py",
+    "tests/access/test_forged_oidc_tokens.py",
+    "tests/backends/test_store.py",
+)
+_BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
+
+
+def lower_bounds() -> dict[str, str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    written = [*project["dependencies"], *extras["postgres"], *extras["mariadb"]]
+    bounds = dict(found.groups() for found in map(_BOUND.fullmatch, written) if found)
+    assert len(bounds) == len(written), "each has a lower bound and no other"
+    return bounds
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the oldest libraries, and with ours for everything that only tests need."""
+    folder = tmp_path_factory.mktemp("lowest")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    pins = [f"{name}=={version}" for name, version in lower_bounds().items()]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-input",
+        "--only-binary=:all:",
+    ]
+    installed = subprocess.run([*install, *pins], capture_output=True, text=True, timeout=SECONDS, check=False)
+    if "No matching distribution" in installed.stderr:
+        pytest.skip(f"NOT RUN: an oldest library has no wheel for Python {sys.version.split()[0]}")
+    assert installed.returncode == 0, installed.stderr
+    (own,) = folder.glob("lib/python*/site-packages")
+    (own / "ours.pth").write_text("\n".join([str(ROOT / "src"), *site.getsitepackages()]) + "\n")  # after its own
+    return python
+
+
+def ran(python: Path, *words: str) -> str:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "NUNATAK_"))}
+    ended = subprocess.run(
+        [python, *words], cwd=ROOT, env=outside, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
+    return ended.stdout
+
+
+@pytest.mark.timeout(2 * SECONDS)
+def test_the_oldest_libraries_are_good_enough(python: Path) -> None:
+    bounds = lower_bounds()
+    ask = (
+        "import importlib.metadata, json, sys; print(json.dumps([importlib.metadata.version(n) for n in sys.argv[1:]]))"
+    )
+    found = dict(zip(bounds, json.loads(ran(python, "-c", ask, *bounds)), strict=True))
+    assert {name: numbers(version) for name, version in found.items()} == {
+        name: numbers(version) for name, version in bounds.items()
+    }
+    assert any(found[name] != importlib.metadata.version(name) for name in bounds), "these are the newest"
+
+    assert "serve" in ran(python, "-m", "nunatak", "--help")
+    summary = ran(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *FILES).splitlines()[-1]
+
+    assert re.match(r"\d{3,} passed", summary), summary
+    assert "failed" not in summary
+
+
+def numbers(version: str) -> list[int]:
+    """8.1 is 8.1.0."""
+    found = [int(number) for number in version.split(".")]
+    while found[-1] == 0:
+        found.pop()
+    return found
