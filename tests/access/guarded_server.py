@@ -24,6 +24,7 @@ from nunatak.access.privileges import EVERYTHING, Privilege
 from nunatak.access.sessions import principal_grantee
 from nunatak.access.vault import open_vault
 from nunatak.settings import Settings, load
+from tests.access.secured import UNLIMITED
 from tests.support.server import RunningServer, running_server
 
 ADMINISTRATOR = "root"
@@ -127,8 +128,8 @@ async def _bootstrap(settings: Settings) -> str:
 
 @contextlib.contextmanager
 def guarded_server(data: Path, environment: Mapping[str, str] | None = None) -> Iterator[GuardedServer]:
-    """With `auth` embedded unless the environment says otherwise."""
-    chosen = {"NUNATAK_AUTH": "embedded", **(environment or {})}
+    """With `auth` embedded, and without limits, unless the environment says otherwise."""
+    chosen = {"NUNATAK_AUTH": "embedded", **UNLIMITED, **(environment or {})}
     data.mkdir(parents=True, exist_ok=True)
     key = asyncio.run(_bootstrap(settings_of(data, chosen)))
     with running_server(data, environment=chosen) as running:
