@@ -123,7 +123,30 @@ def test_a_port_that_is_none_is_a_usage_error() -> None:
     assert "port from the command line is 'eighty'" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("module", "address", "extra"),
+    [
+        ("asyncpg", "postgresql://ann@127.0.0.1/l", "postgres"),
+        ("pymysql", "mariadb://ann@127.0.0.1/lake", "mariadb"),
+    ],
+)
+def test_a_driver_that_is_missing_is_named_with_what_brings_it(
+    module: str, address: str, extra: str, tmp_path: Path
+) -> None:
+    """MISSION: 004-24"""
+    without = f"import sys; sys.modules[{module!r}] = None; from nunatak.cli.main import main; main()"
+    words = ["serve", "--port", "0", "--data", str(tmp_path / "data"), "--database-url", address]
+    ended = subprocess.run(
+        [sys.executable, "-c", without, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("Error: database_url cannot be used: ")
+    assert ended.stderr.endswith(f"a driver: pip install 'nunatak[{extra}]'\n")
+
+
 def test_get_answers_without_a_server(tmp_path: Path) -> None:
+    """MISSION: 004-02"""
     config = run_command("get", "v1/config", "--data", str(tmp_path / "data"))
     missing = run_command("get", "/v1/namespaces/none", "--data", str(tmp_path / "data"))
 
