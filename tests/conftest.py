@@ -17,6 +17,15 @@ def say(record_property: Callable[[str, object], None]) -> Say:
     return lambda text: record_property("said", text)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for Java too long ends its process: an exception would go on to ask Java, and wait again."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            limit = item.get_closest_marker("timeout")
+            item.add_marker(pytest.mark.timeout(*(limit.args if limit else ()), method="thread"), append=False)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, ()):
