@@ -32,12 +32,11 @@ from nunatak.cli.main import root
 from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError
 from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server, settings_of
-from tests.access.secured import UNLIMITED
 from tests.support import postgres as postgres_support
 from tests.support.issuer import Issuer, running_issuers
 from tests.support.postgres import PostgresServer
 
-LOUD = {"NUNATAK_LOG_LEVEL": "debug", **UNLIMITED}
+LOUD = {"NUNATAK_LOG_LEVEL": "debug"}
 AUDIENCE = "canary-audience"
 SHORTEST = 12  # characters of a piece that is worth a search
 TOKENS = "/v1/oauth/tokens"

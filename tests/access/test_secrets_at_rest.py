@@ -24,7 +24,6 @@ from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.settings import Settings
 from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server, settings_of
-from tests.access.secured import UNLIMITED
 from tests.support.postgres import PostgresServer
 from tests.support.server import running_server
 
@@ -39,10 +38,8 @@ Environment = dict[str, str]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def environment(request: pytest.FixtureRequest) -> Environment:
-    """On which database; no limit may end a load that is heavy on purpose."""
-    if request.param == "sqlite":
-        return UNLIMITED
-    return {**UNLIMITED, "NUNATAK_DATABASE_URL": request.getfixturevalue("database")}
+    """On which database."""
+    return {} if request.param == "sqlite" else {"NUNATAK_DATABASE_URL": request.getfixturevalue("database")}
 
 
 def on_postgres(environment: Environment) -> bool:
