@@ -69,6 +69,7 @@ class MariadbServer:
             "port": self.port,
             "socket": self.folder / "socket",
             "pid-file": self.folder / "pid",
+            "tmpdir": self.folder / "tmp",
             # Names compare unlike their bytes do by default, so that nothing can rest on it.
             "character-set-server": "utf8mb4",
             "collation-server": "utf8mb4_general_ci",
@@ -165,12 +166,16 @@ def running_mariadb(*options: str) -> Iterator[MariadbServer]:
     server = MariadbServer(binary, folder, free_port(), options)
     try:
         user = _user()
+        # A server that starts removes what it finds of temporary tables: in a shared folder, those of its neighbour.
+        (folder / "tmp").mkdir()
         if user:
-            os.chown(folder, user["user"], user["group"])
+            for each in (folder, folder / "tmp"):
+                os.chown(each, user["user"], user["group"])
         (folder / "users.sql").write_text(USERS)
         install = ["mariadb-install-db", "--no-defaults", f"--datadir={folder / 'data'}", "--skip-test-db"]
         install += ["--auth-root-authentication-method=normal"]
-        made = subprocess.run(install, cwd=folder, capture_output=True, check=False, **user)
+        environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
+        made = subprocess.run(install, cwd=folder, env=environment, capture_output=True, check=False, **user)
         if made.returncode != 0:
             raise RuntimeError(f"mariadb-install-db failed: {(made.stdout + made.stderr).decode(errors='replace')}")
         server.start()
