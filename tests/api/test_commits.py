@@ -332,6 +332,54 @@ def test_a_staged_table_is_not_created_if_another_change_fails(tables: LocalCata
     assert tables.call("HEAD", path_of("ns", "tables", "new")).status == 404
 
 
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["by itself", "in a transaction"])
+@pytest.mark.parametrize("since", ["renamed", "dropped"])
+def test_a_creation_sent_again_makes_no_second_table_of_the_same_files(
+    tables: LocalCatalog, since: str, in_transaction: bool
+) -> None:
+    """Nor may it be refused as if it had not happened: the client would delete the files of the first."""
+    creation, new = staged(tables, "new"), path_of("ns", "tables", "new")
+    creation["updates"] += [add_snapshot(7, sequence=1), set_branch(7)]
+
+    def send() -> Any:
+        if in_transaction:
+            body = {"table-changes": [creation, change("t", set_properties(a="b"))]}
+            return tables.call("POST", TRANSACTION, body)
+        return tables.call("POST", new, creation)
+
+    assert send().status in (200, 204)
+    assert send().status in (200, 204)
+    if since == "dropped":
+        done(tables.call("DELETE", new))
+    else:
+        body = {"source": identifier("ns", "new"), "destination": identifier("ns", "moved")}
+        done(tables.call("POST", "/v1/tables/rename", body))
+    state = tables.state()
+
+    answer = send()
+
+    assert answer.error[:2] == (500, "CommitStateUnknownException")
+    assert tables.state() == state
+
+
+def test_a_creation_takes_neither_the_folder_nor_the_files_of_a_table(tables: LocalCatalog) -> None:
+    """Whoever knows its uuid could else have it under a name of their own."""
+    creation = staged(tables, "new")
+    ok(tables.call("POST", path_of("ns", "tables", "new"), creation))
+    state = tables.state()
+
+    stolen = creation | {"identifier": identifier("ns", "thief")}
+    thief = tables.call("POST", path_of("ns", "tables", "thief"), stolen)
+    other = staged(tables, "one")
+    twins = [other, other | {"identifier": identifier("ns", "two")}]
+    both = tables.call("POST", TRANSACTION, {"table-changes": twins})
+
+    for answer in (thief, both):
+        assert answer.error[:2] == (400, "BadRequestException")
+        assert "overlaps" in answer.error[2]
+    assert tables.state() == state
+
+
 def test_a_staged_table_that_somebody_created_meanwhile_is_refused(tables: LocalCatalog) -> None:
     creation = staged(tables, "new")
     tables.table("ns", "new")

@@ -268,7 +268,9 @@ def test_a_folder_that_touches_another_table_is_refused(full: Store, run: Run[AN
 
 
 def test_the_same_table_may_be_registered_under_two_names(full: Store, run: Run[ANY]) -> None:
-    run(full.apply([insert("twin", location="file:///w/ns/t", uuid="uuid-of-t")]))
+    with pytest.raises(BadRequest, match="overlaps"):  # but not made anew from its files
+        run(full.apply([insert("twin", location="file:///w/ns/t", uuid="uuid-of-t")]))
+    run(full.apply([insert("twin", location="file:///w/ns/t", uuid="uuid-of-t", registered=True)]))
 
     assert {each.key.name for each in run(full.overlapping("file:///w/ns/t", []))} == {"t", "twin"}
 

@@ -319,9 +319,9 @@ class App:
     async def _body(self, headers: dict[bytes, bytes], source: Receive | bytes) -> bytes:
         limit = self.max_body_bytes
         body = source if isinstance(source, bytes) else await self._received(headers, source)
-        encoding = headers.get(b"content-encoding")
-        if encoding is not None and encoding.lower() != b"identity" and body:
-            return decompress(body, encoding.decode("latin-1").strip().lower(), limit)
+        encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+        if encoding != b"identity" and body:
+            return decompress(body, encoding.decode("latin-1"), limit)
         if len(body) > limit:
             raise TooLarge(f"Request body is larger than {limit} bytes")
         return body

@@ -138,7 +138,7 @@ class Request:
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
-        return None if value is None else value.decode("latin-1")
+        return None if value is None else value.decode("latin-1").strip(" \t")  # RFC 9110: no part of a value
 
     def namespace(self) -> Namespace:
         """The namespace of the path, checked."""

@@ -51,6 +51,7 @@ from nunatak.iceberg.table_metadata import TableMetadata
 MAX_UPDATES = 1000  # per table and request
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
+NO_LONGER_THERE = "The commit was carried out, but a table of it is no longer under its name"
 
 
 class TableCommit(msgspec.Struct, frozen=True):
@@ -184,6 +185,8 @@ async def _plan_from_memory(
 async def _plan(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key, commit: TableCommit) -> Planned:
     """Check every requirement and work out the new metadata; nothing is written."""
     before = await find_head(catalog, key, "TABLE", caller.policy)
+    if before is None and await _was_created(catalog, caller, commit):
+        raise OutcomeUnknown(NO_LONGER_THERE)
     return await _work_out(catalog, warehouse, key, commit, before)
 
 
@@ -365,8 +368,17 @@ async def _already_done(
             loaded.append(current)
     if len(loaded) < len(keys):
         # Renamed or dropped since: a 404 would deny what happened, and the client would delete files that are needed.
-        raise OutcomeUnknown("The commit was carried out, but a table of it is no longer under its name") from error
+        raise OutcomeUnknown(NO_LONGER_THERE) from error
     return loaded
+
+
+async def _was_created(catalog: Catalog, caller: Caller, commit: TableCommit) -> bool:
+    """Whether this very request has made the table once: doing it again would make a second one of the same files."""
+    snapshot_id = added_snapshot(commit)
+    uuid = next((each.uuid for each in commit.all_updates() if isinstance(each, AssignUuid)), None)
+    if uuid is None or snapshot_id is None or not caller.request_hash:
+        return False
+    return await catalog.store.find_commit(uuid, snapshot_id, caller.request_hash)
 
 
 def _asserted_uuid(commit: TableCommit) -> str | None:

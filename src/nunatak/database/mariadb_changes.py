@@ -141,7 +141,7 @@ def _insert_head(session: Session, change: InsertHead) -> None:
         raise rules.missing_namespace(change.printed_namespace)
     _refuse_taken(session, change)
     if change.check_overlap:
-        _refuse_overlap(session, new.location, key, new.table_uuid)
+        _refuse_overlap(session, new.location, key, rules.twin(change))
     if change.registered and session.row("purge_of", {"location": new.location}) is not None:
         raise rules.being_purged(change.printed)
     values = {**named(key), **_kept(session, new), "type": change.kind}
@@ -163,7 +163,7 @@ def _refuse_taken(session: Session, change: InsertHead) -> None:
         raise rules.taken(change.kind, row[0], change.printed)
 
 
-def _refuse_overlap(session: Session, location: str, key: Key, table_uuid: str) -> None:
+def _refuse_overlap(session: Session, location: str, key: Key, table_uuid: str | None) -> None:
     for other in overlapping(session, location, rules.ancestors_of(location)):
         if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
             raise rules.overlap(location)

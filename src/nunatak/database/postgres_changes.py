@@ -140,7 +140,7 @@ async def _insert_head(session: Session, change: InsertHead) -> None:
         raise rules.missing_namespace(change.printed_namespace)
     await _refuse_taken(session, change)
     if change.check_overlap:
-        await _refuse_overlap(session, new.location, key, new.table_uuid)
+        await _refuse_overlap(session, new.location, key, rules.twin(change))
     if change.registered and await session.row("purge_of", {"location": new.location}) is not None:
         raise rules.being_purged(change.printed)
     values = {**named(key), **rules.kept(new), **rules.logged(change.entry), "type": change.kind}
@@ -157,7 +157,7 @@ async def _refuse_taken(session: Session, change: InsertHead) -> None:
         raise rules.taken(change.kind, row[0], change.printed)
 
 
-async def _refuse_overlap(session: Session, location: str, key: Key, table_uuid: str) -> None:
+async def _refuse_overlap(session: Session, location: str, key: Key, table_uuid: str | None) -> None:
     for other in await overlapping(session.rows, location, rules.ancestors_of(location)):
         if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
             raise rules.overlap(location)

@@ -63,7 +63,8 @@ class CommitEntry(Record, frozen=True):
 class InsertHead(Record, frozen=True):
     """A new table or view; with `check_overlap` its folder must touch no other table's.
 
-    One that is `registered` brings its files along, so none of them may be about to be purged.
+    One that is `registered` brings its files along, so none of them may be about to be purged; it may be a table that
+    has another name already.
     """
 
     key: Key

@@ -7,6 +7,7 @@ import msgspec
 
 from nunatak.database.records import (
     CommitEntry,
+    InsertHead,
     Key,
     Kind,
     LeaseJob,
@@ -72,6 +73,11 @@ def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
 
 def taken_namespace(printed: str) -> AlreadyExists:
     return AlreadyExists(f"Namespace already exists: {printed}")
+
+
+def twin(change: InsertHead) -> str | None:
+    """The uuid of a table that a new one may share its folder with: itself, when it is given a second name."""
+    return change.new.table_uuid if change.registered else None
 
 
 def overlap(location: str) -> BadRequest:

@@ -132,7 +132,7 @@ class Writer:
             raise rules.missing_namespace(change.printed_namespace)
         self._refuse_taken(key, change.kind, change.printed)
         if change.check_overlap:
-            self._refuse_overlap(change.new.location, key, change.new.table_uuid)
+            self._refuse_overlap(change.new.location, key, rules.twin(change))
         if change.registered and self._row("purge_of", {"location": change.new.location}) is not None:
             raise rules.being_purged(change.printed)
         self._run("insert_head", {**named(key), "new": change.new.metadata_location, "type": change.kind})
@@ -240,7 +240,7 @@ class Writer:
         if row is not None:
             raise rules.taken(kind, row[0], printed)
 
-    def _refuse_overlap(self, location: str, key: Key, table_uuid: str) -> None:
+    def _refuse_overlap(self, location: str, key: Key, table_uuid: str | None) -> None:
         for other in overlapping(self._rows, location, rules.ancestors_of(location)):
             if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
                 raise rules.overlap(location)

@@ -9,6 +9,7 @@ from nunatak.iceberg.transforms import can_transform, canonical_transform
 
 FIRST_FIELD_ID = 1000  # spec: partition field ids start here, to stay apart from column ids
 UNPARTITIONED_LAST_FIELD_ID = FIRST_FIELD_ID - 1
+_BOUND_TO_TYPES = ("bucket", "truncate")  # readers take others as they are, whatever the type of their column
 
 
 def read_spec(spec: object) -> Json:
@@ -59,6 +60,17 @@ def check_names(spec: Json, schema: Schema) -> None:
         if name in names:
             raise IllegalArgument(f"Cannot use partition name more than once: {name}")
         names.add(name)
+
+
+def check_transforms(fields: Iterable[Json], schema: Schema) -> None:
+    """Refuse a schema in which a column has a type that readers cannot bind a field's transform to."""
+    for field in fields:
+        source = schema.fields.get(field["source-id"])
+        transform = canonical_transform(field["transform"])
+        if source is None or not transform.startswith(_BOUND_TO_TYPES):
+            continue
+        if not isinstance(source.type, str) or not can_transform(transform, source.type):
+            raise InvalidMetadata(f"Invalid source type {print_type(source.type)} for transform: {transform}")
 
 
 def check_compatibility(spec: Json, schema: Schema) -> None:

@@ -314,7 +314,9 @@ class _Draft:
             schema_id = self.last_added_schema_id
         if schema_id != self.current_schema_id and all(each["schema-id"] != schema_id for each in self.schemas):
             raise IllegalArgument(f"Cannot set current schema to unknown schema: {schema_id}")
-        self.current_schema_id = schema_id
+        if schema_id != self.current_schema_id:
+            self.current_schema_id = schema_id
+            self._check_all_fit()
 
     def remove_schemas(self, schema_ids: set[int]) -> None:
         if self.current_schema_id in schema_ids:
@@ -497,6 +499,16 @@ class _Draft:
             raise IllegalArgument("Cannot create table: no UUID has been assigned")
         if not self.location:
             raise IllegalArgument("Cannot create table: no location has been set")
+
+    def _check_all_fit(self) -> None:
+        """Iceberg's own readers bind every spec and sort order of a table to its current schema, also those that are
+        used no more, and read no table of which one cannot be bound."""
+        current = self.current_schema()
+        for spec in self.partition_specs:
+            partition_spec.check_names(spec, current)
+            partition_spec.check_transforms(spec["fields"], current)
+        for order in self.sort_orders:
+            partition_spec.check_transforms(order["fields"], current)
 
     def _check_current_schema(self) -> None:
         """The default spec and sort order must exist and fit the current schema; checked if one of them changed."""

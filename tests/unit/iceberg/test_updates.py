@@ -219,6 +219,51 @@ class TestSchemas:
         )
         assert len(commit(a_table(), [update("upgrade-format-version", format_version=3), variant]).schemas) == 2
 
+    @pytest.mark.parametrize("version", [1, 2, 3])
+    @pytest.mark.parametrize("transform", ["identity", "bucket[4]", "void"])
+    def test_a_column_does_not_take_the_name_of_a_partition(self, transform: str, version: int) -> None:
+        """Whoever added the one need not know of the other; Iceberg's own readers could not read the table."""
+        table = a_table(version, spec=a_spec(("part", transform, 2)))
+        named_so = [*a_schema()["fields"], a_field(4, "part", "int")]
+        change = [update("add-schema", schema=a_schema(*named_so)), update("set-current-schema", schema_id=-1)]
+        no_longer = [update("add-spec", spec=a_spec()), update("set-default-spec", spec_id=-1)]
+        gone = update("remove-partition-specs", spec_ids=[0])
+        refused = "Cannot create identity partition sourced from different field in schema: part"
+
+        assert refusal(table, *change) == refused
+        assert refusal(table, *no_longer, *change) == refused
+        assert refusal(commit(table, change[:1]), update("set-current-schema", schema_id=1)) == refused
+        assert commit(table, [*no_longer, gone, *change]).current_schema_id == 1
+
+    def test_a_column_takes_the_name_of_its_own_partition_or_of_one_whose_column_is_gone(self) -> None:
+        def schema_of(*fields: Json) -> list[Json]:
+            return [update("add-schema", schema=a_schema(*fields)), update("set-current-schema", schema_id=-1)]
+
+        first, _, last = a_schema()["fields"]
+        table = a_table(spec=a_spec(("part", "bucket[4]", 2)))
+
+        assert commit(table, schema_of(first, a_field(2, "part", "string"), last)).current_schema_id == 1
+        table = commit(table, [update("add-spec", spec=a_spec()), update("set-default-spec", spec_id=-1)])
+        table = commit(table, schema_of(first, last))
+        assert commit(table, schema_of(first, last, a_field(4, "part", "int"))).current_schema_id == 2
+
+    @pytest.mark.parametrize(("transform", "type_"), [("bucket[4]", "double"), ("truncate[2]", "date")])
+    def test_a_column_keeps_a_type_that_old_specs_and_orders_can_be_read_with(self, transform: str, type_: str) -> None:
+        """As for a table that is replaced by another: columns keep their ids by name, whatever their types."""
+        first, _, last = a_schema()["fields"]
+        other = [update("add-schema", schema=a_schema(first, a_field(2, "data", type_), last))]
+        other.append(update("set-current-schema", schema_id=-1))
+        split = a_table(spec=a_spec(("part", transform, 2)))
+        split = commit(split, [update("add-spec", spec=a_spec()), update("set-default-spec", spec_id=-1)])
+        sorted_once = a_table(order=an_order((transform, 2)))
+        unsorted = [update("add-sort-order", sort_order=an_order()), update("set-default-sort-order", sort_order_id=-1)]
+
+        assert refusal(split, *other) == f"Invalid source type {type_} for transform: {transform}"
+        assert (
+            refusal(commit(sorted_once, unsorted), *other) == f"Invalid source type {type_} for transform: {transform}"
+        )
+        assert commit(a_table(spec=a_spec(("part", "identity", 2))), other).current_schema_id == 1
+
     def test_unused_schemas_are_removed_and_the_current_one_is_not(self) -> None:
         table = commit(a_table(), [update("add-schema", schema=WIDER), update("set-current-schema", schema_id=-1)])
 
