@@ -834,7 +834,7 @@ def test_a_crash_of_the_server_among_commits_loses_none_that_was_answered_and_do
     run(full.apply([insert(f"w{number}") for number in range(4)]))
     answered: list[str] = []
     refused: list[str] = []
-    over = asyncio.Event()
+    begun, over = asyncio.Event(), asyncio.Event()
 
     async def commit_on_and_on(name: str) -> int:
         before, after_crash = insert(name).new, 0
@@ -844,6 +844,8 @@ def test_a_crash_of_the_server_among_commits_loses_none_that_was_answered_and_do
                 await full.apply([change])
                 answered.append(change.entry.commit_id)
                 before, after_crash = change.new, after_crash + over.is_set()
+                if len(answered) == 40:
+                    begun.set()
             except ServiceUnavailable:
                 refused.append(change.entry.commit_id)
                 await asyncio.sleep(0.02)
@@ -853,8 +855,7 @@ def test_a_crash_of_the_server_among_commits_loses_none_that_was_answered_and_do
 
     async def crash() -> list[int]:
         writers = [asyncio.create_task(commit_on_and_on(f"w{number}")) for number in range(4)]
-        while len(answered) < 40:
-            await asyncio.sleep(0.01)
+        await begun.wait()
         await asyncio.to_thread(mariadb.kill)
         await asyncio.sleep(0.2)
         await asyncio.to_thread(mariadb.start)
