@@ -8,9 +8,18 @@ import click
 import msgspec
 
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.migrate_run import chooses, kind_of, pairs, refusals, runs, state_option
-from nunatak.cli.names import NAMESPACE, parse_name
-from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.cli.migrate_run import (
+    chooses,
+    kind_of,
+    name_of,
+    pairs,
+    refusals,
+    require_some,
+    runs,
+    state_option,
+)
+from nunatak.cli.names import NAMESPACE, print_name
+from nunatak.cli.output import counted, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back, verify_tables
@@ -139,8 +148,10 @@ def plan(
     wave: int,
 ) -> None:
     """Say how each table gets over, and where to. Nothing is changed at either end."""
-    spaces = {parse_name(old): parse_name(new) for old, new in pairs(renamed, "--map").items()}
+    names = pairs(renamed, "--map")
+    spaces = {NAMESPACE.convert(old, None, None): NAMESPACE.convert(new, None, None) for old, new in names.items()}
     wishes = Wishes(include, exclude, copy, adopt, into or (), spaces, wave)
+    require_some(run.folder.list_tables(), include, exclude)
     _show(plan_tables(run, wishes), output)
 
 
@@ -220,9 +231,9 @@ def status(run: Run, output: str, watch_source: bool) -> None:
         _show(tables, output)
         counts = [f"{sum(table.state == state for table in tables)} {state}" for state in STATES]
         click.echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
-        for name, findings in late.items():
-            for finding in findings:
-                click.echo(f"{name}: {finding.text}")
+        for table in tables:
+            for finding in late.get(title(table.found), []):
+                click.echo(f"{name_of(table.found)}: {finding.text}")
     if any(late.values()):
         raise click.exceptions.Exit(STUCK)
 
@@ -253,9 +264,10 @@ def permissions(run: Run, output: str) -> None:
 @state_option
 def report(folder: Path, file: Path) -> None:
     """Write one HTML page with the evidence; or JSON, if the file is called so."""
-    with refusals(), opened(folder, "report") as state:
-        whole = state.whole()
-    file.write_bytes(as_json(whole) if file.suffix == ".json" else render(whole).encode())
+    with refusals():
+        with opened(folder, "report") as state:
+            whole = state.whole()
+        file.write_bytes(as_json(whole) if file.suffix == ".json" else render(whole).encode())
     click.echo(f"Wrote {file}.", err=True)
 
 
@@ -278,7 +290,7 @@ def _row(table: Table) -> Sequence[object]:
     if table.problem:
         notes.append(table.problem)
     return (
-        title(found),
+        name_of(found),
         table.state,
         f"{found.kind} v{found.format_version}" if found.format_version else f"{found.kind} {found.format}".strip(),
         _text(found.rows),
@@ -286,7 +298,7 @@ def _row(table: Table) -> Sequence[object]:
         _text(found.size_bytes),
         "" if found.last_write_ms is None else time_of(found.last_write_ms),
         "" if planned is None else planned.method,
-        "" if planned is None else ".".join(planned.target),
+        "" if planned is None else print_name(planned.target),
         "; ".join(notes),
     )
 
@@ -300,6 +312,6 @@ def _done(tables: Sequence[Table], output: str) -> None:
     _show(tables, output)
     stuck = [table for table in tables if table.state == "failed"]
     if output != "json":
-        click.echo(f"{len(tables) - len(stuck)} tables got through, {len(stuck)} did not.")
+        click.echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {len(stuck)} did not.")
     if stuck:
         raise click.exceptions.Exit(STUCK)

@@ -1,5 +1,6 @@
 """What the commands of `nunatak migrate` share: options, the folder, both ends, and a Spark that starts when needed."""
 
+import difflib
 import functools
 import os
 import sys
@@ -14,16 +15,18 @@ import click
 from click.core import ParameterSource
 
 from nunatak.cli.main import Refused
+from nunatak.cli.names import print_name
 from nunatak.cli.options import connected, find_credential, output_option, uri_option
+from nunatak.cli.output import counted
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.jobs import Progress
 from nunatak_spark.matrix import matrix
-from nunatak_spark.migration.planning import is_wanted
+from nunatak_spark.migration.planning import is_wanted, matches
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.state import Folder, opened
-from nunatak_spark.migration.values import Source, Table
+from nunatak_spark.migration.values import Found, Source, Table
 from nunatak_spark.runner import TELLERS
 from nunatak_spark.sessions import session
 
@@ -176,10 +179,15 @@ class Needs:
 
 @contextmanager
 def refusals() -> Iterator[None]:
+    """What keeps a command from its work, for people: every command runs in here, to its last line."""
     try:
         yield
     except CannotRun as error:
         raise Refused(error.problem, hint=error.fix) from error
+    except ConnectionError:  # has an exit code of its own
+        raise
+    except OSError as error:  # the folder, or the file of a report
+        raise Refused(str(error)) from error
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -200,17 +208,75 @@ def chooses(command: Command) -> Command:
         def choose(*states: str, failed_at: Sequence[str] = ()) -> list[Table]:
             return [
                 table
-                for table in run.folder.list_tables()
+                for table in _planned(run.folder.list_tables(), tables, wave)
                 if (table.state in states or (table.state == "failed" and table.failed_at in failed_at))
-                and table.planned is not None
-                and table.planned.method != "refused"
-                and (wave is None or table.planned.wave == wave)
                 and is_wanted(table.found, tables, ())
             ]
 
         return command(run, output, choose, **arguments)
 
     return with_choice
+
+
+def _planned(tables: Sequence[Table], names: Sequence[str], wave: int | None) -> list[Table]:
+    """Those that move, in this wave or at all; a wave or a name that means none of them is refused.
+
+    A script would take silence for a cut-over.
+    """
+    if not any(table.planned for table in tables):
+        raise CannotRun("No table is planned", fix="Run `nunatak migrate plan` first.")
+    moving = [(table, table.planned.wave) for table in tables if table.planned and table.planned.method != "refused"]
+    if wave is not None and wave not in {each for _, each in moving}:
+        known = ", ".join(map(str, sorted({each for _, each in moving}))) or "none"
+        raise click.UsageError(f"No table is planned for wave {wave}; the waves are: {known}.")
+    chosen = [table for table, each in moving if wave in {None, each}]
+    for name in names:
+        if not any(matches(table.found, [name]) for table in chosen):
+            raise click.UsageError(_nothing_called(name, tables, chosen, wave))
+    return chosen
+
+
+def _nothing_called(name: str, tables: Sequence[Table], chosen: Sequence[Table], wave: int | None) -> str:
+    said = f"No table that is planned{'' if wave is None else f' for wave {wave}'} is called {name!r}."
+    for table in tables:
+        if matches(table.found, [name]):
+            return f"{said} {name_of(table.found)} {_why_not(table)}."
+    return said + _did_you_mean(name, chosen)
+
+
+def _why_not(table: Table) -> str:
+    if table.planned is None:
+        return "is in the inventory alone; run `nunatak migrate plan`"
+    if table.planned.method == "refused":
+        return f"was refused: {table.planned.because}"
+    return f"moves in wave {table.planned.wave}"
+
+
+def require_some(tables: Sequence[Table], include: Sequence[str], exclude: Sequence[str]) -> None:
+    """Refuse patterns that leave nothing to plan, and one that means nothing beside others."""
+    if not tables:
+        raise CannotRun(
+            "The inventory is empty: no source holds a table",
+            fix="Look at another one with `nunatak migrate inventory`.",
+        )
+    all_of_them = counted(len(tables), "inventoried table")
+    for pattern in include:
+        if not any(matches(table.found, [pattern]) for table in tables):
+            near = _did_you_mean(pattern, tables)
+            raise click.UsageError(f"--include {pattern!r} matches none of the {all_of_them}.{near}")
+    if not any(is_wanted(table.found, include, exclude) for table in tables):
+        raise click.UsageError(f"--exclude leaves none of the {all_of_them} that --include chooses.")
+
+
+def _did_you_mean(name: str, tables: Sequence[Table]) -> str:
+    known = [name_of(table.found) if ":" in name else print_name(table.found.name) for table in tables]
+    near = difflib.get_close_matches(name, known, n=3)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def name_of(found: Found) -> str:
+    """A table of a source as it is printed, and as it can be typed."""
+    return f"{found.source}:{print_name(found.name)}"
 
 
 def kind_of(given: Mapping[str, Any]) -> str:

@@ -32,6 +32,10 @@ def with_text_ids(value: Any, key: str = "") -> Any:
     return value
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for row in rows:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from nunatak_spark.migration.run import MOVED, Run, Stuck, name_now
+from nunatak_spark.migration.run import MOVED, Run, Stuck, asking, name_now
 from nunatak_spark.migration.shadow import drop_target, planned_of, refreshed, require_pointer
+from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
 
 TRIES = 3  # a source that is written to all the time is frozen first, or never caught
@@ -151,7 +152,13 @@ def _roll_back(run: Run, table: Table, *, discard: bool) -> Table:
 
 def late_writes(run: Run, table: Table) -> list[Finding]:
     """What happened at the source since the cut-over, where nothing should."""
-    found, origin = table.found, run.origin(table.found)
+    origin = run.origin(table.found)
+    with asking(origin.source):
+        return _late_writes(origin, table)
+
+
+def _late_writes(origin: Origin, table: Table) -> list[Finding]:
+    found = table.found
     if table.frozen.how == "blocked":
         blocked = origin.is_blocked(found, table.frozen.pointer)
         return [] if blocked else [Finding("late-write", "somebody took away what blocks the source")]

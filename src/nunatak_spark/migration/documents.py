@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from nunatak_spark.errors import CannotRun
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GZIP = b"\x1f\x8b"
+PY4J = "An error occurred while calling "  # how it begins before it says what Java said
 
 Spark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
 
@@ -78,6 +81,8 @@ def _bytes(spark: Spark, location: str) -> bytes:
             return path.read_bytes()
         ((content,),) = spark().read.format("binaryFile").load(location).select("content").collect()
         return bytes(content)
+    except CannotRun:  # no Spark: that is to be mended here, and says nothing about the file
+        raise
     except Exception as error:  # Spark's have no common base that could be named without pyspark
         raise Unreadable(f"{location} cannot be read: {first_line(error)}") from error
 
@@ -138,5 +143,8 @@ def int96_columns(files: Sequence[File]) -> list[str]:
 
 
 def first_line(error: Exception) -> str:
-    """Spark's messages carry whole plans; the first line says what is wrong."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Spark's messages carry whole plans; the first line says what is wrong, or of Java's own errors the second."""
+    lines = str(error).strip().splitlines()
+    if len(lines) > 1 and lines[0].startswith(PY4J):
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else type(error).__name__

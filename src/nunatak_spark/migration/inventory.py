@@ -10,7 +10,7 @@ from nunatak_spark.migration.documents import Document, Unreadable, read_documen
 from nunatak_spark.migration.facts import with_document
 from nunatak_spark.migration.planning import is_decided
 from nunatak_spark.migration.risks import name_risks, with_overlaps
-from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.run import Run, asking
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.values import Finding, Found, Source, Table, title
 
@@ -23,7 +23,8 @@ def take_inventory(run: Run, source: Source) -> list[Table]:
     run.folder.save_source(source)
     origin = open_origin(source, run.spark, run.environment)
     try:
-        found = list(_completed(run, origin.list_tables()))
+        with asking(source):
+            found = list(_completed(run, origin.list_tables()))
     finally:
         origin.close()
     _forget_gone(run, source, {title(each) for each in found})

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nunatak_spark.migration.values import Found, Method, Planned, Source, Table, title
+from nunatak_spark.migration.values import Found, Method, Planned, Source, Table, printed_name, title
 
 ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
 COPIED = {"csv", "json", "text"}
@@ -59,11 +59,10 @@ def is_wanted(found: Found, include: Sequence[str], exclude: Sequence[str]) -> b
 
 
 def matches(found: Found, patterns: Sequence[str]) -> bool:
-    name = ".".join(found.name)
-    return any(
-        fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(f"{found.source}:{name}", pattern)
-        for pattern in patterns
-    )
+    """By the name as it is printed, which is one table's alone, or by its levels without any quotes."""
+    names = {printed_name(found.name), ".".join(found.name)}
+    names |= {f"{found.source}:{name}" for name in names}
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def _planned(found: Found, source: Source, wishes: Wishes) -> Planned:
@@ -114,7 +113,7 @@ def _without_collision(planned: Planned, name: str, used: Mapping[str, str], the
     folded = _folded(planned.target)
     if planned.method in {"refused", "adopt"}:
         return planned
-    printed = ".".join(planned.target)
+    printed = printed_name(planned.target)
     if folded in used and used[folded] != name:
         because = f"{used[folded]} goes to {printed} already; choose another namespace with --into or --map"
     elif folded in there:

@@ -4,7 +4,7 @@ import msgspec
 
 from nunatak_spark.migration.planning import Wishes, plan
 from nunatak_spark.migration.run import Run
-from nunatak_spark.migration.values import Table, title
+from nunatak_spark.migration.values import Table, printed_name, title
 
 
 def plan_tables(run: Run, wishes: Wishes) -> list[Table]:
@@ -16,5 +16,5 @@ def plan_tables(run: Run, wishes: Wishes) -> list[Table]:
         decided = planned.get(title(table.found))
         if decided is not None and (decided != table.planned or table.state != "planned"):
             changed = msgspec.structs.replace(table, planned=decided, state="planned", problem="", failed_at="")
-            run.folder.save_table(changed, f"{decided.method} as {'.'.join(decided.target)}: {decided.because}")
+            run.folder.save_table(changed, f"{decided.method} as {printed_name(decided.target)}: {decided.because}")
     return [table for table in run.folder.list_tables() if title(table.found) in planned]

@@ -1,14 +1,14 @@
 """What every step of a migration is handed: the folder, both ends, Spark when needed, and how to tell of progress."""
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from nunatak.client import Client
+from nunatak.client import Client, ServerUnreachable
 from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import Progress, Step, silent
@@ -16,7 +16,7 @@ from nunatak_spark.migration.documents import Spark, Unreadable, first_line
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.state import Folder
-from nunatak_spark.migration.values import Found, Table, title
+from nunatak_spark.migration.values import Found, Source, Table, title
 
 MOVED = "__moved"  # what a frozen table's name at the source ends with
 
@@ -93,6 +93,22 @@ def reason(error: Exception) -> str:
             return str(error)
         case _:
             return first_line(error)
+
+
+@contextmanager
+def asking(source: Source) -> Iterator[None]:
+    """What a source does instead of answering becomes one error that says where to look.
+
+    Metastores, storage, Amazon's client and Spark each raise something else, and these have no base in common.
+    """
+    try:
+        yield
+    except (CannotRun, CatalogError, ServerUnreachable):  # they say it themselves
+        raise
+    except Exception as error:
+        raise CannotRun(
+            f"The source {source.name} cannot be read: {reason(error)}", fix=f"Look at its address: {source.address}"
+        ) from error
 
 
 def name_now(table: Table) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from nunatak_spark.jobs import Step
 from nunatak_spark.migration.documents import segments
 from nunatak_spark.migration.run import Run, Stuck, make_namespaces, name_now
 from nunatak_spark.migration.sources.folder import plain_type, quoted
-from nunatak_spark.migration.values import Found, Planned, Table, sql_name, title
+from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
 
 THREADS = 8  # registering is waiting for the two catalogs
 FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
@@ -98,7 +98,7 @@ def _save(run: Run, table: Table, source_pointer: str, target_pointer: str) -> T
 def require_pointer(run: Run, table: Table) -> str:
     pointer = run.origin(table.found).find_pointer(table.found, name_now(table))
     if not pointer:
-        raise Stuck(f"{'.'.join(name_now(table))} is no longer at the source")
+        raise Stuck(f"{printed_name(name_now(table))} is no longer at the source")
     return pointer
 
 
@@ -167,7 +167,7 @@ def require_ours(table: Table, there: Json) -> None:
         return
     if there.get("metadata", {}).get("properties", {}).get(FROM) == title(table.found) and not table.target_pointer:
         return
-    name = ".".join(planned_of(table).target)
+    name = printed_name(planned_of(table).target)
     if table.target_pointer:
         raise Stuck(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
     raise Stuck(f"the target has a table {name} that does not come from here; plan another name")

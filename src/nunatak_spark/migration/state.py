@@ -147,11 +147,17 @@ def opened(
             raise CannotRun(
                 f"Another command is at work on the migration in {path}", fix="Wait until it has ended."
             ) from error
-        with contextlib.closing(sqlite3.connect(path / FILE)) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")  # a step is taken only after the one before is on disk
-            connection.executescript(SCHEMA)
-            _require_format(connection, path)
-            yield Folder(path, connection, command, now_ms)
+        try:
+            with contextlib.closing(sqlite3.connect(path / FILE)) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")  # a step is taken only after the one before is on disk
+                connection.executescript(SCHEMA)
+                _require_format(connection, path)
+                yield Folder(path, connection, command, now_ms)
+        except sqlite3.Error as error:
+            raise CannotRun(
+                f"{path / FILE} cannot be read or written: {error}",
+                fix="Look at the file and its disk, or name another folder with --state.",
+            ) from error
 
 
 def _require_format(connection: sqlite3.Connection, path: Path) -> None:

@@ -209,8 +209,13 @@ def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
     return ".".join("`" + level.replace("`", "``") + "`" for level in (catalog, *levels))
 
 
+def printed_name(levels: tuple[str, ...]) -> str:
+    """As the command line prints and takes names: in double quotes where a level holds a dot or a quote."""
+    return ".".join('"' + level.replace('"', '""') + '"' if set(level) & set('."') else level for level in levels)
+
+
 def title(found: Found) -> str:
-    """One name for a table among all sources, for people and as a key."""
+    """One name for a table among all sources: a key of the folder, and a property of what we make at the target."""
     return f"{found.source}:{'.'.join(map(_printed, found.name))}"
 
 

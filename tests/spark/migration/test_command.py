@@ -77,8 +77,8 @@ def test_a_migration_from_the_command_line(
     assert (listed.code, f"{name}:{name}.cities" in listed.out) == (0, True), listed
     planned = run_command("migrate", "plan", "--wave", "2", *common)
     assert "views are not moved" in planned.out
-    assert run_command("migrate", "shadow", "--wave", "1", *common).out.endswith("0 tables got through, 0 did not.\n")
-    assert "1 tables got through" in run_command("migrate", "shadow", "--wave", "2", *common).out
+    assert run_command("migrate", "shadow", "--wave", "1", *common).code == 2
+    assert "1 table got through" in run_command("migrate", "shadow", "--wave", "2", *common).out
     assert run_command("migrate", "verify", *common).code == 0
     assert run_command("migrate", "cutover", f"{name}.*", *common).code == 0
 

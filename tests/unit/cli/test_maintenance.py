@@ -127,7 +127,7 @@ def test_the_plan_is_shown_and_nothing_is_done(run: Run, client: Client, namespa
     planned = run("maintain", "all", namespace, "--dry-run")
     one = run("maintain", "compact", table, "--dry-run", "-o", "json").json
 
-    assert "1 jobs are due in 2 tables." in planned.out
+    assert "1 job due in 2 tables." in planned.out
     assert line_of(planned.out, table).split()[1:3] == ["data-compaction", "due"]
     (decision,) = one["tables"][0]["decisions"]
     assert decision["job"]["table"] == "events"
@@ -148,7 +148,7 @@ def test_jobs_are_added_shown_and_cancelled(run: Run, client: Client, namespace:
     cancelled = run("job", "cancel", number)
 
     assert due.out.splitlines()[0].endswith(f": data-compaction of {table}")
-    assert due.out.splitlines()[1] == "1 jobs were added."
+    assert due.out.splitlines()[1] == "1 job added."
     assert asked["jobs"][0]["job"]["reasons"] == ["asked for"]
     assert "on a table" in refused.err
     rows = [line.split()[:4] for line in listed.out.splitlines() if table in line]

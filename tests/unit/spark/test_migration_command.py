@@ -1,13 +1,55 @@
-"""`nunatak migrate …` before anything is asked: wrong usage, and which jars sources need."""
+"""`nunatak migrate …` where no Spark is needed: wrong usage, what cannot be read, how names are printed, and jars."""
 
+import importlib
+import pkgutil
+import sys
 from pathlib import Path
 
 import pytest
 
+import nunatak_spark.migration
 from nunatak.cli.migrate_run import Needs
+from nunatak_spark.errors import CannotRun, WrongPyspark
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.migration.documents import first_line, read_document
+from nunatak_spark.migration.run import asking
+from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
+from nunatak_spark.migration.sources.rest import rest_source
+from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.values import Found, Method, Planned, Source, State, Table
 from tests.unit.cli.conftest import run_command
+
+NOBODY = "http://127.0.0.1:1"  # where nothing listens
+STEPS = ["shadow", "verify", "cutover", "rollback"]
+STATE = Path("nunatak-migration")  # where commands look unless told
+
+
+def a_table(
+    *name: str,
+    state: State = "shadowed",
+    method: Method = "adopt",
+    wave: int = 1,
+    because: str = "",
+    source: str = "db",
+) -> Table:
+    found = Found(source=source, name=name, kind="iceberg")
+    return Table(found=found, state=state, planned=Planned(method, name, wave, because))
+
+
+def a_migration(*tables: Table, source: Source | None = None) -> None:
+    """Tables that are adopted need neither Spark nor a target to be rolled back."""
+    with opened(STATE, "inventory", create=True) as folder:
+        folder.keep_target(NOBODY, "")
+        folder.save_source(source or jdbc_source("db", "jdbc:sqlite:x", None, {}))
+        for table in tables:
+            folder.save_table(table)
+
+
+def states() -> dict[str, str]:
+    with opened(STATE, "status") as folder:
+        return {".".join(table.found.name): table.state for table in folder.list_tables()}
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +98,239 @@ def test_sources_bring_the_jars_that_they_need() -> None:
     assert Needs.of(known, {}, ()) == Needs(("postgresql",), ("aws",))
     assert Needs.of([], {"jdbc": "sqlite:/srv/c.db", "glue": False}, ("gcp",)) == Needs(("sqlite",), ("gcp",))
     assert Needs.of([], {"jdbc": "jdbc:oracle:thin:@h", "glue": True}, ("aws",)) == Needs((), ("aws",))
+
+
+# Which tables
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (("shop.orderz",), "No table that is planned is called 'shop.orderz'. Did you mean shop.orders?"),
+        (("db:shop.orderz",), "Did you mean db:shop.orders?"),
+        (("shop.orders", "nothing.*"), "No table that is planned is called 'nothing.*'.\n"),
+        (("--wave", "77"), "No table is planned for wave 77; the waves are: 1, 2."),
+        (("shop.orders", "--wave", "2"), "called 'shop.orders'. db:shop.orders moves in wave 1."),
+        (("shop.seen",), "db:shop.seen was refused: views are not moved."),
+        (("shop.new",), "db:shop.new is in the inventory alone; run `nunatak migrate plan`."),
+    ],
+)
+def test_a_step_refuses_what_means_no_planned_table_before_it_does_anything(
+    step: str, chosen: tuple[str, ...], said: str
+) -> None:
+    a_migration(
+        a_table("shop", "orders"),
+        a_table("hr", "people", wave=2),
+        a_table("shop", "seen", state="planned", method="refused", because="views are not moved"),
+        Table(found=Found(source="db", name=("shop", "new"), kind="iceberg")),
+    )
+    before = states()
+
+    outcome = run_command("migrate", step, *chosen)
+
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.out == ""
+    assert states() == before
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_before_the_plan_says_what_to_do_first(step: str) -> None:
+    a_migration(Table(found=Found(source="db", name=("shop", "orders"), kind="iceberg")))
+
+    outcome = run_command("migrate", step)
+
+    assert outcome.code == 1
+    assert outcome.err == "Error: No table is planned\nHint: Run `nunatak migrate plan` first.\n"
+
+
+def test_what_was_done_before_can_be_asked_for_again() -> None:
+    a_migration(a_table("shop", "orders"), a_table("hr", "people"))
+
+    first = run_command("migrate", "rollback", "shop.orders")
+    again = run_command("migrate", "rollback", "shop.orders")
+    rest = run_command("migrate", "rollback", "*")
+
+    assert (first.code, again.code, rest.code) == (0, 0, 0)
+    assert first.out.endswith("\n1 table got through, 0 did not.\n")
+    assert again.out.endswith("\n0 tables got through, 0 did not.\n")
+    assert states() == {"shop.orders": "rolled-back", "hr.people": "rolled-back"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--include", "nomatch.*"), "--include 'nomatch.*' matches none of the 2 inventoried tables.\n"),
+        (("--include", "shop.*", "--include", "hr.peple"), "'hr.peple' matches none of the 2 inventoried tables. Did"),
+        (("--include", "shop.*", "--exclude", "*"), "--exclude leaves none of the 2 inventoried tables"),
+        (("--map", "a..b=c"), "'a..b' is not a name"),
+    ],
+)
+def test_a_plan_for_no_table_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    a_migration(a_table("shop", "orders"), a_table("hr", "people"))
+
+    outcome = run_command("migrate", "plan", *arguments)
+
+    assert outcome.code == 2
+    assert said in outcome.err
+
+
+def test_a_plan_of_an_empty_inventory_says_so() -> None:
+    a_migration()
+
+    outcome = run_command("migrate", "plan", "--include", "shop.*")
+
+    assert outcome.code == 1
+    assert outcome.err.startswith("Error: The inventory is empty: no source holds a table\nHint: ")
+
+
+# How they are printed
+
+
+def test_names_with_dots_are_printed_as_they_can_be_typed() -> None:
+    a_migration(a_table("shop", "a.b", "t"), a_table("shop", "a", "b", "t"))
+
+    shown = run_command("migrate", "status").out
+    outcome = run_command("migrate", "rollback", 'db:shop."a.b".t')
+
+    assert ' db:shop."a.b".t ' in shown
+    assert ' shop."a.b".t ' in shown  # the target's name
+    assert "`" not in shown
+    assert outcome.code == 0
+    with opened(STATE, "status") as folder:
+        assert {table.found.name: table.state for table in folder.list_tables()} == {
+            ("shop", "a.b", "t"): "rolled-back",
+            ("shop", "a", "b", "t"): "shadowed",
+        }
+
+
+# What cannot be read
+
+
+def own_errors() -> list[type[Exception]]:
+    """Every class of errors that the modules of a migration define."""
+    modules = pkgutil.walk_packages(nunatak_spark.migration.__path__, "nunatak_spark.migration.")
+    values = [value for module in modules for value in vars(importlib.import_module(module.name)).values()]
+    errors = {value for value in values if isinstance(value, type) and issubclass(value, Exception)}
+    return sorted((one for one in errors if one.__module__.startswith("nunatak_spark.migration")), key=str)
+
+
+@pytest.mark.parametrize("kind", [*own_errors(), OSError, RuntimeError], ids=lambda kind: kind.__qualname__)
+def test_a_source_that_cannot_be_asked_is_named_with_its_address(kind: type[Exception]) -> None:
+    error = kind.__new__(kind, "it hung up")
+    error.args = ("it hung up",)
+
+    with pytest.raises(CannotRun) as raised, asking(folder_source("old", "/srv", None, {})):
+        raise error
+
+    assert raised.value.problem == "The source old cannot be read: it hung up"
+    assert raised.value.fix == "Look at its address: /srv"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("no such table\n'Project [*]", "no such table"),
+        (
+            "An error occurred while calling o54.sql.\n: java.io.IOException: no such folder\n\tat java…",
+            "java.io.IOException: no such folder",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_of_a_long_message_the_line_is_told_that_says_what_is_wrong(message: str, said: str) -> None:
+    assert first_line(RuntimeError(message)) == said
+
+
+def test_a_source_that_is_not_there_is_one_line_and_a_hint() -> None:
+    outcome = run_command("migrate", "inventory", "--folder", "/nope", "--as", "x")
+
+    assert outcome.code == 1
+    assert (
+        outcome.err == "Error: The source x cannot be read: /nope is not a folder\nHint: Look at its address: /nope\n"
+    )
+
+
+def test_a_source_that_went_away_after_the_cut_over_is_one_line_and_a_hint() -> None:
+    found = Found(source="old", name=("t",), kind="files", location="/nope/t")
+    over = Table(found=found, state="done", planned=Planned("copy", ("old", "t")))
+    a_migration(over, source=folder_source("old", "/nope", None, {}))
+
+    outcome = run_command("migrate", "status", "--watch-source")
+
+    assert outcome.code == 1
+    assert (
+        outcome.err
+        == "Error: The source old cannot be read: /nope/t is not a folder\nHint: Look at its address: /nope\n"
+    )
+
+
+def test_a_rest_source_that_does_not_answer_is_not_taken_for_the_target() -> None:
+    outcome = run_command("migrate", "inventory", "--rest", NOBODY, "--as", "x")
+
+    assert outcome.code == 3
+    assert f"the source does not answer at {NOBODY}" in outcome.err
+    assert "--rest" in outcome.err
+    assert "nunatak serve" not in outcome.err
+    assert "--uri" not in outcome.err
+
+
+def test_a_step_that_cannot_reach_its_source_names_the_source() -> None:
+    a_migration(
+        a_table("shop", "orders", state="planned", method="register"), source=rest_source("db", NOBODY, None, {}, {})
+    )
+
+    outcome = run_command("migrate", "shadow", "--progress", "none")
+
+    assert outcome.code == 1
+    assert f"the source does not answer at {NOBODY}" in outcome.out
+    assert outcome.out.endswith("\n0 tables got through, 1 did not.\n")
+
+
+def test_without_pyspark_a_database_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    outcome = run_command("migrate", "inventory", "--jdbc", "sqlite:///x.db", "--as", "x")
+
+    assert outcome.code == 1
+    assert outcome.err.startswith("Error: pyspark is not installed")
+    assert "Hint: pip install 'nunatak[spark]'" in outcome.err
+
+
+def test_without_pyspark_a_file_elsewhere_is_not_called_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    with pytest.raises(WrongPyspark):
+        read_document(lambda: import_pyspark("pyspark.sql").SparkSession, "s3://bucket/metadata.json")
+
+
+def test_a_report_without_jinja2_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_migration(a_table("shop", "orders"))
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    outcome = run_command("migrate", "report", "--to", "page.html")
+
+    assert outcome.code == 1
+    assert outcome.err == (
+        "Error: jinja2 is not installed, and is needed for the HTML report\nHint: pip install 'nunatak[migration]'\n"
+    )
+
+
+def test_a_report_that_cannot_be_written_is_one_line() -> None:
+    a_migration(a_table("shop", "orders"))
+
+    outcome = run_command("migrate", "report", "--to", "/nope/page.json")
+
+    assert outcome.code == 1
+    assert outcome.err == "Error: [Errno 2] No such file or directory: '/nope/page.json'\n"
+
+
+def test_a_folder_that_holds_something_else_is_one_line_and_a_hint() -> None:
+    STATE.mkdir()
+    (STATE / "migration.sqlite").write_text("this is not a database, and longer than its header would be " * 9)
+
+    outcome = run_command("migrate", "status")
+
+    assert outcome.code == 1
+    assert outcome.err.startswith(f"Error: {STATE / 'migration.sqlite'} cannot be read or written: ")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from nunatak_spark.migration.planning import Wishes, plan
-from nunatak_spark.migration.values import Column, Finding, Found, Planned, Source, Table
+from nunatak.cli.names import print_name
+from nunatak_spark.migration.planning import Wishes, matches, plan
+from nunatak_spark.migration.values import Column, Finding, Found, Planned, Source, Table, printed_name
 
 HIVE = Source(kind="hive", name="old", address="thrift://x")
 JDBC = Source(kind="jdbc", name="db", address="jdbc:sqlite:x")
@@ -64,6 +65,20 @@ def test_patterns_choose_by_name_and_by_source() -> None:
     assert set(planned(*tables, include=("*.people", "db:*"))) == {"old:hr.people", "db:sales.x"}
 
 
+def test_a_printed_name_means_the_one_table_that_has_it() -> None:
+    quoted = Found(source="old", name=("a.b", "t"), kind="iceberg")
+    plain = Found(source="old", name=("a", "b", "t"), kind="iceberg")
+
+    assert [matches(found, ['"a.b".t']) for found in (quoted, plain)] == [True, False]
+    assert [matches(found, ['old:"a.b".t']) for found in (quoted, plain)] == [True, False]
+    assert [matches(found, ["*.t"]) for found in (quoted, plain)] == [True, True]
+
+
+@pytest.mark.parametrize("name", [("a", "b"), ("a.b", "c"), ('say "x"', "."), ("`", "ä"), ("a:b", "*")])
+def test_names_are_printed_as_by_the_command_line(name: tuple[str, ...]) -> None:
+    assert printed_name(name) == print_name(name)
+
+
 def test_the_longest_namespace_that_is_renamed_decides() -> None:
     tables = [a_table("a.b.t"), a_table("a.c.t"), a_table("t", kind="files", format="orc", columns=COLUMNS)]
 
@@ -96,3 +111,11 @@ def test_a_table_that_was_begun_may_be_planned_under_the_name_it_has() -> None:
     begun = Table(found=a_table().found, state="planned", planned=Planned("register", ("sales", "orders")))
 
     assert methods(planned(begun, taken=(("sales", "orders"),))) == {"old:sales.orders": "register"}
+
+
+def test_a_refusal_prints_a_target_as_it_can_be_typed() -> None:
+    table = Table(found=Found(source="old", name=("a.b", "t"), kind="iceberg"))
+
+    (refused,) = planned(table, taken=(("a.b", "t"),)).values()
+
+    assert refused.because.startswith('the target has "a.b".t already')

@@ -58,8 +58,9 @@ class Jdbc(SparkCatalog):
         for key in ("user", "password"):
             value = {**self.source.properties, **self.secrets}.get(f"jdbc.{key}")
             options |= {key: value} if value else {}
+        session = self.spark()  # a Spark that cannot start has its own reasons, and is not the address's fault
         try:
-            found = self.spark().read.format("jdbc").options(**options).load().collect()
+            found = session.read.format("jdbc").options(**options).load().collect()
         except Exception as error:
             raise CannotRun(
                 f"{address} cannot be read: {first_line(error)}",

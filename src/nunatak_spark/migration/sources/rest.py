@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from nunatak.client import Client, Credential, Json
+from nunatak.client import Answer, Client, Credential, Json, ServerUnreachable
 from nunatak.errors import CatalogError, NotFound
 from nunatak_spark.migration.documents import Document, Spark
 from nunatak_spark.migration.sources.origin import SparkCatalog
@@ -19,6 +19,19 @@ def rest_source(
     if warehouse:
         properties["warehouse"] = warehouse
     return Source(kind="rest", name=name, address=uri, properties=properties)
+
+
+class SourceClient(Client):
+    """A client of the source: if nobody answers, it is not the target of --uri that has to be looked at."""
+
+    def send(self, method: str, path: str, body: Json | None = None) -> Answer:
+        try:
+            return super().send(method, path, body)
+        except ServerUnreachable as error:
+            raise ServerUnreachable(
+                f"the source does not answer at {self.uri} ({error.__cause__}); start it, or take the inventory with "
+                "another address after --rest"
+            ) from error
 
 
 class Rest(SparkCatalog):
@@ -50,7 +63,7 @@ class Rest(SparkCatalog):
         token, credential = self.secrets.get("token"), self.secrets.get("credential")
         client_id, _, secret = (credential or "").partition(":")
         headers = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
-        client = Client(
+        client = SourceClient(
             uri,
             warehouse=properties.get("warehouse"),
             token=token,
