@@ -14,7 +14,7 @@ from nunatak.cli.config import written
 from nunatak.cli.main import COMMANDS, root
 from nunatak.errors import CatalogError
 from nunatak.events.metrics import METRICS
-from nunatak.settings import CONFIG_FILE, SETTINGS
+from nunatak.settings import CONFIG_FILE, OTHER_VARIABLES, SETTINGS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Made by `make docs`; change the code instead. -->"
@@ -40,12 +40,14 @@ def settings_page() -> str:
 
 Each setting can be given as an environment variable or as a line in `{CONFIG_FILE}` in the current folder (or in
 the file that `NUNATAK_CONFIG` names); some are flags of `nunatak serve` too. A flag beats the environment, which beats
-the file, which beats the default. A name that is not in this list is an error. `nunatak config check` prints what is in
-effect and where it came from.
+the file, which beats the default. A name that is not in this list is an error, and so is a file that `NUNATAK_CONFIG`
+names and that is not there. `nunatak config check` prints what is in effect and where it came from, and fails if the
+server would not start with it.
 
 {table(["setting", "variable", "default", "meaning"], rows)}
-The command line as a client reads `NUNATAK_URI`, the address of the catalog.
-"""
+Commands that are no server read these as well:
+
+{table(["variable", "meaning"], [(f"`{name}`", meaning) for name, meaning in OTHER_VARIABLES.items()])}"""
 
 
 def shown(name: str, value: object) -> str:

@@ -28,6 +28,10 @@ class ServerUnreachable(ConnectionError):
     """Nobody answered: not the catalog's decision, so not one of its errors."""
 
 
+class NoAddress(ServerUnreachable):
+    """What was given as one leads nowhere, however long one waits."""
+
+
 @dataclass(frozen=True)
 class Credential:
     """A client's id and secret, good for tokens."""
@@ -76,7 +80,7 @@ class Client:
         except ValueError:
             host = port = None
         if host is None or parts.scheme not in {"http", "https"}:
-            raise ServerUnreachable(f"{uri!r} is not the address of a catalog; write it like http://127.0.0.1:8181")
+            raise NoAddress(f"{uri!r} is not the address of a catalog; write it like http://127.0.0.1:8181")
         self.uri = uri.rstrip("/")
         self.warehouse = warehouse
         self._token = token

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"  # belongs to pyspark 4.1
 SPARK_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -49,7 +50,9 @@ class Place:
 
 def wiring(engine: str, uri: str, warehouse: str | None = None, login: Login = NO_LOGIN) -> str:
     """What a user of `engine` pastes to reach the catalog at `uri`; `engine` is one of `ENGINES`."""
-    return ENGINES[engine](Place(uri.rstrip("/"), warehouse, login))
+    whole = uri if "//" in uri else f"http://{uri}"
+    # Commands here take an address with the version, too; engines bring their own.
+    return ENGINES[engine](Place(whole.rstrip("/").removesuffix("/v1"), warehouse, login))
 
 
 def _pyiceberg(place: Place) -> str:
@@ -173,8 +176,11 @@ SHOW TABLES FROM lake;
 
 
 def _curl(place: Place) -> str:
-    login, uri = place.login, place.uri
-    chosen = "" if place.warehouse is None else f" --get --data-urlencode {shlex.quote(f'warehouse={place.warehouse}')}"
+    login, uri = place.login, f"{place.uri}/v1"
+    chosen, inside = "", uri
+    if place.warehouse is not None:
+        chosen = f" --get --data-urlencode {shlex.quote(f'warehouse={place.warehouse}')}"
+        inside = f"{uri}/{quote(place.warehouse, safe='')}"  # which the answer to the first line calls the prefix
     token, proof = "", ""
     if login.credential is not None:
         asked = f"curl -s -u {shlex.quote(login.credential)} -d grant_type=client_credentials {place.token_uri}"
@@ -184,9 +190,9 @@ def _curl(place: Place) -> str:
     if token:
         proof = ' -H "Authorization: Bearer $TOKEN"'
     return f"""\
-{token}curl -s{proof}{chosen} {uri}/v1/config
-curl -s{proof} {uri}/v1/namespaces
-curl -s{proof} -X POST {uri}/v1/namespaces -H 'Content-Type: application/json' -d '{{"namespace": ["demo"]}}'
+{token}curl -s{proof}{chosen} {uri}/config
+curl -s{proof} {inside}/namespaces
+curl -s{proof} -X POST {inside}/namespaces -H 'Content-Type: application/json' -d '{{"namespace": ["demo"]}}'
 """
 
 

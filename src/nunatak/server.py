@@ -29,18 +29,18 @@ from nunatak.api.fast_lane import FastLane
 from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
 from nunatak.api.protocol import protocol_with
-from nunatak.api.route import TOP_WORDS
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.stowing import Stowing, run_stowing
 from nunatak.catalog.sweep import run_sweeps
-from nunatak.catalog.warehouses import Warehouses, check_warehouse_name, keep_fresh
+from nunatak.catalog.warehouses import Warehouses, keep_fresh
+from nunatak.checks import check, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
 from nunatak.database.postgres_connections import NotInstalled
-from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate_file
+from nunatak.database.sqlite import CannotOpen, DatabaseInUse, SqliteStore, migrate_file
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.events.audit import AuditBuffer, run_audit
@@ -48,16 +48,13 @@ from nunatak.events.metrics import Metrics
 from nunatak.events.seals import run_seals
 from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
-from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
-from nunatak.transport import keep_certificate, tls_context
+from nunatak.transport import keep_certificate
 from nunatak.workers import Lifeline, Workers
 
 log = logging.getLogger(__name__)
 
-DATABASE_FILE = "nunatak.db"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
 SPARE_SECONDS = 10  # for a worker to close its files and connections after that
 
@@ -65,14 +62,7 @@ SPARE_SECONDS = 10  # for a worker to close its files and connections after that
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
     _log_at(settings.log_level)
-    if settings.workers != 1 and on_sqlite(settings):
-        raise SettingsError(
-            f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
-            "database_url to postgresql://… to share the catalog among several"
-        )
-    if settings.host not in LOOPBACK:
-        _refuse_strangers(settings)
-    tls = tls_context(settings)
+    tls = check(settings)
     listeners = _listen(settings)
     host, port = listeners[0].getsockname()[:2]
     scheme = "http" if tls is None else "https"
@@ -90,24 +80,8 @@ def _log_at(level: str) -> None:
     """The level is that of our own lines: a library may put into a debug line whatever it is handed, tokens too."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     own = logging.getLogger(__package__)
-    try:
-        own.setLevel(level.upper())
-    except ValueError as error:
-        raise SettingsError(f"log_level is {level!r}: choose debug, info, warning or error") from error
+    own.setLevel(level.upper())
     logging.getLogger().setLevel(max(own.level, logging.WARNING))
-
-
-def _refuse_strangers(settings: Settings) -> None:
-    """Others can reach this address: they must say who they are, and nobody should listen in."""
-    if settings.auth == ("none",):
-        raise SettingsError(
-            f"host is {settings.host}, which others can reach, but auth is none: anybody could change the catalog. Run "
-            "`nunatak init` and set auth to embedded (or oidc, proxy, certificate), or listen on 127.0.0.1"
-        )
-    if not settings.tls_certificate:
-        log.warning(
-            "listening on %s without TLS: put a proxy that speaks TLS in front, or set tls_certificate", settings.host
-        )
 
 
 def _serve_by_workers(
@@ -280,12 +254,8 @@ def _fast_lane(app: App) -> FastLane | None:
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Everything a request needs; close it with `close_app`."""
-    places, roots, spool_folder = _warehouses(settings), _roots(settings), settings.spool_folder()
-    allowed = tuple(dict.fromkeys(place for warehouse in places.values() for place in warehouse.allowed))
-    try:
-        objects = ObjectStore(allowed)
-    except CatalogError as error:
-        raise SettingsError(error.message) from error
+    places, roots, spool_folder = read_places(settings)
+    objects = ObjectStore(tuple(dict.fromkeys(place for each in places.values() for place in each.allowed)))
     store = await _open_database(settings, exclusive=exclusive)
     new_uuid = _uuid_maker()
     server_id = new_uuid()
@@ -367,18 +337,8 @@ async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore 
         return SqliteStore(database_path(settings), exclusive=exclusive)
     except DatabaseInUse as error:
         raise SettingsError(f"{error}; stop it, or choose another data folder") from error
-
-
-def on_sqlite(settings: Settings) -> bool:
-    return not settings.database_url or settings.database_url.startswith("sqlite:")
-
-
-def on_postgres(settings: Settings) -> bool:
-    return settings.database_url.startswith(("postgresql://", "postgres://"))
-
-
-def on_mariadb(settings: Settings) -> bool:
-    return settings.database_url.startswith(("mariadb://", "mysql://"))
+    except CannotOpen as error:
+        raise SettingsError(str(error)) from error
 
 
 def _uuid_maker() -> Callable[[], str]:
@@ -418,47 +378,17 @@ async def close_app(app: App) -> None:
 
 def database_path(settings: Settings) -> Path:
     """The SQLite file of these settings, its folder made."""
-    url = settings.database_url
-    if not url:
-        settings.data.mkdir(parents=True, exist_ok=True)
-        return settings.data / DATABASE_FILE
-    if url.startswith("sqlite:///"):
-        path = Path(url.removeprefix("sqlite:///"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-    raise SettingsError(
-        f"database_url {url.partition('://')[0]}://… is not supported here; write sqlite:///path, "
-        "postgresql://user@host/name or mariadb://user@host/name, or leave it empty"
-    )
+    path = sqlite_path(settings)
+    make_folder(path.parent)
+    return path
 
 
-def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
-    places: dict[str, WarehousePlace] = {}
-    for warehouse in settings.all_warehouses():
-        if warehouse.name in places:
-            raise SettingsError(f"two warehouses are named {warehouse.name}")
-        try:
-            check_warehouse_name(warehouse.name, TOP_WORDS)
-            allowed = tuple(parse_location(text) for text in (warehouse.location, *warehouse.allowed_locations))
-        except CatalogError as error:
-            raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
-        _refuse_shared(warehouse.name, allowed, places)
-        places[warehouse.name] = WarehousePlace(warehouse.name, warehouse.location, allowed)
-    return places
-
-
-def _roots(settings: Settings) -> tuple[Location, ...]:
+def make_folder(folder: Path) -> None:
+    """If it is not there yet."""
     try:
-        return tuple(parse_location(text) for text in settings.all_warehouse_roots())
-    except CatalogError as error:
-        raise SettingsError(f"warehouse_roots: {error.message}") from error
-
-
-def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str, WarehousePlace]) -> None:
-    for other in places.values():
-        mine, theirs = allowed[0], other.allowed[0]
-        if mine.contains(theirs) or theirs.contains(mine):
-            raise SettingsError(f"the warehouses {name} and {other.name} overlap")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"the folder {folder} cannot be used: {error.strerror}") from error
 
 
 def migrate(settings: Settings) -> list[str]:
@@ -469,7 +399,7 @@ def migrate(settings: Settings) -> list[str]:
         if on_postgres(settings):
             return asyncio.run(migrate_url(settings.database_url))
         return migrate_file(database_path(settings))
-    except (NotInstalled, mariadb_connections.NotInstalled, DatabaseInUse) as error:
+    except (NotInstalled, mariadb_connections.NotInstalled, CannotOpen) as error:
         raise SettingsError(f"the database cannot be migrated: {error}") from error
 
 

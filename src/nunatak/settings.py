@@ -42,36 +42,43 @@ class Setting:
         return PREFIX + self.name.upper()
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError("a whole number is needed") from error
+
+
 def _port(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if not 0 <= value <= 65535:
         raise ValueError("a port lies between 0 and 65535")
     return value
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise ValueError("must be at least 1")
     return value
 
 
 def _lease(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if not 3 <= value <= 3600:
         raise ValueError("between 3 and 3600 seconds: a worker is to be heard of three times in it")
     return value
 
 
 def _connections(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 3:
         raise ValueError("at least 3: one for lookups, one for commits, one for everything else")
     return value
 
 
 def _not_negative(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 0:
         raise ValueError("must not be negative")
     return value
@@ -131,6 +138,12 @@ def _authorizer(text: str) -> str:
     if text not in ("builtin", "opa", "cedar"):
         raise ValueError("choose builtin, opa or cedar")
     return text
+
+
+def _level(text: str) -> str:
+    if text.lower() not in ("debug", "info", "warning", "error"):
+        raise ValueError("choose debug, info, warning or error")
+    return text.lower()
 
 
 def _flag(text: str) -> bool:
@@ -232,7 +245,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Addresses or networks (10.0.0.0/8) of proxies whose headers are believed, X-Forwarded-For among them.",
     ),
     Setting("authorizer", "builtin", _authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
-    Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8181/v1/data/nunatak/rights."),
+    Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights."),
     Setting("opa_token", Secret(""), Secret, "Bearer token for OPA; empty: none."),
     Setting("cedar_policies", "", str, "File with Cedar policies."),
     Setting("key_file", "", str, "File of keys that encrypt secrets; empty: nunatak.keys in the data folder."),
@@ -267,7 +280,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("tls_key", "", str, "PEM file of its private key; empty: in the certificate's file."),
     Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are accepted."),
-    Setting("log_level", "warning", str, "debug, info, warning or error."),
+    Setting("log_level", "warning", _level, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -345,7 +358,11 @@ class Settings:
 
 def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
     """Flags beat the environment, that the file, that the defaults; None in `overrides` means not given."""
-    file_path = Path(environment.get(PREFIX + "CONFIG") or CONFIG_FILE)
+    named = environment.get(PREFIX + "CONFIG")
+    file_path = Path(named or CONFIG_FILE)
+    # Whoever names a file does not want the defaults, with which nobody has to log in; /dev/null stands for none.
+    if named and (file_path.is_dir() or not file_path.exists()):
+        raise SettingsError(f"{PREFIX}CONFIG names {file_path}, which is not there")
     file_values = _read_file(file_path)
     _refuse_unknown_variables(environment)
     values: dict[str, Any] = {}
@@ -404,14 +421,24 @@ def _read_file(path: Path) -> dict[str, object]:
 
 
 # Read by the command line and the tests, not by the server.
-_OTHER_VARIABLES = {"NUNATAK_CONFIG", "NUNATAK_URI", "NUNATAK_TOKEN", "NUNATAK_CREDENTIAL", "NUNATAK_SPARK_JARS"}
-_OTHER_PREFIXES = ("NUNATAK_TEST_", "NUNATAK_BENCH_", "NUNATAK_DIFFERENTIAL_", "NUNATAK_REST_SPEC", "NUNATAK_MAVEN_")
+OTHER_VARIABLES = {
+    "NUNATAK_CONFIG": "The file with settings; `nunatak.toml` in the working folder unless given.",
+    "NUNATAK_URI": "The catalog that a command talks to.",
+    "NUNATAK_CREDENTIAL": "With what a command logs in: CLIENT-ID:CLIENT-SECRET.",
+    "NUNATAK_TOKEN": "With what a command logs in: an API key or a token.",
+    "NUNATAK_SPARK_JARS": "Jars, or folders of jars, for Spark that need not be downloaded; separated by commas.",
+    "NUNATAK_MAVEN_URL": "A repository from which to download jars instead of asking Maven.",
+    "NUNATAK_SOURCE_TOKEN": "With what `nunatak migrate` logs in at the catalog that is to be migrated.",
+    "NUNATAK_SOURCE_CREDENTIAL": "The same, as CLIENT-ID:CLIENT-SECRET.",
+    "NUNATAK_SOURCE_PASSWORD": "The password of a database that is to be migrated.",
+}
+_OF_TESTS = ("NUNATAK_TEST_", "NUNATAK_BENCH_", "NUNATAK_DIFFERENTIAL_", "NUNATAK_REST_SPEC")
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    known = {setting.environment_variable for setting in SETTINGS} | _OTHER_VARIABLES
+    known = {setting.environment_variable for setting in SETTINGS} | set(OTHER_VARIABLES)
     for name in environment:
-        if name.startswith(PREFIX) and name not in known and not name.startswith(_OTHER_PREFIXES):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_OF_TESTS):
             raise SettingsError(f"unknown environment variable {name}{_did_you_mean(name, sorted(known))}")
 
 

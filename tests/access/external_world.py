@@ -1,5 +1,6 @@
 """A server's view of external issuers, with a clock that moves when somebody moves it."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,7 @@ def sentinel() -> Iterator[Sentinel]:
 
 
 def settings_of(**values: Any) -> Settings:
-    return load(values, {"NUNATAK_CONFIG": "none.toml"})
+    return load(values, {"NUNATAK_CONFIG": os.devnull})
 
 
 def a_proof(headers: dict[str, str], *, address: str | None = "127.0.0.1", certificate: str | None = None) -> Proof:

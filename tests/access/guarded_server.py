@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class GuardedServer:
 
 
 def settings_of(data: Path, environment: Mapping[str, str]) -> Settings:
-    return load({"data": data}, {"NUNATAK_CONFIG": "none.toml", **environment})
+    return load({"data": data}, {"NUNATAK_CONFIG": os.devnull, **environment})
 
 
 async def _bootstrap(settings: Settings) -> str:

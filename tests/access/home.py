@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ class Home:
 
 
 async def open_home(folder: Path, store: Store | None = None, token_seconds: int = 900) -> Home:
-    settings = load({"data": folder, "token_seconds": token_seconds}, {"NUNATAK_CONFIG": str(folder / "none.toml")})
+    settings = load({"data": folder, "token_seconds": token_seconds}, {"NUNATAK_CONFIG": os.devnull})
     opened = store or SqliteStore(folder / "catalog.db")
     vault = open_vault(settings)
     await vault.unlock(opened)

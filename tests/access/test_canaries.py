@@ -259,7 +259,7 @@ def fail(server: GuardedServer, canaries: Canaries) -> None:
 
 def printed(server: GuardedServer, *arguments: str) -> bytes:
     """What a command says in the server's own environment."""
-    where = {"NUNATAK_DATA": str(server.running.data), "NUNATAK_CONFIG": "none.toml"}
+    where = {"NUNATAK_DATA": str(server.running.data), "NUNATAK_CONFIG": os.devnull}
     return printed_by({**where, **server.environment}, *arguments).encode()
 
 
@@ -401,7 +401,7 @@ def everything_said_offline(server: GuardedServer, canaries: Canaries) -> Places
 def test_the_first_administrator_is_told_its_secret_in_one_file_and_nowhere_else(tmp_path: Path) -> None:
     canaries = Canaries()
     data = tmp_path / "data"
-    environment = {"NUNATAK_DATA": str(data), "NUNATAK_CONFIG": "none.toml", **LOUD}
+    environment = {"NUNATAK_DATA": str(data), "NUNATAK_CONFIG": os.devnull, **LOUD}
 
     said = printed_by(environment, "init") + printed_by(environment, "init")
 
@@ -535,7 +535,7 @@ def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(tmp_
 def test_a_setting_that_cannot_be_used_is_printed_by_the_command_without_its_password(tmp_path: Path) -> None:
     password = os.urandom(20).hex()
     for case, url in broken_urls(password).items():
-        environment = {"NUNATAK_DATABASE_URL": url, "NUNATAK_CONFIG": "none.toml"}
+        environment = {"NUNATAK_DATABASE_URL": url, "NUNATAK_CONFIG": os.devnull}
         outcome = printed_by(environment, "config", "check")
 
         assert all(piece not in outcome for piece in (password, password[:20], password[20:])), case

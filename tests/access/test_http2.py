@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import socket
 import ssl
 import struct
@@ -159,7 +160,7 @@ class Served:
         )
         config.load()
         paths = {"tls_certificate": str(self.certificates.server), "tls_client_ca": str(self.certificates.trusted)}
-        config.ssl = tls_context(load(paths, {"NUNATAK_CONFIG": "none.toml"}))
+        config.ssl = tls_context(load(paths, {"NUNATAK_CONFIG": os.devnull}))
         self.server = uvicorn.Server(config)
         self._ready.set()
         await self.server.serve(sockets=[self._listener])

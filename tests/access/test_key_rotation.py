@@ -294,7 +294,7 @@ def test_what_is_sealed_says_which_key_it_needs(vault: Vault) -> None:
 
 
 def keys_command(data: Path, *arguments: str, **environment: str) -> Result:
-    variables = {"NUNATAK_CONFIG": "none.toml", "NUNATAK_DATA": str(data), **environment}
+    variables = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_DATA": str(data), **environment}
     return CliRunner().invoke(root, ["keys", *arguments], env=variables)
 
 

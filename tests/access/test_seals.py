@@ -85,7 +85,7 @@ def test_what_nobody_touched_is_verified_in_the_database_and_in_an_export(store:
     lines = run(exported(store))
     assert independently_verified(lines) == []
     verified = verify_export(lines)
-    assert (verified.broken, verified.unsealed) == ((), 2)
+    assert (verified.broken, len(verified.unsealed)) == ((), 2)
     shown = [(seal["seal"], seal["day"], seal["records"]) for seal in map(json.loads, lines) if "seal" in seal]
     assert shown == [(1, "1970-01-01", 12), (2, "1970-01-02", 4)]
     assert run(exported(store, after_seal=1)) == lines[13:]
@@ -321,6 +321,30 @@ def test_an_operator_lists_exports_and_verifies(catalog: LocalCatalog, tmp_path:
         "seal 1: a record it covers, or the seal itself, was changed (commits 1 to 1, audit rows 1 to 1)" in outcome.out
     )
     assert run_command("audit", "verify", str(file), "--file-only").code == 0
+
+
+def test_lines_that_no_seal_covers_must_be_records_of_the_database(catalog: LocalCatalog, tmp_path: Path) -> None:
+    """Whoever leaves the seals out of an export would else have it called unchanged."""
+    file, data = tmp_path / "audit.jsonl", str(catalog.data)
+    catalog.run(filled(catalog.store, 2))
+    run_command("audit", "export", str(file), "--data", data)
+    whole = run_command("audit", "verify", str(file), "--data", data)
+    alone = run_command("audit", "verify", str(file), "--file-only")
+    lines = file.read_bytes().splitlines(keepends=True)
+    records = [line for line in lines if not line.startswith(b'{"seal"')]
+    file.write_bytes(b"".join(records))
+    unsealed = run_command("audit", "verify", str(file), "--data", data)
+    unproven = run_command("audit", "verify", str(file), "--file-only")
+    file.write_bytes(b"".join([records[0], records[0], *records[1:-1], records[-1].replace(b"bob", b"eve")]))
+    forged = run_command("audit", "verify", str(file), "--data", data)
+    file.write_text("hello\n")
+    nonsense = run_command("audit", "verify", str(file), "--data", data)
+
+    assert [each.code for each in (whole, alone, unsealed)] == [0, 0, 0]
+    assert alone.out.endswith("Nothing was changed up to seal 1; of what follows, nothing shows it.\n")
+    assert (unproven.code, "it holds no seal" in unproven.out) == (1, True)
+    assert (forged.code, "2 of the file's lines behind seal 0 are not in the database" in forged.out) == (1, True)
+    assert (nonsense.code, "1 of the file's lines" in nonsense.out) == (1, True)
 
 
 def test_an_export_shows_that_the_database_has_other_seals(catalog: LocalCatalog, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import logging
+import os
 import pickle
 import traceback
 from collections.abc import Callable
@@ -100,7 +101,7 @@ def test_an_empty_one_is_false() -> None:
 
 def test_settings_print_neither_the_token_nor_the_password() -> None:
     environment = {
-        "NUNATAK_CONFIG": "none.toml",
+        "NUNATAK_CONFIG": os.devnull,
         "NUNATAK_OPA_TOKEN": TEXT,
         "NUNATAK_DATABASE_URL": f"postgresql://me:{TEXT}@db/lake",
     }

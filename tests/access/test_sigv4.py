@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -113,7 +114,7 @@ class Desk:
 
 @pytest.fixture
 def desk(plain_store: Store, tmp_path: Path, run: Run[Any]) -> Desk:
-    vault = open_vault(load({"data": tmp_path}, {"NUNATAK_CONFIG": "none.toml"}))
+    vault = open_vault(load({"data": tmp_path}, {"NUNATAK_CONFIG": os.devnull}))
     run(vault.unlock(plain_store))
     clock, used = Clock(), list[str]()
     authenticator = SigV4Authenticator(plain_store, vault, clock, lambda credential: used.append(credential.principal))

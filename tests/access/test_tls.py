@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
@@ -361,7 +362,7 @@ async def served_certificates(folder: Path, files: Files) -> list[int]:
     files.issue("first", "127.0.0.1")
     files.issue("second", "127.0.0.1")
     renew("first", key_too=True)
-    settings = load({"tls_certificate": str(certificate), "tls_key": str(key)}, {"NUNATAK_CONFIG": "none.toml"})
+    settings = load({"tls_certificate": str(certificate), "tls_key": str(key)}, {"NUNATAK_CONFIG": os.devnull})
     context = tls_context(settings)
     assert context is not None
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
@@ -402,7 +403,7 @@ def test_a_renewed_certificate_is_used_without_a_restart_and_half_of_one_is_not(
 
 
 def made(files: Files, **settings: object) -> ssl.SSLContext | None:
-    return tls_context(load({name: str(value) for name, value in settings.items()}, {"NUNATAK_CONFIG": "none.toml"}))
+    return tls_context(load({name: str(value) for name, value in settings.items()}, {"NUNATAK_CONFIG": os.devnull}))
 
 
 def test_key_and_certificate_may_lie_in_two_files(files: Files) -> None:
@@ -467,7 +468,7 @@ def test_an_expired_certificate_is_refused_at_the_start(files: Files) -> None:
 
 
 def test_one_that_is_not_valid_yet_is_refused_too(files: Files) -> None:
-    settings = load({"tls_certificate": str(files.server)}, {"NUNATAK_CONFIG": "none.toml"})
+    settings = load({"tls_certificate": str(files.server)}, {"NUNATAK_CONFIG": os.devnull})
 
     with pytest.raises(SettingsError, match=r"is valid from .* check the clock"):
         tls_context(settings, datetime(1990, 1, 1, tzinfo=UTC))
@@ -476,7 +477,7 @@ def test_one_that_is_not_valid_yet_is_refused_too(files: Files) -> None:
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*command(), "serve", "--port", "0", "--data", str(tmp_path / "data")],
-        env={"NUNATAK_TLS_CERTIFICATE": str(tmp_path / "missing.pem"), "NUNATAK_CONFIG": "none.toml", "PATH": ""},
+        env={"NUNATAK_TLS_CERTIFICATE": str(tmp_path / "missing.pem"), "NUNATAK_CONFIG": os.devnull, "PATH": ""},
         capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
 

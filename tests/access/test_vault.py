@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_the_key_file_is_where_the_settings_say(tmp_path: Path) -> None:
-    environment = {"NUNATAK_CONFIG": str(tmp_path / "none.toml")}
+    environment = {"NUNATAK_CONFIG": os.devnull}
 
     assert open_vault(load({"data": tmp_path}, environment)).key_file.path == tmp_path / "nunatak.keys"
     chosen = load({"data": tmp_path}, {**environment, "NUNATAK_KEY_FILE": "/run/secrets/keys"})

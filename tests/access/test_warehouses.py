@@ -1,6 +1,7 @@
 """Warehouses that are made while servers run: every server learns of them, and none offers what is gone."""
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def test_a_place_that_is_not_allowed_any_more_is_not_served(tmp_path: Path, capl
 
 
 def test_a_root_that_is_no_location_stops_the_server(tmp_path: Path) -> None:
-    settings = load({"data": tmp_path}, {"NUNATAK_CONFIG": "none.toml", "NUNATAK_WAREHOUSE_ROOTS": "file:///a/../b"})
+    settings = load({"data": tmp_path}, {"NUNATAK_CONFIG": os.devnull, "NUNATAK_WAREHOUSE_ROOTS": "file:///a/../b"})
     server = LocalCatalog(tmp_path / "other")
     try:
         with pytest.raises(SettingsError, match="warehouse_roots"):

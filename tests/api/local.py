@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ class LocalCatalog:
     def __init__(self, data: Path, environment: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.clock = Clock()
-        self._environment = {"NUNATAK_CONFIG": str(data / "none.toml"), **(environment or {})}
+        self._environment = {"NUNATAK_CONFIG": os.devnull, **(environment or {})}
         self._runner = asyncio.Runner()
         try:
             self.app = self._build()

@@ -1,6 +1,7 @@
 """What the fault tests share: tables that no other test knows, and a check of every catalog after every test (F23)."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -56,7 +57,7 @@ def _check(start: Start) -> None:
     if not url and not (start.data / "nunatak.db").exists():
         print(f"fsck is not asked: there is no database in {start.data} any more")
         return
-    settings = load({"data": start.data}, {"NUNATAK_CONFIG": "none.toml", **start.environment})
+    settings = load({"data": start.data}, {"NUNATAK_CONFIG": os.devnull, **start.environment})
     try:
         assert_settings_sound(settings)
     except (SettingsError, CatalogError) as error:

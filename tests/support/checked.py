@@ -1,6 +1,7 @@
 """fsck for tests: after whatever a test did, the database and the warehouse must still agree (F23)."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,7 +47,7 @@ def settings_for(
         given["data"] = Path(database_url_or_data)
     if warehouse is not None:
         given["warehouse"] = f"file://{warehouse.resolve()}"
-    return load(given, {"NUNATAK_CONFIG": "none.toml", **(environment or {})})
+    return load(given, {"NUNATAK_CONFIG": os.devnull, **(environment or {})})
 
 
 def damage(settings: Settings, age_ms: int = AGE_MS) -> list[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from nunatak.server import DATABASE_FILE
+from nunatak.checks import DATABASE_FILE
 from tests.support import postgres
 from tests.support.server import command
 from tests.support.workload import NAMESPACE, SCHEMA, TABLES, Caller, append_to

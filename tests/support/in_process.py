@@ -33,7 +33,7 @@ class World:
 
     def __init__(self, folder: Path, database_url: str = "", servers: int = 1) -> None:
         self.root = folder / "warehouse"
-        self._environment = {"NUNATAK_CONFIG": str(folder / "none.toml"), "NUNATAK_DATABASE_URL": database_url}
+        self._environment = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_DATABASE_URL": database_url}
         self._settings = load({"data": folder}, self._environment)
         self._loop = uvloop.new_event_loop()
         self._numbers = itertools.count(1)

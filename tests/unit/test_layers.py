@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "nunatak"
 LAYERS = [
     "cli",
     "server",
+    "checks",
     "ui",
     "api",
     "maintenance",
@@ -28,7 +29,7 @@ BESIDE = {
     "client": ({"iceberg", "errors"}, {"cli"}),
     "connect": (set[str](), {"cli", "server", "ui", "api"}),
     "workers": ({"settings"}, {"server"}),
-    "transport": ({"settings"}, {"server"}),
+    "transport": ({"settings"}, {"server", "checks"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
 }
 DRIVERS = {

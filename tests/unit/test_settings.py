@@ -9,7 +9,9 @@ from nunatak.settings import BY_NAME, SETTINGS, Settings, SettingsError, load
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    return tmp_path / "nunatak.toml"
+    path = tmp_path / "nunatak.toml"
+    path.touch()
+    return path
 
 
 def loaded(config: Path, overrides: dict[str, object] | None = None, **environment: str) -> Settings:
@@ -42,7 +44,7 @@ def test_lists_and_tables_in_the_file_mean_the_same_as_text(config: Path) -> Non
     config.write_text("allowed_locations = ['file:///a', 'file:///b']\n[warehouses]\ncold = 'file:///c'\n")
 
     from_file = loaded(config)
-    config.unlink()
+    config.write_text("")
     from_text = loaded(config, allowed_locations=" file:///a,, file:///b ", warehouses="cold=file:///c")
 
     for settings in (from_file, from_text):
@@ -53,7 +55,7 @@ def test_lists_and_tables_in_the_file_mean_the_same_as_text(config: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "trouble"),
     [
-        ("port", "high", "port from NUNATAK_PORT is 'high': invalid literal"),
+        ("port", "high", "port from NUNATAK_PORT is 'high': a whole number is needed"),
         ("port", "70000", "a port lies between 0 and 65535"),
         ("port", "-1", "a port lies between 0 and 65535"),
         ("workers", "0", "must be at least 1"),

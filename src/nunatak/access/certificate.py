@@ -9,15 +9,20 @@ from nunatak.errors import NotAuthenticated
 from nunatak.settings import Settings, SettingsError
 
 
+def check_tls(settings: Settings) -> None:
+    """SettingsError if TLS would not ask for certificates."""
+    if not settings.tls_certificate or not settings.tls_client_ca:
+        raise SettingsError(
+            "auth certificate needs tls_certificate, so that the server speaks TLS, and tls_client_ca, the PEM "
+            "file of the authority that signs the clients' certificates"
+        )
+
+
 class CertificateAuthenticator:
     """Believes what the TLS layer says of the peer; which authority it must be signed by is `tls_client_ca`."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        if not settings.tls_certificate or not settings.tls_client_ca:
-            raise SettingsError(
-                "auth certificate needs tls_certificate, so that the server speaks TLS, and tls_client_ca, the PEM "
-                "file of the authority that signs the clients' certificates"
-            )
+        check_tls(settings)
         self._store = store
 
     async def authenticate(self, proof: Proof) -> Session | None:

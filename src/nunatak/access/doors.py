@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nunatak.access.cedar import open_cedar
-from nunatak.access.certificate import CertificateAuthenticator
+from nunatak.access.certificate import CertificateAuthenticator, check_tls
 from nunatak.access.decisions import Authorizer
 from nunatak.access.embedded import EmbeddedIdentity, open_identity
 from nunatak.access.grants import Grants
 from nunatak.access.guard import Guard
-from nunatak.access.oidc import OidcAuthenticator
+from nunatak.access.oidc import OidcAuthenticator, keys_of_issuers
 from nunatak.access.opa import open_opa
-from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies
+from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies, believed_proxies
 from nunatak.access.sessions import Authenticator
 from nunatak.access.sigv4 import SigV4Authenticator
 from nunatak.access.vault import Vault
@@ -31,6 +31,18 @@ class Doors:
         await self.guard.authorizer.close()
         if self.identity is not None:
             await self.identity.close()
+
+
+def check_doors(settings: Settings) -> None:
+    """SettingsError if one of them lacks a setting; neither the database nor the network is asked."""
+    if "oidc" in settings.auth:
+        keys_of_issuers(settings, lambda: 0)
+    if "certificate" in settings.auth:
+        check_tls(settings)
+    if "proxy" in settings.auth:
+        believed_proxies(settings)
+    if settings.auth != ("none",):
+        _external(settings)
 
 
 async def open_doors(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> Doors:
@@ -63,8 +75,13 @@ def _authenticators(
 
 
 def _authorizer(settings: Settings, store: Store) -> Authorizer:
+    return _external(settings) or Grants(store)
+
+
+def _external(settings: Settings) -> Authorizer | None:
+    """The decision point outside of the catalog; None if its own grants decide."""
     if settings.authorizer == "opa":
         return open_opa(settings)
     if settings.authorizer == "cedar":
         return open_cedar(settings)
-    return Grants(store)
+    return None

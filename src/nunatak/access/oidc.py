@@ -38,12 +38,10 @@ class OidcAuthenticator:
     """Takes bearer tokens whose `iss` is one of `oidc_issuers`; others are somebody else's, and nothing is fetched."""
 
     def __init__(self, settings: Settings, store: Store, now_ms: Callable[[], int]) -> None:
-        _check(settings)
-        addresses = dict(settings.oidc_keys)
         self._settings = settings
         self._store = store
         self._now_ms = now_ms
-        self._issuers = {issuer: IssuerKeys(issuer, addresses.get(issuer), now_ms) for issuer in settings.oidc_issuers}
+        self._issuers = keys_of_issuers(settings, now_ms)
 
     async def authenticate(self, proof: Proof) -> Session | None:
         token = find_token(proof)
@@ -80,6 +78,13 @@ class OidcAuthenticator:
         # Looked at again before it expires, so that a key which the issuer withdraws does not live on in a session.
         expires_ms = min(int((claims["exp"] + LEEWAY_SECONDS) * 1000), self._now_ms() + FRESH_MS)
         return session_of(principal, merged(named, kept), expires_ms=expires_ms, method="oidc")
+
+
+def keys_of_issuers(settings: Settings, now_ms: Callable[[], int]) -> dict[str, IssuerKeys]:
+    """Of each issuer whose tokens are accepted; SettingsError if the settings will not do. Nothing is fetched yet."""
+    _check(settings)
+    addresses = dict(settings.oidc_keys)
+    return {issuer: IssuerKeys(issuer, addresses.get(issuer), now_ms) for issuer in settings.oidc_issuers}
 
 
 def _check(settings: Settings) -> None:

@@ -42,18 +42,23 @@ class TrustedProxies:
         return address
 
 
+def believed_proxies(settings: Settings) -> TrustedProxies:
+    """SettingsError if the settings do not say whom to believe what."""
+    if not settings.trusted_proxies:
+        raise SettingsError(
+            "auth proxy needs trusted_proxies: the addresses or networks of the proxies whose headers are "
+            "believed; without it anybody could claim to be anybody"
+        )
+    if not settings.proxy_header:
+        raise SettingsError("auth proxy needs proxy_header: the header in which the proxy names the principal")
+    return TrustedProxies(settings)
+
+
 class ProxyAuthenticator:
     """Believes `proxy_header` of a trusted proxy; from anywhere else it is as if the header were not there."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        if not settings.trusted_proxies:
-            raise SettingsError(
-                "auth proxy needs trusted_proxies: the addresses or networks of the proxies whose headers are "
-                "believed; without it anybody could claim to be anybody"
-            )
-        if not settings.proxy_header:
-            raise SettingsError("auth proxy needs proxy_header: the header in which the proxy names the principal")
-        self._trusted = TrustedProxies(settings)
+        self._trusted = believed_proxies(settings)
         self._store = store
         self._name_header = settings.proxy_header.lower().encode()
         self._roles_header = settings.proxy_roles_header.lower().encode()

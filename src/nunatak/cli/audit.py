@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.access.audit_rows import ALLOWED, DENIED
 from nunatak.access.securables import parsed, printed
 from nunatak.api.audit import time_of
-from nunatak.cli.fsck import FOUND, require_database
+from nunatak.cli.fsck import FOUND
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
-from nunatak.events.seals import Verified, export, load_seal, newest_seal, verify, verify_export
+from nunatak.events.seals import Verified, count_strange, export, load_seal, newest_seal, verify, verify_export
 from nunatak.events.trail import Filter, Position, Record, line_of, search, time_text
 from nunatak.settings import Settings
 
@@ -106,7 +106,7 @@ def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
 @click.option("--file-only", is_flag=True, help="Do not look at the database.")
 @setting_options("data", "database_url")
 def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None:
-    """Check every seal against what it covers, and the last seal of an exported FILE against the database.
+    """Check every seal against what it covers, and an exported FILE against the database.
 
     Exit codes: 0 nothing was changed, 1 something was.
     """
@@ -118,34 +118,47 @@ def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None
         with file.open("rb") as lines:
             exported = verify_export(line.rstrip(b"\n") for line in lines)
         wrong += [f"{file}: seal {broken.seal}: {broken.text}" for broken in exported.broken]
-        click.echo(
-            f"{file}: up to seal {exported.last.seal if exported.last else 0}, {exported.unsealed} lines behind it"
-        )
+        click.echo(f"{file}: up to seal {_number(exported)}, {len(exported.unsealed)} lines behind it")
+        if file_only and exported.last is None:
+            wrong.append(f"{file}: it holds no seal, so that nothing shows whether it was changed")
     if not file_only:
         wrong += _with_store(settings, lambda store: _check(store, exported))
     for sentence in wrong:
         click.echo(sentence)
     if wrong:
         raise click.exceptions.Exit(FOUND)
-    click.echo("Nothing was changed.")
+    if file_only and exported is not None and exported.unsealed:
+        click.echo(f"Nothing was changed up to seal {_number(exported)}; of what follows, nothing shows it.")
+    else:
+        click.echo("Nothing was changed.")
+
+
+def _number(exported: Verified) -> int:
+    """Of the last seal."""
+    return exported.last.seal if exported.last else 0
 
 
 async def _check(store: Store, exported: Verified | None) -> list[str]:
     wrong = [f"seal {broken.seal}: {broken.text}" async for broken in verify(store)]
     click.echo(f"database: up to seal {(await newest_seal(store)).number}")
-    if exported is not None and exported.last is not None:
+    if exported is None:
+        return wrong
+    if exported.last is not None:
         number = exported.last.seal
         try:
             seal = await load_seal(store, number)
         except NotFound:
             return [*wrong, f"seal {number} of the file is gone from the database"]
         if seal.hash.hex() != exported.last.hash:
-            wrong.append(f"seal {number} of the database is another than that of the file")
+            return [*wrong, f"seal {number} of the database is another than that of the file"]
+    strange = await count_strange(store, exported)
+    if strange:
+        wrong.append(f"{strange} of the file's lines behind seal {_number(exported)} are not in the database")
     return wrong
 
 
 def _with_store(settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-    require_database(settings)
+    checks.require_database(settings)
 
     async def run() -> T:
         async with server.opened_database(settings, exclusive=False) as store:

@@ -1,6 +1,6 @@
 """`nunatak backup` and `nunatak restore`: the catalog's database into a file, and back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.catalog.stowing import packed_file
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
@@ -35,8 +35,9 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
 
     Beside FILE comes FILE.manifest.json, which says what is in it; keep both. Tables' files are not copied.
     """
+    database = _database(settings, checks.sqlite_path)
     with _progress("backing up") as progress:
-        manifest = back_up(_database(settings), file, datetime.now(UTC), progress, packed_file, force=force)
+        manifest = back_up(database, file, datetime.now(UTC), progress, packed_file, force=force)
     print_facts({"backup": file, "manifest": manifest_path(file), **_facts(manifest)})
 
 
@@ -46,8 +47,9 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
 @setting_options("data", "database_url")
 def restore(settings: Settings, file: Path, force: bool) -> None:
     """Make a backup the catalog again, in an empty place and while no server runs."""
+    database = _database(settings, server.database_path)
     with _progress("restoring") as progress:
-        restored = put_back(file, _database(settings), datetime.now(UTC), progress, force=force)
+        restored = put_back(file, database, datetime.now(UTC), progress, force=force)
     print_facts({"restored": file, **_facts(restored.manifest)})
     for name in restored.applied:
         click.echo(f"applied {name}")
@@ -63,13 +65,13 @@ def _progress(what: str) -> Iterator[Progress]:
         yield lambda text: status.update(escape(f"{what}: {text}"))
 
 
-def _database(settings: Settings) -> Database:
-    if server.on_mariadb(settings):
+def _database(settings: Settings, sqlite: Callable[[Settings], Path]) -> Database:
+    if checks.on_mariadb(settings):
         raise Refused(
             "a catalog in MariaDB is backed up by MariaDB's own program",
             hint="mariadb-dump --single-transaction; see docs/how-to/back-up-and-restore.md.",
         )
-    return settings.database_url if server.on_postgres(settings) else server.database_path(settings)
+    return settings.database_url if checks.on_postgres(settings) else sqlite(settings)
 
 
 def _facts(manifest: Manifest) -> dict[str, object]:

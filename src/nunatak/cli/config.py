@@ -4,10 +4,12 @@ import os
 
 import click
 
+from nunatak import checks
+from nunatak.access.keys import open_key_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.output import print_json, print_rows
 from nunatak.secret import Secret
-from nunatak.settings import SETTINGS, load, without_password
+from nunatak.settings import SETTINGS, Settings, load, without_password
 
 
 @click.group(cls=SuggestingGroup)
@@ -18,16 +20,36 @@ def config() -> None:
 @config.command()
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def check(output: str) -> None:
-    """Print every setting, its value and where it came from; fail if one cannot be used."""
+    """Print every setting, its value and where it came from; fail if the server would not start with them.
+
+    Nothing is opened or written: whether a database answers and a port is free, only the server finds out.
+    """
     settings = load({}, os.environ)
+    derived = _derived(settings)
     rows = [
-        (setting.name, written(setting.name, getattr(settings, setting.name)), settings.origins[setting.name])
+        (
+            setting.name,
+            written(setting.name, getattr(settings, setting.name)) or derived.get(setting.name, ""),
+            settings.origins[setting.name],
+        )
         for setting in SETTINGS
     ]
     if output == "json":
         print_json({name: {"value": value, "origin": origin} for name, value, origin in rows})
     else:
         print_rows(["setting", "value", "from"], rows)
+    checks.check(settings)
+
+
+def _derived(settings: Settings) -> dict[str, str]:
+    """What is used where a setting was left empty."""
+    return {
+        "database_url": f"sqlite:///{settings.data / checks.DATABASE_FILE}",
+        "warehouse": settings.all_warehouses()[0].location,
+        "warehouse_roots": ",".join(settings.all_warehouse_roots()),
+        "key_file": str(open_key_file(settings).path),
+        "spool_location": "" if settings.spool_location else str(settings.spool_folder()),
+    }
 
 
 def written(name: str, value: object) -> str:

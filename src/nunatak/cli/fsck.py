@@ -2,18 +2,17 @@
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.fsck import Finding, check, take_stock
 from nunatak.catalog.fsck_repair import repair
-from nunatak.cli.options import setting_options
-from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.options import output_option, setting_options
+from nunatak.cli.output import counted, print_json, print_rows
 from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
 
@@ -46,35 +45,26 @@ class Outcome:
 
 @click.command()
 @click.option("--repair", "mend", is_flag=True, help="Mend what can be mended without losing anything.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@output_option
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @setting_options("data", "database_url", "sweep_age_seconds")
-def fsck(settings: Settings, *, mend: bool, as_json: bool) -> None:
+def fsck(settings: Settings, *, mend: bool, output: str, as_json: bool) -> None:
     """Check pointers, files and logs against each other, and mend them.
 
     Checking works beside a running server. --repair on SQLite needs the server stopped; on a database that several
     servers share it works beside them. Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.
     """
-    require_database(settings)
+    checks.require_database(settings)
     try:
         outcomes = asyncio.run(_run(settings, mend=mend))
     except CatalogError as error:
         raise SettingsError(f"the check could not run: {error.message}") from error
-    if as_json:
+    if as_json or output == "json":
         print_json([outcome.as_json() for outcome in outcomes])
     else:
         _print(outcomes)
     if any(outcome.is_damage for outcome in outcomes):
         raise click.exceptions.Exit(FOUND)
-
-
-def require_database(settings: Settings) -> None:
-    """A mistyped folder must not become an empty catalog without findings."""
-    url = settings.database_url
-    if url and not url.startswith("sqlite:///"):
-        return
-    path = Path(url.removeprefix("sqlite:///")) if url else settings.data / server.DATABASE_FILE
-    if not path.is_file():
-        raise SettingsError(f"there is no database at {path}")
 
 
 async def _run(settings: Settings, *, mend: bool) -> list[Outcome]:
@@ -118,4 +108,4 @@ def _print(outcomes: list[Outcome]) -> None:
     print_rows(columns, rows)
     mended = sum(outcome.done is not None for outcome in outcomes)
     damage = sum(outcome.is_damage for outcome in outcomes)
-    click.echo(f"{len(outcomes)} findings: {mended} mended, {damage} left that are damage.")
+    click.echo(f"{counted(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.cli.main import EXIT_REFUSED
 from nunatak.cli.options import setting_options
 from nunatak.settings import Settings
@@ -19,6 +19,7 @@ def get(path: str, settings: Settings) -> None:
     \b
     nunatak get /v1/config
     """
+    checks.require_database(settings)
     status, _, body = server.answer(settings, "GET", path if path.startswith("/") else f"/{path}", {}, b"")
     refused = status >= 400
     click.echo(body, err=refused)

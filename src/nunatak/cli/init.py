@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.access.bootstrap import ADMIN_FILE, bootstrap, look
 from nunatak.access.vault import open_vault
 from nunatak.cli.main import Refused
@@ -27,7 +27,7 @@ def init(settings: Settings, new_secret: bool) -> None:
     Its client id and secret go into the file admin.json of the data folder, readable for you alone, and are printed
     nowhere. Where there is an administrator already, nothing is changed.
     """
-    settings.data.mkdir(parents=True, exist_ok=True)
+    server.make_folder(settings.data)
     file = settings.data / ADMIN_FILE
     if asyncio.run(_is_administered(settings)) and not new_secret:
         click.echo("nothing to do: the catalog has an administrator")
@@ -50,7 +50,7 @@ async def _bootstrap(settings: Settings, file: Path) -> None:
             await vault.unlock(store)
             await bootstrap(store, vault, file, time.time_ns() // 1_000_000)
     except SettingsError as error:
-        if not server.on_sqlite(settings):
+        if not checks.on_sqlite(settings):
             raise
         raise Refused(
             str(error),

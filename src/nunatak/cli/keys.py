@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
-from nunatak import server
+from nunatak import checks, server
 from nunatak.access import rotation
 from nunatak.access.keys import new_key
 from nunatak.access.vault import Vault, open_vault
 from nunatak.api.encryption_keys import key_use
-from nunatak.cli.fsck import require_database
 from nunatak.cli.main import Refused, SuggestingGroup
 from nunatak.cli.options import connected, output_option, setting_options
 from nunatak.cli.output import print_json, print_rows
@@ -103,7 +102,7 @@ def generate() -> None:
 
 def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, exclusive: bool) -> T:
     """On the database itself."""
-    require_database(settings)
+    checks.require_database(settings)
 
     async def once() -> T:
         async with server.opened_database(settings, exclusive=exclusive) as store:
@@ -112,7 +111,7 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
     try:
         return asyncio.run(once())
     except SettingsError as error:
-        if exclusive and server.on_sqlite(settings) and "already works on" in str(error):
+        if exclusive and checks.on_sqlite(settings) and "already works on" in str(error):
             raise Refused("a server works on this database", hint="Give its address with --uri.") from error
         raise
 

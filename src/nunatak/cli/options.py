@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from nunatak.client import TIMEOUT_SECONDS, Client, Credential
+from nunatak.client import TIMEOUT_SECONDS, Client, Credential, NoAddress
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import BY_NAME, SettingsError, load
 
@@ -120,6 +120,8 @@ def connected(uri: str, warehouse: str | None = None, *, timeout_seconds: float 
             uri, warehouse=warehouse, token=token, credential=credential, timeout_seconds=timeout_seconds
         ) as client:
             yield client
+    except NoAddress as error:
+        raise SettingsError(str(error)) from error
     except NotAuthenticated as error:
         if token or credential:
             raise

@@ -93,6 +93,9 @@ def value_of(field: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        if units:
+            examples = ", ".join(f"7{unit}" for unit in units)
+            raise click.UsageError(f"{field} is {text!r}: write a number, or one with a unit: {examples}") from None
         return text
 
 

@@ -25,6 +25,7 @@ from nunatak.cli.spark_work import (
     teller,
     worker_name,
 )
+from nunatak.settings import SettingsError
 from nunatak_spark.configuration import (
     EXTENSIONS,
     EXTENSIONS_CLASS,
@@ -166,7 +167,7 @@ def doctor(
     try:
         with connected(uri, warehouse) as client:
             checks += check_server(client, namespace)
-    except ConnectionError as error:  # an address that is none
+    except SettingsError as error:  # an address that is none
         said, _, fix = str(error).partition("; ")
         checks.append(Check("server", "problem", said, fix))
     if start:

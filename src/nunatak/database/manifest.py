@@ -88,9 +88,9 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def check(file: Path, manifest: Manifest) -> None:
-    """Whether the file is still the one that was written."""
-    if file.stat().st_size != manifest.size_bytes or checksum(file) != manifest.sha256:
+def check(copy: Path, manifest: Manifest, file: Path) -> None:
+    """Whether the copy, which may be the file itself, is still what was written."""
+    if copy.stat().st_size != manifest.size_bytes or checksum(copy) != manifest.sha256:
         raise BackupRefused(f"{file} is damaged: it is not what its manifest says", hint="Take another copy of it.")
 
 

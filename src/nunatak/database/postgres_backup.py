@@ -58,7 +58,7 @@ async def put_back(
     """Make the dump the catalog of the database; returns the migrations it needed, and the schema where a catalog went
     that was there before."""
     progress("checking")
-    check(file, manifest)
+    check(file, manifest, file)
     place = manifest.facts.place
     async with _connected(url) as connection:
         program = find_program("pg_restore", max(_major(connection), _major_of(manifest.facts.software)))

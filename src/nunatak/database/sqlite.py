@@ -51,7 +51,11 @@ PRAGMA_TRIES, PRAGMA_PAUSE_SECONDS = 100, 0.02
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
 
 
-class DatabaseInUse(Exception):
+class CannotOpen(Exception):
+    """The file cannot be worked with; the message names it and says why."""
+
+
+class DatabaseInUse(CannotOpen):
     """Another server process works on this file."""
 
 
@@ -76,17 +80,18 @@ class SqliteStore:
     def __init__(self, path: Path, *, exclusive: bool = True) -> None:
         if apsw.SQLITE_VERSION_NUMBER < OLDEST_SAFE_SQLITE:
             raise RuntimeError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
-        self._lock = _lock_file(path) if exclusive else None
         self.counts = {"read": 0, "transaction": 0, "group": 0}
         self._statements = read_statements()
-        writer = _connect(path)
-        if exclusive:
-            migrate(writer)
-            writer.execute(self._statements["end_leases"])
-        elif missing(_applied(writer), "sqlite"):
-            with locked(path):  # never under an older server, which could not start again afterwards
+        with _opening(path):
+            self._lock = _lock_file(path) if exclusive else None
+            writer = _connect(path)
+            if exclusive:
                 migrate(writer)
-        self._reader = _connect(path)
+                writer.execute(self._statements["end_leases"])
+            elif missing(_applied(writer), "sqlite"):
+                with locked(path):  # never under an older server, which could not start again afterwards
+                    migrate(writer)
+            self._reader = _connect(path)
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
         self._writer = sqlite_changes.Writer(writer, self._statements)
@@ -353,6 +358,16 @@ def _refused(error: apsw.Error) -> CatalogError:
     return InternalError(f"The database refused the change: {error}")
 
 
+@contextlib.contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """What the system or SQLite has against the file, in a sentence."""
+    try:
+        yield
+    except (OSError, apsw.Error) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise CannotOpen(f"the database {path} cannot be opened: {why}") from error
+
+
 def _lock_file(path: Path) -> int:
     """Hold a lock beside the database for the life of the process, so that a second server refuses to start."""
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -450,5 +465,5 @@ def locked(path: Path) -> Iterator[None]:
 
 def migrate_file(path: Path) -> list[str]:
     """Bring the file at `path` to this version's schema."""
-    with locked(path), contextlib.closing(_connect(path)) as connection:
+    with _opening(path), locked(path), contextlib.closing(_connect(path)) as connection:
         return migrate(connection)

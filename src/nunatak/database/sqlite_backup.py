@@ -100,7 +100,7 @@ def _prepare(file: Path, manifest: Manifest, incoming: Path, progress: Progress)
     """Copy, check and migrate beside the place where it belongs: what is there changes only when all is done."""
     progress("copying")
     shutil.copyfile(file, incoming)
-    check(incoming, manifest)
+    check(incoming, manifest, file)
     progress("checking")
     found = inspect(incoming)
     if found.counted() != manifest.facts.counted():

@@ -8,6 +8,7 @@ database. What nobody has copied elsewhere can still be cut off at the end, seal
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -249,11 +250,11 @@ async def _lines(store: Store, previous: Seal, commits_to: int, audit_to: int) -
 
 @dataclass(frozen=True)
 class Verified:
-    """What an export is worth: its seals that do not fit, its last seal, and how many lines follow that."""
+    """What an export is worth: its seals that do not fit, its last seal, and the lines behind it, which none covers."""
 
     broken: tuple[Broken, ...]
     last: SealLine | None
-    unsealed: int
+    unsealed: tuple[bytes, ...]
 
 
 def verify_export(lines: Iterable[bytes]) -> Verified:
@@ -274,7 +275,16 @@ def verify_export(lines: Iterable[bytes]) -> Verified:
         elif made.records != seal.records or made.digest().hex() != seal.hash:
             broken.append(Broken(seal.seal, f"it covers {seal.records} lines, and not the {made.records} before it"))
         last, waiting = seal, []
-    return Verified(tuple(broken), last, len(waiting))
+    return Verified(tuple(broken), last, tuple(waiting))
+
+
+async def count_strange(store: Store, verified: Verified) -> int:
+    """How many of the lines that no seal covers are not, word for word, records of the database."""
+    strange = Counter(verified.unsealed)
+    async for line in export(store, verified.last.seal if verified.last else 0):
+        if line in strange:
+            strange[line] -= 1
+    return (+strange).total()
 
 
 def _read_seal(line: bytes) -> SealLine:

@@ -93,5 +93,5 @@ def path_of(location: Location) -> str:
 def missing_file(spelled: str) -> NotFound:
     return NotFound(
         f"Failed to open input stream for file: {spelled}",
-        hint="The catalog points at this metadata file, but it is not there; restore it or register the table anew.",
+        hint="There is no such file. A table that points at it needs it back, or to be registered anew with another.",
     )

@@ -20,6 +20,11 @@ Bytes = bytes | memoryview
 THREADS = 12  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
 
 
+def require_served(place: Location) -> None:
+    if place.scheme != "file":
+        raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
+
+
 class ObjectStore:
     """Files by location, for the allowed places of all warehouses."""
 
@@ -34,8 +39,7 @@ class ObjectStore:
 
     def allow(self, place: Location) -> None:
         """From now on, also what lies below this place."""
-        if place.scheme != "file":
-            raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
+        require_served(place)
         self.local.allow(place)
 
     async def read(self, location: str) -> bytes:

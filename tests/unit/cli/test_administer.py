@@ -1,6 +1,7 @@
 """Principals, roles, grants, keys and warehouses from the command line, against a server that asks who you are."""
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.unit.cli.conftest import Outcome, Run, run_command
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     data = tmp_path_factory.mktemp("guarded") / "nunatak-data"
-    made = run_command("init", "--data", str(data), NUNATAK_CONFIG="none.toml")
+    made = run_command("init", "--data", str(data), NUNATAK_CONFIG=os.devnull)
     assert made.code == 0, made
     with running_server(data, environment={"NUNATAK_AUTH": "embedded"}) as server:
         yield server

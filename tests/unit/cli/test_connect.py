@@ -60,6 +60,21 @@ def test_the_lines_for_curl_run(shared_server: RunningServer, tmp_path: Path) ->
     assert '["demo"]' in shell(listing).replace(" ", "")
 
 
+def test_the_lines_for_curl_stay_in_the_warehouse() -> None:
+    printed = run_command("connect", "curl", "--warehouse", "a lab").out
+
+    assert printed.count("/v1/a%20lab/namespaces") == 2
+    assert "/v1/namespaces" not in printed
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("uri", ["catalog.example:9", "http://catalog.example:9/v1", "http://catalog.example:9/v1/"])
+def test_an_address_is_printed_as_engines_need_it(engine: str, uri: str) -> None:
+    printed = run_command("connect", engine, "--uri", uri)
+
+    assert printed == run_command("connect", engine, "--uri", "http://catalog.example:9")
+
+
 def in_duckdb(lines: str) -> list[tuple[object, ...]]:
     with closing(duckdb.connect(config={"autoinstall_known_extensions": "false"})) as connection:
         # The extension comes from its wheel, so the two lines that would download it are left out.

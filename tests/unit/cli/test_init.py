@@ -1,6 +1,7 @@
 """`nunatak init`: one administrator, whose secret is in one file and nowhere else."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.unit.cli.conftest import Outcome, run_command
 
 
 def init(data: Path, *arguments: str) -> Outcome:
-    return run_command("init", "--data", str(data), *arguments, NUNATAK_CONFIG=str(data / "none.toml"))
+    return run_command("init", "--data", str(data), *arguments, NUNATAK_CONFIG=os.devnull)
 
 
 def secret_in(data: Path) -> str:

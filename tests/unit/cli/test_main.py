@@ -91,7 +91,7 @@ def test_a_server_that_is_not_there_ends_with_3_and_says_how_to_start_one() -> N
 def test_an_address_that_is_none_is_refused(uri: str) -> None:
     outcome = run_command("namespace", "list", "--uri", uri)
 
-    assert outcome.code == 3
+    assert outcome.code == 2
     assert "is not the address of a catalog" in outcome.err
 
 

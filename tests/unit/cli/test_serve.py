@@ -147,6 +147,7 @@ def test_a_driver_that_is_missing_is_named_with_what_brings_it(
 
 def test_get_answers_without_a_server(tmp_path: Path) -> None:
     """MISSION: 004-02"""
+    run_command("database", "migrate", "--data", str(tmp_path / "data"))
     config = run_command("get", "v1/config", "--data", str(tmp_path / "data"))
     missing = run_command("get", "/v1/namespaces/none", "--data", str(tmp_path / "data"))
 
@@ -154,6 +155,42 @@ def test_get_answers_without_a_server(tmp_path: Path) -> None:
     assert "GET /v1/{prefix}/namespaces" in config.json["endpoints"]
     assert missing.code == 1
     assert json.loads(missing.err)["error"]["type"] == "NoSuchNamespaceException"
+
+
+@pytest.mark.parametrize("command", [("get", "/v1/config"), ("fsck",), ("audit", "list"), ("backup", "copy")])
+def test_a_command_that_looks_makes_no_catalog_where_none_is(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run_command(*command, "--data", "mistyped")
+
+    assert outcome.code in (1, 2)
+    assert "mistyped/nunatak.db" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+WITH_DATA = [("serve", "--port", "0"), ("get", "/v1/config"), ("database", "migrate"), ("fsck",), ("audit", "list")]
+
+
+@pytest.mark.parametrize("command", WITH_DATA, ids=" ".join)
+def test_a_file_that_is_no_database_is_named_in_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "nunatak.db").write_text("garbage, and more of it than fits into the head of a database" * 10)
+
+    outcome = run_command(*command, "--data", str(tmp_path))
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("Error: ")
+    assert f"{tmp_path}/nunatak.db cannot be opened: file is not a database" in outcome.err
+
+
+@pytest.mark.parametrize("command", [("init",), ("database", "migrate"), ("restore", "b")], ids=" ".join)
+def test_a_folder_that_cannot_be_is_named_in_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    outcome = run_command(*command, "--data", str(tmp_path / "file" / "data"))
+
+    assert outcome.code == 2
+    assert outcome.err == f"Error: the folder {tmp_path}/file/data cannot be used: Not a directory\n"
 
 
 def test_migrating_twice_finds_nothing_the_second_time(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""What the settings come to, and what is wrong with them, before anything is opened or written."""
+
+import importlib.util
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from nunatak.access.doors import check_doors
+from nunatak.api.route import TOP_WORDS
+from nunatak.catalog.catalog import WarehousePlace
+from nunatak.catalog.warehouses import check_warehouse_name
+from nunatak.errors import CatalogError
+from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.store import require_served
+from nunatak.settings import Settings, SettingsError
+from nunatak.transport import tls_context
+
+log = logging.getLogger(__name__)
+
+DATABASE_FILE = "nunatak.db"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def check(settings: Settings) -> ssl.SSLContext | None:
+    """What can be told to be wrong before anything is opened or written; returns what TLS needs, if it is to be used.
+
+    Whether the database can be reached, and whether the address is free, shows only then.
+    """
+    if settings.workers != 1 and on_sqlite(settings):
+        raise SettingsError(
+            f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
+            "database_url to postgresql://… to share the catalog among several"
+        )
+    if settings.host not in LOOPBACK:
+        _refuse_strangers(settings)
+    read_places(settings)
+    _check_database(settings)
+    check_doors(settings)
+    return tls_context(settings)
+
+
+def _check_database(settings: Settings) -> None:
+    """A driver that is missing, or a path that cannot become a file."""
+    if on_mariadb(settings) or on_postgres(settings):
+        driver, extra = ("pymysql", "mariadb") if on_mariadb(settings) else ("asyncpg", "postgres")
+        if importlib.util.find_spec(driver) is None:
+            raise SettingsError(f"database_url cannot be used: it needs a driver: pip install 'nunatak[{extra}]'")
+        return
+    path = sqlite_path(settings)
+    there = next(each for each in (path.absolute().parent, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise SettingsError(f"the database {path} cannot be made: {there} is not a folder")
+    if path.is_dir():
+        raise SettingsError(f"the database {path} is a folder")
+
+
+def _refuse_strangers(settings: Settings) -> None:
+    """Others can reach this address: they must say who they are, and nobody should listen in."""
+    if settings.auth == ("none",):
+        raise SettingsError(
+            f"host is {settings.host}, which others can reach, but auth is none: anybody could change the catalog. Run "
+            "`nunatak init` and set auth to embedded (or oidc, proxy, certificate), or listen on 127.0.0.1"
+        )
+    if not settings.tls_certificate:
+        log.warning(
+            "host is %s, without TLS: put a proxy that speaks TLS in front, or set tls_certificate", settings.host
+        )
+
+
+def on_sqlite(settings: Settings) -> bool:
+    return not settings.database_url or settings.database_url.startswith("sqlite:")
+
+
+def on_postgres(settings: Settings) -> bool:
+    return settings.database_url.startswith(("postgresql://", "postgres://"))
+
+
+def on_mariadb(settings: Settings) -> bool:
+    return settings.database_url.startswith(("mariadb://", "mysql://"))
+
+
+def require_database(settings: Settings) -> None:
+    """A mistyped folder must not become an empty catalog."""
+    if on_sqlite(settings) and not sqlite_path(settings).is_file():
+        raise SettingsError(f"there is no database at {sqlite_path(settings)}; `nunatak serve` would make one")
+
+
+def sqlite_path(settings: Settings) -> Path:
+    url = settings.database_url
+    if not url:
+        return settings.data / DATABASE_FILE
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    raise SettingsError(
+        f"database_url {url.partition('://')[0]}://… is not supported here; write sqlite:///path, "
+        "postgresql://user@host/name or mariadb://user@host/name, or leave it empty"
+    )
+
+
+def read_places(
+    settings: Settings,
+) -> tuple[dict[str, WarehousePlace], tuple[Location, ...], Path | None]:
+    """The warehouses, where further ones may be made, and the folder of the telemetry."""
+    return _warehouses(settings), _roots(settings), settings.spool_folder()
+
+
+def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
+    places: dict[str, WarehousePlace] = {}
+    for warehouse in settings.all_warehouses():
+        if warehouse.name in places:
+            raise SettingsError(f"two warehouses are named {warehouse.name}")
+        try:
+            check_warehouse_name(warehouse.name, TOP_WORDS)
+            allowed = tuple(_served(text) for text in (warehouse.location, *warehouse.allowed_locations))
+        except CatalogError as error:
+            raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
+        _refuse_shared(warehouse.name, allowed, places)
+        places[warehouse.name] = WarehousePlace(warehouse.name, warehouse.location, allowed)
+    return places
+
+
+def _roots(settings: Settings) -> tuple[Location, ...]:
+    try:
+        return tuple(_served(text) for text in settings.all_warehouse_roots())
+    except CatalogError as error:
+        raise SettingsError(f"warehouse_roots: {error.message}") from error
+
+
+def _served(text: str) -> Location:
+    place = parse_location(text)
+    require_served(place)
+    return place
+
+
+def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str, WarehousePlace]) -> None:
+    for other in places.values():
+        mine, theirs = allowed[0], other.allowed[0]
+        if mine.contains(theirs) or theirs.contains(mine):
+            raise SettingsError(f"the warehouses {name} and {other.name} overlap")
