@@ -6,8 +6,9 @@ from itertools import count
 from typing import Any
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg.default_values import canonical_default
 from nunatak.iceberg.shapes import Json, check_depth, print_json
-from nunatak.iceberg.types import canonical_type, check_default, min_format_version
+from nunatak.iceberg.types import canonical_type, min_format_version
 
 MAX_TYPE_DEPTH = 100  # parsing is recursive; nobody nests types this deeply
 DEFAULT_VALUES_MIN_FORMAT_VERSION = 3
@@ -197,7 +198,7 @@ class _Reader:
         type_json = self.type(json, "type", inner)
         for key in ("initial-default", "write-default"):
             if json.get(key) is not None:
-                _check_default(type_json, json[key])
+                json = json | {key: _default(type_json, json[key])}
         field = Field(field_id, name, full_name, required, type_json, place.parent_id, json.get("initial-default"))
         self.add(field, short_name)
         if type_json is not json["type"]:
@@ -255,10 +256,10 @@ class _Reader:
         self.short_names.setdefault(short_name, field.id)
 
 
-def _check_default(type_json: str | Json, value: object) -> None:
+def _default(type_json: str | Json, value: object) -> object:
     if isinstance(type_json, dict):
         raise IllegalArgument(f"Invalid default value for {print_type(type_json)}: {print_json(value)} (must be null)")
-    check_default(type_json, value)
+    return canonical_default(type_json, value)
 
 
 def _identifier_field_ids(schema: Json) -> list[int]:

@@ -1,12 +1,9 @@
-"""Primitive types, their canonical spelling, the format version that knows them, and the defaults they may have."""
+"""Primitive types, their canonical spelling, and the format version that knows them; not their values."""
 
 import re
-from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from nunatak.errors import IllegalArgument
-from nunatak.iceberg.shapes import print_json
 
 _NUMBERS = ("boolean", "int", "long", "float", "double")
 _TIMES = ("date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
@@ -82,59 +79,3 @@ def type_name(canonical: str) -> str:
 
 def min_format_version(canonical: str) -> int:
     return _MIN_FORMAT_VERSIONS.get(type_name(canonical), 1)
-
-
-def check_default(canonical: str, value: object) -> None:
-    """Refuse a default that is not a single value of the type, as the spec's JSON serialization writes it."""
-    if not _is_default(canonical, value):
-        raise IllegalArgument(f"Cannot parse default as a {canonical} value: {print_json(value)}")
-
-
-def _is_default(canonical: str, value: object) -> bool:
-    match type_name(canonical):
-        case "boolean":
-            return isinstance(value, bool)
-        case "int":
-            return _is_int(value, 2**31)
-        case "long":
-            return _is_int(value, 2**63)
-        case "float" | "double":
-            # The reference takes 1.0 only, but some writers print it as 1, which means the same.
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "variant" | "unknown" | "geometry" | "geography":
-            return False
-        case name:
-            return isinstance(value, str) and _is_text_default(name, canonical, value)
-
-
-def _is_int(value: object, limit: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
-
-
-def _is_text_default(name: str, canonical: str, text: str) -> bool:
-    try:
-        match name:
-            case "decimal":
-                scale = int(canonical.rpartition(" ")[2].rstrip(")"))
-                return re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]{1,4})?", text) is not None and (
-                    Decimal(text).as_tuple().exponent == -scale
-                )
-            case "uuid":
-                return re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) is not None
-            case "fixed":
-                return len(text) == 2 * int(canonical[6:-1]) and re.fullmatch(r"[0-9a-fA-F]*", text) is not None
-            case "binary":
-                return len(text) % 2 == 0 and re.fullmatch(r"[0-9a-fA-F]*", text) is not None
-            case "date":
-                date.fromisoformat(text)
-            case "time":
-                time.fromisoformat(text)
-            case "timestamp" | "timestamptz":
-                zone = datetime.fromisoformat(text).utcoffset()
-                return (zone is not None and not zone) if name == "timestamptz" else zone is None
-            case "timestamp_ns" | "timestamptz_ns":
-                # Python reads microseconds; three more digits do not change whether the rest is a timestamp.
-                return _is_text_default(name[:-3], canonical, re.sub(r"(\.[0-9]{6})[0-9]{1,3}", r"\1", text))
-    except (ValueError, InvalidOperation):
-        return False
-    return True
