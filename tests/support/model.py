@@ -309,15 +309,16 @@ class Model:
             return
         if not _contains(self.root, location):
             raise Refused(400, "BadRequestException")
-        self._refuse_overlap(name, entry)
+        self._refuse_overlap(name, entry, is_new=True)
 
-    def _refuse_overlap(self, name: Name, entry: Entry) -> None:
+    def _refuse_overlap(self, name: Name, entry: Entry, *, is_new: bool = False) -> None:
+        """Only what is there already may have a second name, and one folder for both."""
         location = entry.metadata["location"]
         for other_name, other in self.entries.items():
             place = other.metadata["location"]
             if other_name == name or location is None or place is None:
                 continue  # a folder that the server chooses is nobody else's
-            is_twin = place == location and other.uuid == entry.uuid
+            is_twin = place == location and other.uuid == entry.uuid and not is_new
             if not is_twin and (_contains(place, location) or _contains(location, place)):
                 raise Refused(400, "BadRequestException")
 
@@ -453,7 +454,7 @@ class Model:
 
     def _commit(self, request: Request, parts: dict[Name, list[Json]]) -> Success:
         try:
-            planned = {name: self._plan(name, changes) for name, changes in parts.items()}
+            planned = {name: self._plan(request, name, changes) for name, changes in parts.items()}
         except Refused as refused:
             repeated = self._already_done(request, parts, refused)
             if repeated is None:
@@ -465,7 +466,7 @@ class Model:
                 if entry is not before.get(name):
                     old = before.get(name)
                     if old is None or old.metadata["location"] != entry.metadata["location"]:
-                        self._refuse_overlap(name, entry)
+                        self._refuse_overlap(name, entry, is_new=old is None)
                     self.entries[name] = entry
         except Refused:
             self.entries = before
@@ -477,10 +478,12 @@ class Model:
                 self.commits.add((entry.uuid, snapshot_id, request.mark()))
         return Success(200, entry=next(iter(planned.values())))
 
-    def _plan(self, name: Name, changes: Sequence[Json]) -> Entry:
+    def _plan(self, request: Request, name: Name, changes: Sequence[Json]) -> Entry:
         before = self.entries.get(name)
         base = before.metadata if before is not None and before.kind == "table" else None
         if base is None:
+            if (_assigned(changes), _last_added(changes), request.mark()) in self.commits:
+                raise Refused(500, "CommitStateUnknownException")  # it was made by this very request
             self._check_creation(name, changes[0]["requirements"])
         location = before.metadata_location if before is not None else None
         state = base
@@ -592,6 +595,11 @@ def _last_added(changes: Sequence[Json]) -> int | None:
     updates = [update for change in changes for update in change["updates"]]
     found = [update["snapshot"]["snapshot-id"] for update in updates if update["action"] == "add-snapshot"]
     return found[-1] if found else None
+
+
+def _assigned(changes: Sequence[Json]) -> str | None:
+    updates = (update for change in changes for update in change["updates"])
+    return next((update["uuid"] for update in updates if update["action"] == "assign-uuid"), None)
 
 
 def _asserted(changes: Sequence[Json]) -> str | None:
