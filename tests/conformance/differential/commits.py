@@ -54,6 +54,9 @@ class TableCommit:
     def change_schema(self) -> None:
         last = self.metadata["last-column-id"]
         schema = shapes.evolved_schema(self.rng, self.schema, last)
+        partitions = [field["name"] for spec in self.metadata["partition-specs"] for field in spec["fields"]]
+        if partitions and self.rng.random() < 0.2:
+            self.rng.choice(schema["fields"])["name"] = self.rng.choice(partitions)
         self.do("add-schema", schema=schema)
         if self.rng.random() < 0.3:
             self.updates[-1]["last-column-id"] = last + self.rng.choice((0, 1, 5))
