@@ -1,5 +1,6 @@
 """PyIceberg, as its users run it: every catalog and table operation that the library offers over REST."""
 
+import json
 import threading
 import time
 import uuid
@@ -301,6 +302,32 @@ def test_a_dropped_table_keeps_its_files_and_can_be_registered_again(catalog: Re
     assert contents(restored) == [(1, "Oslo"), (2, "Bergen"), (3, "Tromsø")]
     with pytest.raises(TableAlreadyExistsError):
         catalog.register_table(restored.name(), cities.metadata_location)
+
+
+def test_a_registered_table_from_before_uuids_is_written_to(catalog: RestCatalog, cities: Table) -> None:
+    """A client that is told no uuid makes one up, and asserts it with each commit."""
+    old = json.loads(local_path(cities.metadata_location).read_text())
+    for name in (
+        "table-uuid",
+        "schemas",
+        "partition-specs",
+        "current-schema-id",
+        "default-spec-id",
+        "last-partition-id",
+    ):
+        del old[name]
+    fields = cities.schema().model_dump(by_alias=True)["fields"]
+    folder = local_path(cities.metadata_location).parents[2] / "before"
+    (folder / "metadata").mkdir(parents=True)
+    old |= {"format-version": 1, "location": f"file://{folder}", "schema": {"type": "struct", "fields": fields}}
+    old |= {"partition-spec": [], "snapshots": [], "current-snapshot-id": -1, "refs": {}, "snapshot-log": []}
+    file = folder / "metadata" / "v1.metadata.json"
+    file.write_text(json.dumps(old))
+
+    before = catalog.register_table((cities.name()[0], "before"), f"file://{file}")
+    before.append(rows((3, "Tromsø")))
+
+    assert contents(catalog.load_table(before.name())) == [(3, "Tromsø")]
 
 
 def test_registering_with_overwrite_points_a_table_at_older_metadata(catalog: RestCatalog, cities: Table) -> None:

@@ -104,8 +104,12 @@ def check_file(loaded: Loaded) -> None:
 async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind) -> Loaded:
     """Another client moved the pointer, or the bytes were not stored: read the file and remember it."""
     data = await catalog.objects.read_metadata(metadata_location)
-    decode = table_metadata.decode if kind == "TABLE" else view_metadata.decode
-    metadata = decode(data)
+    metadata: Metadata
+    if kind == "TABLE":
+        metadata = table_metadata.decode(data)
+        data = table_metadata.with_uuid(data, metadata)
+    else:
+        metadata = view_metadata.decode(data)
     loaded = keep(catalog, key, metadata_location, data, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])

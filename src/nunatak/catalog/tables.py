@@ -27,7 +27,7 @@ from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, Change, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
 from nunatak.database.store import HeadMoved
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
-from nunatak.iceberg import create, table_metadata
+from nunatak.iceberg import create, plausible, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import new_folder
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -228,7 +228,8 @@ async def register_table(
     *,
     overwrite: bool,
 ) -> Loaded:
-    """Take an existing metadata file as the table's state; only from a place the warehouse allows."""
+    """Take an existing metadata file as the table's state; only from a place the warehouse allows, and if all clients
+    could load it."""
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
         if not overwrite:
@@ -240,6 +241,8 @@ async def register_table(
         require_inside(metadata_location, warehouse.allowed, "metadata location")
         data = await catalog.objects.read_metadata(metadata_location)
         metadata = table_metadata.decode(data)
+        await asyncio.to_thread(plausible.check_table, data, metadata)
+        data = table_metadata.with_uuid(data, metadata)
         await check_places(catalog, warehouse, key, metadata)
         stored = await stored_of(metadata_location, metadata, data)
         line = entry(catalog, caller, "register-table")

@@ -23,7 +23,7 @@ from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
 from nunatak.database.store import HeadMoved
 from nunatak.errors import CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
-from nunatak.iceberg import view_commit, view_metadata
+from nunatak.iceberg import plausible, view_commit, view_metadata
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.view_commit import CommitViewRequest
 from nunatak.iceberg.view_metadata import ViewMetadata
@@ -100,10 +100,12 @@ async def register_view(
     require_inside(metadata_location, warehouse.allowed, "metadata location")
     data = await catalog.objects.read_metadata(metadata_location)
     metadata = view_metadata.decode(data)
+    plausible.check_view(data, metadata)
     await check_places(catalog, warehouse, key, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     line = entry(catalog, caller, "register-view")
-    change = InsertHead(key, "VIEW", stored, line, str(identifier), print_namespace(identifier.namespace))
+    parent = print_namespace(identifier.namespace)
+    change = InsertHead(key, "VIEW", stored, line, str(identifier), parent, registered=True)
     changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
     await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     return keep(catalog, key, metadata_location, data, metadata)

@@ -9,7 +9,16 @@ from nunatak.iceberg.transforms import can_transform, canonical_transform
 
 FIRST_FIELD_ID = 1000  # spec: partition field ids start here, to stay apart from column ids
 UNPARTITIONED_LAST_FIELD_ID = FIRST_FIELD_ID - 1
-_BOUND_TO_TYPES = ("bucket", "truncate")  # readers take others as they are, whatever the type of their column
+# What the reference says when it cannot apply a transform to a column of that type.
+_UNFIT = {
+    "bucket": "Cannot bucket by type: ",
+    "truncate": "Cannot truncate type: ",
+    "year": "Unsupported type: ",
+    "month": "Unsupported type: ",
+    "day": "Unsupported type: ",
+    "hour": "Unsupported type: ",
+    "identity": "Unsupported type for identity: ",
+}
 
 
 def read_spec(spec: object) -> Json:
@@ -63,14 +72,16 @@ def check_names(spec: Json, schema: Schema) -> None:
 
 
 def check_transforms(fields: Iterable[Json], schema: Schema) -> None:
-    """Refuse a schema in which a column has a type that readers cannot bind a field's transform to."""
+    """Refuse a transform of a column that is there, but has a type it cannot be applied to."""
     for field in fields:
-        source = schema.fields.get(field["source-id"])
         transform = canonical_transform(field["transform"])
-        if source is None or not transform.startswith(_BOUND_TO_TYPES):
+        name = transform.partition("[")[0]
+        source = schema.fields.get(field["source-id"])
+        if source is None or name not in _UNFIT:
             continue
-        if not isinstance(source.type, str) or not can_transform(transform, source.type):
-            raise InvalidMetadata(f"Invalid source type {print_type(source.type)} for transform: {transform}")
+        fits = can_transform(transform, source.type) if isinstance(source.type, str) else name == "identity"
+        if not fits:
+            raise IllegalArgument(_UNFIT[name] + print_type(source.type))
 
 
 def check_compatibility(spec: Json, schema: Schema) -> None:

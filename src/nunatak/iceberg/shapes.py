@@ -158,6 +158,27 @@ def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
     return checked
 
 
+def read_object(value: object, shape: type[Shape], what: str) -> Json:
+    """A copy without nulls, its own and those of the objects in its lists; refused as `check` refuses it.
+
+    The reference takes null for a wrong value where it would have taken nothing for none: written down as they came,
+    nulls would make the table unreadable.
+    """
+    check(value, shape, what)
+    assert isinstance(value, dict)
+    return {
+        name: [_without_nulls(item) for item in inner] if isinstance(inner, list) else inner
+        for name, inner in value.items()
+        if inner is not None
+    }
+
+
+def _without_nulls(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if inner is not None}
+
+
 def check_depth(value: object, what: str) -> None:
     """Refuse JSON nested so deeply that it could be stored but perhaps not be read back."""
     level: list[Any] = [value] if type(value) in _NESTED else []

@@ -93,13 +93,7 @@ def read_snapshot(snapshot: object) -> Json:
         raise IllegalArgument("Invalid snapshot id: -1 means that there is no snapshot")
     if shape.manifest_list is None and shape.manifests is None:
         raise IllegalArgument("Cannot parse missing list: manifests")
-    if shape.first_row_id is not None:
-        if shape.first_row_id < 0:
-            raise IllegalArgument(f"Invalid first-row-id (cannot be negative): {shape.first_row_id}")
-        if shape.added_rows is None:
-            raise IllegalArgument("Invalid added-rows (required when first-row-id is set): null")
-    if shape.added_rows is not None and shape.added_rows < 0:
-        raise IllegalArgument(f"Invalid added-rows (cannot be negative): {shape.added_rows}")
+    check_rows(shape.first_row_id, shape.added_rows)
     result = {key: value for key, value in snapshot.items() if value is not None}
     if shape.first_row_id is None:
         result.pop("added-rows", None)  # means nothing without row lineage, and the reference drops it too
@@ -110,6 +104,17 @@ def read_snapshot(snapshot: object) -> Json:
             # The reference reads a summary without one as an overwrite, the operation that promises least.
             result["summary"] = {"operation": "overwrite", **shape.summary}
     return result
+
+
+def check_rows(first_row_id: int | None, added_rows: int | None) -> None:
+    """Refuse a row lineage that a snapshot cannot have."""
+    if first_row_id is not None:
+        if first_row_id < 0:
+            raise IllegalArgument(f"Invalid first-row-id (cannot be negative): {first_row_id}")
+        if added_rows is None:
+            raise IllegalArgument("Invalid added-rows (required when first-row-id is set): null")
+    if added_rows is not None and added_rows < 0:
+        raise IllegalArgument(f"Invalid added-rows (cannot be negative): {added_rows}")
 
 
 def sequence_number(snapshot: Json) -> int:
@@ -128,9 +133,24 @@ def read_ref(
     kind = ref_type.lower()
     if kind not in ("branch", "tag"):
         raise IllegalArgument(f"Invalid snapshot ref type: {ref_type}")
-    if kind == "tag":
-        if name == MAIN:
-            raise InvalidMetadata("Cannot set main to a tag: main is always a branch")
+    if kind == "tag" and name == MAIN:
+        raise InvalidMetadata("Cannot set main to a tag: main is always a branch")
+    ref: Json = {"snapshot-id": snapshot_id, "type": kind}
+    if min_snapshots_to_keep is not None:
+        ref["min-snapshots-to-keep"] = min_snapshots_to_keep
+    if max_snapshot_age_ms is not None:
+        ref["max-snapshot-age-ms"] = max_snapshot_age_ms
+    if max_ref_age_ms is not None:
+        ref["max-ref-age-ms"] = max_ref_age_ms
+    check_retention(ref)
+    return ref
+
+
+def check_retention(ref: Json) -> None:
+    """Refuse a reference that says how long it or its snapshots are kept, but not so that it can be done."""
+    min_snapshots_to_keep = ref.get("min-snapshots-to-keep")
+    max_snapshot_age_ms, max_ref_age_ms = ref.get("max-snapshot-age-ms"), ref.get("max-ref-age-ms")
+    if ref["type"].lower() == "tag":
         if min_snapshots_to_keep is not None:
             raise IllegalArgument("Tags do not support setting minSnapshotsToKeep")
         if max_snapshot_age_ms is not None:
@@ -141,11 +161,3 @@ def read_ref(
         raise IllegalArgument("Max snapshot age must be greater than 0 ms")
     if max_ref_age_ms is not None and max_ref_age_ms <= 0:
         raise IllegalArgument("Max reference age must be greater than 0")
-    ref: Json = {"snapshot-id": snapshot_id, "type": kind}
-    if min_snapshots_to_keep is not None:
-        ref["min-snapshots-to-keep"] = min_snapshots_to_keep
-    if max_snapshot_age_ms is not None:
-        ref["max-snapshot-age-ms"] = max_snapshot_age_ms
-    if max_ref_age_ms is not None:
-        ref["max-ref-age-ms"] = max_ref_age_ms
-    return ref

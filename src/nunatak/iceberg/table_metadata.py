@@ -262,6 +262,20 @@ def _required(value: Any, name: str, version: int) -> Any:
     return value
 
 
+def with_uuid(data: bytes, metadata: TableMetadata) -> bytes:
+    """The JSON of a file with the uuid by which its table goes: a client that finds none makes one up, and asserts it.
+
+    Only v1 files may be without, and few are.
+    """
+    if metadata.format_version > 1 or msgspec.json.decode(data, type=_Uuid).table_uuid is not None:
+        return data
+    return data.rstrip()[:-1] + b',"table-uuid":"%b"}' % metadata.table_uuid.encode()  # the last of two counts
+
+
+class _Uuid(msgspec.Struct, frozen=True, rename="kebab"):
+    table_uuid: str | None = None
+
+
 def _table_uuid(shape: TableMetadataShape) -> str:
     if shape.table_uuid is not None:
         return shape.table_uuid

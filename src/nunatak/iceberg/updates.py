@@ -51,7 +51,7 @@ from nunatak.iceberg.shapes import (
     Json,
     PartitionStatisticsFileShape,
     StatisticsFileShape,
-    check,
+    read_object,
 )
 from nunatak.iceberg.snapshot import MAIN, read_ref, read_snapshot, sequence_number
 from nunatak.iceberg.table_metadata import (
@@ -218,13 +218,13 @@ class _Draft:
             case SetDefaultSortOrder():
                 self.set_default_sort_order(update.sort_order_id)
             case SetStatistics():
-                check(update.statistics, StatisticsFileShape, "statistics")
-                self.statistics = _with_file(self.statistics, update.statistics)
+                added = read_object(update.statistics, StatisticsFileShape, "statistics")
+                self.statistics = _with_file(self.statistics, added)
             case RemoveStatistics():
                 self.statistics = _without_files(self.statistics, {update.snapshot_id})
             case SetPartitionStatistics():
-                check(update.partition_statistics, PartitionStatisticsFileShape, "partition statistics")
-                self.partition_statistics = _with_file(self.partition_statistics, update.partition_statistics)
+                added = read_object(update.partition_statistics, PartitionStatisticsFileShape, "partition statistics")
+                self.partition_statistics = _with_file(self.partition_statistics, added)
             case RemovePartitionStatistics():
                 self.partition_statistics = _without_files(self.partition_statistics, {update.snapshot_id})
             case AddEncryptionKey():
@@ -275,13 +275,13 @@ class _Draft:
         removed = set(removals)
         self.properties = {key: value for key, value in self.properties.items() if key not in removed}
 
-    def add_encryption_key(self, key: Json) -> None:
-        shape = check(key, EncryptedKeyShape, "encryption key")
+    def add_encryption_key(self, sent: Json) -> None:
+        key = read_object(sent, EncryptedKeyShape, "encryption key")
         try:
-            base64.b64decode(shape.encrypted_key_metadata, validate=True)
+            base64.b64decode(key["encrypted-key-metadata"], validate=True)
         except (binascii.Error, ValueError) as error:
             raise IllegalArgument("Cannot parse encryption key: encrypted-key-metadata is not base64") from error
-        if all(other["key-id"] != shape.key_id for other in self.encryption_keys):
+        if all(other["key-id"] != key["key-id"] for other in self.encryption_keys):
             self.encryption_keys = (*self.encryption_keys, key)
 
     # Schemas
@@ -501,14 +501,12 @@ class _Draft:
             raise IllegalArgument("Cannot create table: no location has been set")
 
     def _check_all_fit(self) -> None:
-        """Iceberg's own readers bind every spec and sort order of a table to its current schema, also those that are
-        used no more, and read no table of which one cannot be bound."""
+        """Iceberg's own readers bind every spec of a table to its current schema, also those that partition nothing any
+        more, and read no table of which one cannot be bound."""
         current = self.current_schema()
         for spec in self.partition_specs:
             partition_spec.check_names(spec, current)
             partition_spec.check_transforms(spec["fields"], current)
-        for order in self.sort_orders:
-            partition_spec.check_transforms(order["fields"], current)
 
     def _check_current_schema(self) -> None:
         """The default spec and sort order must exist and fit the current schema; checked if one of them changed."""
