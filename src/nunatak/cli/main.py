@@ -111,6 +111,9 @@ class LazyGroup(SuggestingGroup):
             raise
         except ConnectionError as error:  # the client's ServerUnreachable, by its base: the client stays unimported
             raise Unreachable(str(error)) from error
+        except OSError as error:  # a file that cannot be read or written, a disk that is full
+            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise click.ClickException(said) from error
 
 
 @click.group(

@@ -1,7 +1,9 @@
 """The command as a whole: its help, its suggestions, its exit codes."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -93,6 +95,17 @@ def test_an_address_that_is_none_is_refused(uri: str) -> None:
 
     assert outcome.code == 2
     assert "is not the address of a catalog" in outcome.err
+
+
+def test_a_file_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    run_command("init", "--data", data, NUNATAK_CONFIG=os.devnull)
+    outcome = run_command("audit", "export", f"{tmp_path}/nowhere/audit.jsonl", "--data", data)
+    full = run_command("audit", "export", "/dev/full", "--data", data)
+
+    assert outcome.code != 0
+    assert "No such file or directory" in outcome.err
+    assert (full.code, full.err) == (1, "Error: [Errno 28] No space left on device\n")
 
 
 def test_the_version_is_printed_with_what_it_stands_on() -> None:
