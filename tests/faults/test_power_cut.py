@@ -21,7 +21,7 @@ from nunatak.errors import CatalogError
 from nunatak.objectstore.local import Written
 from nunatak.objectstore.store import ObjectStore
 from nunatak.server import build_app, close_app
-from nunatak.settings import load
+from nunatak.settings import SettingsError, load
 from tests.support.checked import assert_sound
 from tests.support.power import Power, on_power
 from tests.support.promises import show
@@ -111,7 +111,7 @@ async def live(data: Path, power: Power, promised: Promised, chance: random.Rand
     """Start on what is there, look whether every promise is kept, and write until the power goes."""
     try:
         app = await build_app(load({"data": data}, {"NUNATAK_CONFIG": os.devnull}))
-    except (apsw.Error, CatalogError, OSError):
+    except (apsw.Error, SettingsError, CatalogError, OSError):
         assert power.is_off  # it went while the server started
         return []
     try:

@@ -4,7 +4,7 @@ The reference refuses to load some files that we could serve, and so do Spark an
 words for that are kept; the hints say what the file says.
 """
 
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -13,11 +13,11 @@ from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
 from nunatak.iceberg import partition_spec, sort_order
 from nunatak.iceberg.partition_spec import UNPARTITIONED_LAST_FIELD_ID, last_field_id
 from nunatak.iceberg.schema import Schema, parse_schema
-from nunatak.iceberg.shapes import Json, print_json
+from nunatak.iceberg.shapes import Json, is_base64, print_json
 from nunatak.iceberg.snapshot import check_retention, check_rows, sequence_number
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.iceberg.updates import CLOCK_TOLERANCE_MS
-from nunatak.iceberg.view_metadata import ViewMetadata, parse_json
+from nunatak.iceberg.updates import runs_back
+from nunatak.iceberg.view_metadata import ViewMetadata, check_namespace, parse_json
 
 _NO_MAP = "Cannot parse string map from non-object value: properties: null"
 
@@ -43,8 +43,6 @@ _TABLE_NULLS = {
 }
 _OLD_TABLE_NULLS = {**_TABLE_NULLS, "partition-spec[].field-id": "Cannot parse to an integer value: field-id: null"}
 
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")  # Java needs no padding
-
 
 def check_table(data: bytes, metadata: TableMetadata) -> None:
     """Refuse a file, and what was read from it, if the reference could not load it."""
@@ -59,6 +57,9 @@ def check_table(data: bytes, metadata: TableMetadata) -> None:
 def check_view(data: bytes, metadata: ViewMetadata) -> None:
     _raise_first(_nulls(parse_json(data, "view metadata"), _VIEW_NULLS))
     _raise_first(_of_defaults(metadata.schemas))
+    for version in metadata.versions:
+        what = f"version {version['version-id']}"
+        _raise_first(_refused(what, version["default-namespace"], check_namespace, version["default-namespace"]))
 
 
 def contradictions(metadata: TableMetadata) -> list[str]:
@@ -161,9 +162,13 @@ def _of_parts(metadata: TableMetadata) -> Iterator[BadRequest]:
 def _of_whole(metadata: TableMetadata) -> Iterator[BadRequest]:
     yield from _of_defaults(metadata.schemas)
     for key in metadata.encryption_keys:
-        if not _BASE64.fullmatch(key["encrypted-key-metadata"]):
+        if not is_base64(key["encrypted-key-metadata"]):
             message = "Cannot parse encryption key: encrypted-key-metadata is not base64"
             yield IllegalArgument(message, hint=f"the encryption key {key['key-id']} is not base64")
+    ids = Counter(key["key-id"] for key in metadata.encryption_keys)
+    for key_id, count in ids.items():
+        if count > 1:
+            yield IllegalArgument(f"Duplicate key {key_id}", hint=f"the encryption key {key_id} is there {count} times")
     yield from _of_sequence_numbers(metadata)
     yield from _of_times(metadata)
 
@@ -205,11 +210,11 @@ def _of_times(metadata: TableMetadata) -> Iterator[BadRequest]:
     ):
         times = [entry["timestamp-ms"] for entry in entries]
         for before, after in pairwise(times):
-            if after < before - CLOCK_TOLERANCE_MS:
+            if runs_back(before, after):
                 yield IllegalArgument(
                     f"[BUG] Expected sorted {log} entries.", hint=f"the {log} goes back from {before} to {after}"
                 )
-        if times and updated < times[-1] - CLOCK_TOLERANCE_MS:
+        if times and runs_back(times[-1], updated):
             yield IllegalArgument(
                 f"Invalid update timestamp {updated}: before {latest} {times[-1]}",
                 hint=f"last-updated-ms is {updated}, but the {log} ends at {times[-1]}",

@@ -1,5 +1,6 @@
 """What the JSON objects inside table metadata must look like: their fields and JSON types, not yet their meaning."""
 
+import re
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ NonNegativeLong = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Deep enough for 100 nested types, and far from Python's recursion limit when the metadata is read and written again.
 MAX_JSON_DEPTH = 400
 
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
 _NESTED = (dict, list)  # what JSON is decoded to, and nothing that is derived from it
 
 ShapeType = TypeVar("ShapeType")
@@ -156,6 +158,11 @@ def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
         raise IllegalArgument(f"Cannot parse {what}: {error}") from error
     check_depth(value, what)
     return checked
+
+
+def is_base64(text: str) -> bool:
+    """As Java's decoder reads it, which needs no padding, but none too much."""
+    return _BASE64.fullmatch(text) is not None
 
 
 def read_object(value: object, shape: type[Shape], what: str) -> Json:

@@ -28,10 +28,12 @@ def canonical_transform(text: str) -> str:
     lower = text.lower()
     if lower in _PLAIN:
         return lower
-    if (match := _WITH_WIDTH.fullmatch(lower)) and match[1] in ("bucket", "truncate"):
+    if match := _WITH_WIDTH.fullmatch(lower):
         digits = match[2].lstrip("0")
-        if len(digits) > 10 or int(digits or 0) > _MAX_INT:
+        if len(digits) > 10 or int(digits or 0) > _MAX_INT:  # the reference reads the number before the name
             raise IllegalArgument(f"Invalid transform, not an integer: {text}")
+        if match[1] not in ("bucket", "truncate"):
+            return text
         if not digits:
             what = "number of buckets" if match[1] == "bucket" else "truncate width"
             raise IllegalArgument(f"Invalid {what}: 0 (must be > 0)")

@@ -1,7 +1,5 @@
 """What a commit changes: metadata in, new metadata out. No clock, no I/O."""
 
-import base64
-import binascii
 import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -51,6 +49,7 @@ from nunatak.iceberg.shapes import (
     Json,
     PartitionStatisticsFileShape,
     StatisticsFileShape,
+    is_base64,
     read_object,
 )
 from nunatak.iceberg.snapshot import MAIN, read_ref, read_snapshot, sequence_number
@@ -86,6 +85,11 @@ def apply_all(
     for update in updates:
         draft.apply(update)
     return draft.finish(base_location)
+
+
+def runs_back(before_ms: int, after_ms: int) -> bool:
+    """Whether a log cannot go on so: clocks may differ, and the reference counts in 64 bits, also what lies between."""
+    return not -CLOCK_TOLERANCE_MS <= after_ms - before_ms <= _MAX_LONG
 
 
 def _empty_table(updates: Iterable[Update], now_ms: int) -> TableMetadata:
@@ -277,10 +281,8 @@ class _Draft:
 
     def add_encryption_key(self, sent: Json) -> None:
         key = read_object(sent, EncryptedKeyShape, "encryption key")
-        try:
-            base64.b64decode(key["encrypted-key-metadata"], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise IllegalArgument("Cannot parse encryption key: encrypted-key-metadata is not base64") from error
+        if not is_base64(key["encrypted-key-metadata"]):
+            raise IllegalArgument("Cannot parse encryption key: encrypted-key-metadata is not base64")
         if all(other["key-id"] != key["key-id"] for other in self.encryption_keys):
             self.encryption_keys = (*self.encryption_keys, key)
 
@@ -570,9 +572,9 @@ class _Draft:
             return
         times = [entry["timestamp-ms"] for entry in self.snapshot_log.tail(len(self.set_as_main) + 1)]
         for before, after in pairwise(times):
-            if after < before - CLOCK_TOLERANCE_MS:
+            if runs_back(before, after):
                 raise InvalidMetadata(f"Invalid snapshot timestamp {after}: before last snapshot log entry at {before}")
-        if self.last_updated_ms < times[-1] - CLOCK_TOLERANCE_MS:
+        if runs_back(times[-1], self.last_updated_ms):
             raise IllegalArgument(
                 f"Invalid update timestamp {self.last_updated_ms}: before last snapshot log entry at {times[-1]}"
             )

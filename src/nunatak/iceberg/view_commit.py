@@ -398,7 +398,7 @@ def _check_distinct_dialects(version: Json) -> None:
 
 def _history_size(properties: Mapping[str, str]) -> int:
     text = properties.get(VERSION_HISTORY_SIZE, str(VERSION_HISTORY_SIZE_DEFAULT))
-    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text) or int(text) <= 0:
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text) or not 0 < int(text) <= MAX_ID:
         raise IllegalArgument(f"{VERSION_HISTORY_SIZE} must be positive but was {text}")
     return int(text)
 

@@ -106,9 +106,16 @@ def check_version(version: object) -> None:
     """Refuse a version that a client sent and that could not be read back."""
     checked = check(version, ViewVersionShape, "view version")
     _check_representations(checked)
+    check_namespace(checked.default_namespace)
     unsupported = {entry.type for entry in checked.representations if entry.type.lower() != "sql"}
     if unsupported:
         raise IllegalArgument(f"Found unsupported view representations: {print_set(unsupported)}")
+
+
+def check_namespace(levels: Collection[str]) -> None:
+    """Refuse a default namespace that the reference could not read."""
+    if any("\0" in level for level in levels):
+        raise IllegalArgument("Cannot create a namespace with the null-byte character")
 
 
 def dialects(version: Json) -> set[str]:

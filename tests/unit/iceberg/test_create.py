@@ -213,6 +213,15 @@ def test_an_order_that_does_not_fit_the_schema_is_refused(order: Json, message: 
     assert refused.value.message == message
 
 
+@pytest.mark.parametrize("transform", ["x[2147483648]", "void[99999999999]", "bucket[2147483648]"])
+def test_a_width_that_is_no_int_is_refused_whatever_it_is_of(transform: str) -> None:
+    """Java reads the number before it looks at the name."""
+    with pytest.raises(IllegalArgument) as refused:
+        a_table(spec=a_spec(("p", transform, 1)))
+    assert refused.value.message == f"Invalid transform, not an integer: {transform}"
+    assert a_table(spec=a_spec(("p", "x[2147483647]", 1))).default_spec["fields"][0]["transform"] == "x[2147483647]"
+
+
 def test_a_transform_nobody_knows_yet_is_kept_as_it_is() -> None:
     table = create(a_schema(), a_spec(("z", "zorder(2)", 1)))
 

@@ -276,6 +276,7 @@ def test_a_key_needs_no_padding(key: str) -> None:
             [KEY | {"encrypted-key-metadata": "%%"}],
             "Cannot parse encryption key: encrypted-key-metadata is not base64",
         ),
+        ("encryption-keys", [KEY, KEY], f"Duplicate key {KEY['key-id']}"),
         ("snapshots.0.sequence-number", None, "Cannot parse to a long value: sequence-number: null"),
         ("snapshots.0.parent-snapshot-id", None, "Cannot parse to a long value: parent-snapshot-id: null"),
         ("snapshots.0.summary", None, "Cannot parse summary from non-object value: null"),

@@ -272,6 +272,18 @@ def test_a_snapshot_from_the_future_is_refused_beyond_a_minute() -> None:
     )
 
 
+def test_a_snapshot_from_before_all_time_is_refused() -> None:
+    """Java subtracts in 64 bits, and would find the last update before it."""
+    moment, added = -(2**63), add_snapshot(1)
+    added["snapshot"]["timestamp-ms"] = moment
+
+    with pytest.raises(IllegalArgument) as refused:
+        commit(a_table(), [added, set_ref(1)])
+    assert refused.value.message == f"Invalid update timestamp {NOW_MS + 1}: before last snapshot log entry at {moment}"
+    added["snapshot"]["timestamp-ms"] = -(2**62)
+    assert commit(a_table(), [added, set_ref(1)]).current_snapshot_id == 1
+
+
 def test_only_referenced_snapshots_keeps_the_logs_whole() -> None:
     table = commit(a_table(snapshots=4), [set_ref(2, "release", "tag")])
 

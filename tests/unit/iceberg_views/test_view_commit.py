@@ -167,6 +167,11 @@ def test_a_view_is_not_built_from_half_of_what_it_needs(missing: str, text: str)
             IllegalArgument,
             "Cannot parse view version: Expected `array`, got `null` - at `$.default-namespace`",
         ),
+        (
+            {**a_version(), "default-namespace": ["a", "b\0"]},
+            IllegalArgument,
+            "Cannot create a namespace with the null-byte character",
+        ),
     ],
 )
 def test_a_view_is_not_created_with_a_bad_version(version: Any, error: type[CatalogError], text: str) -> None:
@@ -503,7 +508,7 @@ def test_versions_added_by_the_commit_itself_are_all_kept() -> None:
     assert log_ids(view) == [3]
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "many", "", "1_0", "٣", "9" * 5000])
+@pytest.mark.parametrize("size", ["0", "-1", "many", "", "1_0", "٣", "2147483648", "9" * 5000])
 def test_a_history_size_that_is_no_positive_number_is_refused(size: str) -> None:
     with pytest.raises(IllegalArgument) as refused:
         a_view(properties={"version.history.num-entries": size})
