@@ -48,7 +48,7 @@ def _check_database(settings: Settings) -> None:
             raise SettingsError(f"database_url cannot be used: it needs a driver: pip install 'nunatak[{extra}]'")
         return
     path = sqlite_path(settings)
-    there = next(each for each in (path.absolute().parent, *path.absolute().parents) if each.exists())
+    there = next(each for each in path.absolute().parents if each.exists())
     if not there.is_dir():
         raise SettingsError(f"the database {path} cannot be made: {there} is not a folder")
     if path.is_dir():

@@ -184,10 +184,6 @@ def refusals() -> Iterator[None]:
         yield
     except CannotRun as error:
         raise Refused(error.problem, hint=error.fix) from error
-    except ConnectionError:  # has an exit code of its own
-        raise
-    except OSError as error:  # the folder, or the file of a report
-        raise Refused(str(error)) from error
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

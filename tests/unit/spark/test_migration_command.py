@@ -323,7 +323,7 @@ def test_a_report_that_cannot_be_written_is_one_line() -> None:
     outcome = run_command("migrate", "report", "--to", "/nope/page.json")
 
     assert outcome.code == 1
-    assert outcome.err == "Error: [Errno 2] No such file or directory: '/nope/page.json'\n"
+    assert outcome.err == "Error: /nope/page.json: No such file or directory\n"
 
 
 def test_a_folder_that_holds_something_else_is_one_line_and_a_hint() -> None:
