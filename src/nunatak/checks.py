@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import ssl
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.errors import CatalogError
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import require_served
-from nunatak.settings import Settings, SettingsError
+from nunatak.settings import Settings, SettingsError, files_with_secrets, without_password
 from nunatak.transport import tls_context
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,31 @@ def check(settings: Settings) -> ssl.SSLContext | None:
         _refuse_strangers(settings)
     read_places(settings)
     _check_database(settings)
+    _refuse_readable_by_all(settings)
     check_doors(settings)
     return tls_context(settings)
+
+
+def _refuse_readable_by_all(settings: Settings) -> None:
+    """SettingsError if any user of the machine can read the database, the TLS key, or a settings file with a secret."""
+    found = [("the TLS key", settings.tls_key or settings.tls_certificate)] if settings.tls_certificate else []
+    if on_sqlite(settings):
+        database = sqlite_path(settings)
+        found += [("the database", f"{database}{ending}") for ending in ("", "-wal")]
+    found += [("the settings file, which holds a secret,", path) for path in files_with_secrets(settings)]
+    for what, path in found:
+        if is_readable_by_all(Path(path)):
+            raise SettingsError(f"{what} {path} can be read by every user of this machine: chmod 600 {path}")
+
+
+def is_readable_by_all(path: Path) -> bool:
+    """Whether the file and every folder above it are open to users who are neither its owner nor in its group."""
+    try:
+        resolved = path.resolve()
+        modes = [each.stat().st_mode for each in resolved.parents]
+        return bool(resolved.stat().st_mode & stat.S_IROTH) and all(mode & stat.S_IXOTH for mode in modes)
+    except OSError:  # not there yet, or for somebody else to look at
+        return False
 
 
 def _check_database(settings: Settings) -> None:
@@ -78,6 +102,15 @@ def on_postgres(settings: Settings) -> bool:
 
 def on_mariadb(settings: Settings) -> bool:
     return settings.database_url.startswith(("mariadb://", "mysql://"))
+
+
+def catalog_name(settings: Settings) -> str:
+    """Names the catalog by its database, without a password: two data folders may serve one, one folder several."""
+    return (
+        f"sqlite:///{sqlite_path(settings).resolve()}"
+        if on_sqlite(settings)
+        else without_password(settings.database_url)
+    )
 
 
 def require_database(settings: Settings) -> None:

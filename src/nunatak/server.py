@@ -21,8 +21,10 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from nunatak.access.bootstrap import look
 from nunatak.access.doors import open_doors
 from nunatak.access.vault import open_vault
+from nunatak.address_file import Address, published
 from nunatak.api.app import App
 from nunatak.api.connection import Arrival
 from nunatak.api.fast_lane import FastLane
@@ -35,7 +37,7 @@ from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.stowing import Stowing, run_stowing
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
-from nunatak.checks import check, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
+from nunatak.checks import catalog_name, check, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
@@ -68,12 +70,25 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     scheme = "http" if tls is None else "https"
     uri = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     try:
-        if settings.workers == 1:
-            uvloop.run(_serve(settings, tls, listeners[0], lambda: announce(uri)))
-        else:
-            _serve_by_workers(settings, tls, listeners, lambda: announce(uri))
+        with _published(settings, uri):
+            if settings.workers == 1:
+                uvloop.run(_serve(settings, tls, listeners[0], lambda: announce(uri)))
+            else:
+                _serve_by_workers(settings, tls, listeners, lambda: announce(uri))
     finally:
         _close(listeners)
+
+
+@contextlib.contextmanager
+def _published(settings: Settings, uri: str) -> Iterator[None]:
+    """Tell commands on this machine that the server of this data folder is the one at `uri`."""
+    make_folder(settings.data)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(published(settings.data, Address(catalog_name(settings), uri)))
+        except OSError as error:  # a data folder that may only be read: those commands need NUNATAK_CREDENTIAL
+            log.warning("the address is not written to %s: %s", settings.data, error.strerror)
+        yield
 
 
 def _log_at(level: str) -> None:
@@ -170,6 +185,11 @@ async def _serve(
     company: _Company | None = None,
 ) -> None:
     app = await build_app(settings)
+    try:
+        await _refuse_to_open(app, settings)
+    except BaseException:
+        await close_app(app)
+        raise
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -198,6 +218,18 @@ async def _serve(
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
         await close_app(app)
+
+
+async def _refuse_to_open(app: App, settings: Settings) -> None:
+    """SettingsError if a catalog that has an administrator would be served to everybody by a forgotten setting."""
+    if settings.auth != ("none",) or not (await look(app.catalog.store)).administered:
+        return
+    if not settings.allow_open:
+        raise SettingsError(
+            "the catalog has an administrator, but auth is none: everybody who reaches the port could do everything. "
+            "Set NUNATAK_AUTH=embedded (or oidc, proxy, certificate); to open it on purpose, NUNATAK_ALLOW_OPEN=true"
+        )
+    log.warning("auth is none: everybody who reaches the port may do everything, whatever was granted (allow_open)")
 
 
 def _tune_collector() -> None:
@@ -384,9 +416,9 @@ def database_path(settings: Settings) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """If it is not there yet."""
+    """Make the folder for its owner alone, if it is not there yet."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"the folder {folder} cannot be used: {error.strerror}") from error
 

@@ -224,6 +224,12 @@ SETTINGS: tuple[Setting, ...] = (
         "How callers prove who they are: none, on a loopback address only, or any of embedded, oidc, proxy, "
         "certificate; separated by commas.",
     ),
+    Setting(
+        "allow_open",
+        False,
+        _flag,
+        "Whether a catalog that has an administrator is served with auth none; otherwise it does not start.",
+    ),
     Setting("token_seconds", 900, _positive, "Life of an access token that this server issues."),
     Setting("oidc_issuers", (), _list, "Issuers whose tokens are accepted, as `iss` names them; separated by commas."),
     Setting("oidc_audience", "", str, "What `aud` of their tokens must name; must be set to use oidc."),
@@ -308,6 +314,7 @@ class Settings:
     sweep_age_seconds: int
     maintenance_lease_seconds: int
     auth: tuple[str, ...]
+    allow_open: bool
     token_seconds: int
     oidc_issuers: tuple[str, ...]
     oidc_audience: str
@@ -393,6 +400,19 @@ def _parsed(setting: Setting, value: object, source: str) -> Any:
     except ValueError as error:
         shown = without_password(str(value))
         raise SettingsError(f"{setting.name} from {source} is {shown!r}: {error}") from error
+
+
+def files_with_secrets(settings: Settings) -> list[str]:
+    """The settings files that hold a secret: a token, or an address with a password."""
+    secret = [name for name in BY_NAME if _is_secret(getattr(settings, name))]
+    known = {"default", "command line", *(setting.environment_variable for setting in SETTINGS)}
+    return sorted({settings.origins[name] for name in secret} - known)
+
+
+def _is_secret(value: object) -> bool:
+    if isinstance(value, Secret):
+        return bool(value.reveal())
+    return isinstance(value, str) and without_password(value) != value
 
 
 _SECRET_OPTION = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&;]*", re.IGNORECASE)

@@ -31,6 +31,7 @@ BESIDE = {
     "workers": ({"settings"}, {"server"}),
     "transport": ({"settings"}, {"server", "checks"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
+    "address_file": (set[str](), {"cli", "server"}),
 }
 DRIVERS = {
     "nunatak.database.sqlite",

@@ -132,17 +132,16 @@ def test_a_disk_that_cannot_be_written_costs_records_and_nothing_else(spool: Spo
     assert spool.dropped == 2
 
 
+os_open = os.open
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT RUN: this system has no /dev/full")
 def test_a_full_disk_costs_records_and_nothing_else(
     spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_to_a_full_disk(self: Path, content: bytes) -> int:
-        with open("/dev/full", "wb", buffering=0) as full:
-            return full.write(content)
-
     spool.add("events", {})
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", write_to_a_full_disk)
+        patch.setattr(os, "open", lambda *_: os_open("/dev/full", os.O_WRONLY))
         flush(spool, finish=True)
 
     assert spool.dropped == 1

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import click
 
-from nunatak.cli.options import find_credential, uri_option
+from nunatak.cli.login import has_admin_file
+from nunatak.cli.options import uri_option
 from nunatak.connect import CLIENT_LOGIN, ENGINES, KEY_LOGIN, NO_LOGIN, Login, wiring
 from nunatak.settings import SettingsError
 
@@ -28,16 +29,16 @@ LOGINS = {"none": NO_LOGIN, "client": CLIENT_LOGIN, "key": KEY_LOGIN}
 )
 def connect(engine: str, uri: str, warehouse: str | None, login: str | None, with_secret: bool) -> None:
     """Print how to wire an engine to the catalog."""
-    kind = login or _own_kind(uri, os.environ)
+    kind = login or _own_kind(os.environ)
     chosen = _from(os.environ, kind) if with_secret else LOGINS[kind]
     click.echo(wiring(engine, uri, warehouse, chosen), nl=False)
 
 
-def _own_kind(uri: str, environment: Mapping[str, str]) -> str:
+def _own_kind(environment: Mapping[str, str]) -> str:
     """Whoever has to log in here will have to there."""
     if environment.get("NUNATAK_TOKEN"):
         return "key"
-    return "none" if find_credential(uri, environment) is None else "client"
+    return "client" if environment.get("NUNATAK_CREDENTIAL") or has_admin_file(environment) else "none"
 
 
 def _from(environment: Mapping[str, str], kind: str) -> Login:

@@ -7,15 +7,16 @@ from pathlib import Path
 import click
 
 from nunatak import checks, server
-from nunatak.access.bootstrap import ADMIN_FILE, bootstrap, look
+from nunatak.access.bootstrap import ADMIN_FILE, AdministratorExists, bootstrap, look
 from nunatak.access.vault import open_vault
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
 from nunatak.settings import Settings, SettingsError
 
 NEXT = """\
-Start the catalog with NUNATAK_AUTH=embedded. Commands on this machine log in with that file by themselves; elsewhere
-set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, which is also what engines call `credential`."""
+Start the catalog with NUNATAK_AUTH=embedded. Commands on this machine that use this data folder log in with that file
+by themselves, at that server alone; elsewhere set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, which is also what
+engines call `credential`."""
 
 
 @click.command()
@@ -29,11 +30,16 @@ def init(settings: Settings, new_secret: bool) -> None:
     """
     server.make_folder(settings.data)
     file = settings.data / ADMIN_FILE
-    if asyncio.run(_is_administered(settings)) and not new_secret:
+    try:
+        if not new_secret and asyncio.run(_is_administered(settings)):
+            raise AdministratorExists
+        asyncio.run(_bootstrap(settings, file, new_secret=new_secret))
+    except AdministratorExists:  # before, or made by another `init` since we looked
+        if new_secret:
+            raise
         click.echo("nothing to do: the catalog has an administrator")
         click.echo(_where(file))
         return
-    asyncio.run(_bootstrap(settings, file))
     click.echo(f"made the administrator admin; its client id and secret are in {file}")
     click.echo(NEXT)
 
@@ -43,14 +49,15 @@ async def _is_administered(settings: Settings) -> bool:
         return (await look(store)).administered
 
 
-async def _bootstrap(settings: Settings, file: Path) -> None:
+async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> None:
     vault = open_vault(settings)
     try:
         async with server.opened_database(settings, exclusive=True) as store:
             await vault.unlock(store)
-            await bootstrap(store, vault, file, time.time_ns() // 1_000_000)
+            now_ms = time.time_ns() // 1_000_000
+            await bootstrap(store, vault, file, checks.catalog_name(settings), now_ms, new_secret=new_secret)
     except SettingsError as error:
-        if not checks.on_sqlite(settings):
+        if not checks.on_sqlite(settings) or isinstance(error, AdministratorExists):
             raise
         raise Refused(
             str(error),

@@ -14,9 +14,10 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
+from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
 from nunatak.cli.names import print_name
-from nunatak.cli.options import connected, find_credential, output_option, uri_option
+from nunatak.cli.options import connected, output_option, uri_option
 from nunatak.cli.output import counted
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
@@ -138,13 +139,13 @@ def _starter(
     needs: "Needs",
     config: Mapping[str, str],
 ) -> Starter:
-    known = find_credential(uri, os.environ)
-    credential = None if known is None else f"{known.client_id}:{known.secret}"
+    login = find_login(uri, os.environ)
     return Starter(
         lambda: session(
             uri,
             warehouse=warehouse,
-            credential=credential,
+            token=login.token,
+            credential=login.credential_text,
             catalog=catalog,
             master=master,
             remote=remote,

@@ -1,28 +1,21 @@
 """Options that several commands share: those of a setting, and those of a command that talks to a server."""
 
 import functools
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import click
 
-from nunatak.client import TIMEOUT_SECONDS, Client, Credential, NoAddress
+from nunatak.cli.login import CommandLogin, find_login, login_hint
+from nunatak.client import TIMEOUT_SECONDS, Client, NoAddress
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import BY_NAME, SettingsError, load
 
 DEFAULT_URI = "http://127.0.0.1:8181"
-ADMIN_FILE = "admin.json"  # in the data folder; as access/bootstrap.py writes it
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-HOW_TO_LOG_IN = (
-    "Set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, or NUNATAK_TOKEN to an API key; on the catalog's own machine, "
-    "run this in its folder, or set NUNATAK_DATA to its data folder."
-)
 
 Command = Callable[..., Any]
 
@@ -112,34 +105,23 @@ def administers(command: Command) -> Command:
 
 
 @contextmanager
-def connected(uri: str, warehouse: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Client]:
-    """A client that logs in, if it has to, with what the environment or the data folder of this machine holds."""
-    token, credential = os.environ.get("NUNATAK_TOKEN"), find_credential(uri, os.environ)
+def connected(
+    uri: str,
+    warehouse: str | None = None,
+    *,
+    login: CommandLogin | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Iterator[Client]:
+    """A client that logs in with `login`, or else with what the environment or the data folder here holds."""
+    login = login or find_login(uri, os.environ)
     try:
         with Client(
-            uri, warehouse=warehouse, token=token, credential=credential, timeout_seconds=timeout_seconds
+            uri, warehouse=warehouse, token=login.token, credential=login.credential, timeout_seconds=timeout_seconds
         ) as client:
             yield client
     except NoAddress as error:
         raise SettingsError(str(error)) from error
     except NotAuthenticated as error:
-        if token or credential:
+        if login.token or login.credential:
             raise
-        raise NotAuthenticated(error.message, hint=HOW_TO_LOG_IN) from error
-
-
-def find_credential(uri: str, environment: Mapping[str, str]) -> Credential | None:
-    """NUNATAK_CREDENTIAL, or what `nunatak init` wrote, which is for a catalog on this machine alone."""
-    given = environment.get("NUNATAK_CREDENTIAL")
-    if given:
-        client_id, colon, secret = given.partition(":")
-        if not colon:
-            raise SettingsError("NUNATAK_CREDENTIAL has no colon: write CLIENT-ID:CLIENT-SECRET")
-        return Credential(client_id, secret)
-    if environment.get("NUNATAK_TOKEN") or urlsplit(uri if "//" in uri else f"//{uri}").hostname not in LOOPBACK:
-        return None
-    try:
-        kept = json.loads((load({}, environment).data / ADMIN_FILE).read_text("utf-8"))
-        return Credential(kept["client-id"], kept["client-secret"])
-    except (OSError, ValueError, KeyError, TypeError, SettingsError):  # not there, or not ours to read
-        return None
+        raise NotAuthenticated(error.message, hint=login_hint(os.environ)) from error

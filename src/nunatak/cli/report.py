@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
-from nunatak.cli.options import connected, find_credential, setting_options, uri_option
+from nunatak.cli.options import connected, setting_options, uri_option
 from nunatak.cli.output import print_json
 from nunatak.client import Client
 from nunatak.settings import Settings, SettingsError
@@ -122,13 +123,18 @@ def _place(settings: Settings) -> str:
 def _spark(
     uri: str, warehouse: str | None, master: str | None
 ) -> Iterator[tuple["SparkSession", Callable[[Step], None]]]:
-    known = find_credential(uri, os.environ)
-    credential = None if known is None else f"{known.client_id}:{known.secret}"
+    login = find_login(uri, os.environ)
     status: Any = Console(stderr=True).status("Starting Spark …")
     try:
         with status:
             spark = session(
-                uri, warehouse=warehouse, credential=credential, catalog=CATALOG, master=master, app_name="report"
+                uri,
+                warehouse=warehouse,
+                token=login.token,
+                credential=login.credential_text,
+                catalog=CATALOG,
+                master=master,
+                app_name="report",
             )
             try:
                 yield spark, lambda step: status.update(f"{step.text} {step.done} of {step.total} …")

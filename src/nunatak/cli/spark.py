@@ -9,9 +9,10 @@ from typing import Literal
 import click
 from rich.console import Console
 
+from nunatak.cli.login import CommandLogin, find_login, has_admin_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
-from nunatak.cli.options import Session, connected, find_credential, output_option, talks_to_server, uri_option
+from nunatak.cli.options import Session, connected, output_option, talks_to_server, uri_option
 from nunatak.cli.output import print_json, print_rows
 from nunatak.cli.spark_work import (
     Where,
@@ -25,19 +26,22 @@ from nunatak.cli.spark_work import (
     teller,
     worker_name,
 )
+from nunatak.client import Credential
 from nunatak.settings import SettingsError
 from nunatak_spark.configuration import (
+    CATALOG,
     EXTENSIONS,
     EXTENSIONS_CLASS,
     JARS,
     PACKAGES,
     REDACTED,
     catalog_of,
+    present_settings,
     properties_text,
 )
 from nunatak_spark.doctor import Check, check_machine, check_server, check_session
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.installation import installed_version
+from nunatak_spark.installation import find_installation, installed_version
 from nunatak_spark.jars import find_jar, load_jar, places_of
 from nunatak_spark.matrix import Jar, Spark, matrix
 from nunatak_spark.sessions import session
@@ -94,7 +98,7 @@ def conf(
             **(wanted.secrets() if with_secret else {}),
         }
         text = properties_text(settings)
-    if not with_secret and (wanted.secrets() or find_credential(uri, os.environ)):
+    if not with_secret and (wanted.secrets() or has_admin_file(os.environ)):
         click.echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
     if file is None:
         click.echo(text, nl=False)
@@ -165,11 +169,14 @@ def doctor(
     """
     checks = check_machine(os.environ, bundles=bundles)
     try:
-        with connected(uri, warehouse) as client:
+        login = _login_of_spark(uri, catalog)
+        with connected(uri, warehouse, login=login) as client:
             checks += check_server(client, namespace)
     except SettingsError as error:  # an address that is none
         said, _, fix = str(error).partition("; ")
         checks.append(Check("server", "problem", said, fix))
+    except CannotRun as error:
+        checks.append(Check("login", "problem", error.problem, error.fix))
     if start:
         checks.append(_started(checks, uri, warehouse, catalog, bundles))
     if output == "json":
@@ -180,13 +187,50 @@ def doctor(
         raise click.exceptions.Exit(PROBLEM)
 
 
+def _login_of_spark(uri: str, catalog: str) -> CommandLogin:
+    """The login that a session of ours would use: what commands find, or else what Spark's own settings hold."""
+    found = find_login(uri, os.environ)
+    present = _present_settings()
+    kept = {key: present.get(f"{CATALOG}{catalog}.{key}") for key in ("uri", "token", "credential")}
+    if kept["uri"] and kept["uri"].rstrip("/").removesuffix("/v1") != uri.rstrip("/").removesuffix("/v1"):
+        raise CannotRun(
+            f"Spark's own settings say that {catalog} is the catalog at {kept['uri']}, not {uri}",
+            fix="Choose another name with --catalog, or name that address with --uri.",
+        )
+    if (kept["token"] or found.token, kept["credential"] or found.credential_text) == (
+        found.token,
+        found.credential_text,
+    ):
+        return found
+    if found != CommandLogin():
+        raise CannotRun(
+            f"Spark's own settings hold another login for {catalog} than the environment or the data folder",
+            fix="Take one of them away: Spark would refuse to choose.",
+        )
+    client_id, _, secret = (kept["credential"] or "").partition(":")
+    return CommandLogin(token=kept["token"], credential=None if kept["token"] else Credential(client_id, secret))
+
+
+def _present_settings() -> dict[str, str]:
+    try:
+        return present_settings(os.environ, find_installation(os.environ).spark_home)
+    except CannotRun:  # said by another check
+        return {}
+
+
 def _started(checks: list[Check], uri: str, warehouse: str | None, catalog: str, bundles: tuple[str, ...]) -> Check:
     if any(check.state == "problem" for check in checks):
         return Check("session", "not checked", "Spark is not started while there are problems")
-    known = find_credential(uri, os.environ)
-    credential = None if known is None else f"{known.client_id}:{known.secret}"
+    login = find_login(uri, os.environ)
     try:
-        started = session(uri, warehouse=warehouse, credential=credential, catalog=catalog, bundles=bundles)
+        started = session(
+            uri,
+            warehouse=warehouse,
+            token=login.token,
+            credential=login.credential_text,
+            catalog=catalog,
+            bundles=bundles,
+        )
     except CannotRun as error:
         return Check("session", "problem", error.problem, error.fix)
     try:

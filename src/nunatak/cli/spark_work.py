@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
-from nunatak.cli.options import Session, connected, find_credential
+from nunatak.cli.options import Session, connected
 from nunatak.cli.securables import securable_of, warehouse_of
 from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
@@ -96,12 +97,13 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 
 def started(where: Where, client: Client) -> "SparkSession":
     """A session for the catalog that the client talks to, with its login; CannotRun says what is missing."""
-    known = find_credential(client.uri, os.environ)
+    login = find_login(client.uri, os.environ)
     try:
         return session(
             client.uri,
             warehouse=client.warehouse,
-            credential=None if known is None else f"{known.client_id}:{known.secret}",
+            token=login.token,
+            credential=login.credential_text,
             catalog=where.catalog,
             master=where.master,
             remote=where.remote,

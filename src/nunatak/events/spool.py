@@ -38,6 +38,7 @@ MOST_RECORDS = 50_000  # noted between two flushes; what comes beyond is counted
 MOST_BYTES = 32 * 1024 * 1024  # the same for what records hold of requests' bodies
 OLDEST_SECONDS = 14 * 86_400  # whoever ingests comes at least every week
 ABANDONED_SECONDS = 3600  # a file that is still being written after this long was left behind by a crash
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
 ENDING, UNFINISHED = ".jsonl", ".tmp"  # Spark does not look at names that begin with a dot
 
 
@@ -146,8 +147,9 @@ class Spool:
         folder = self._folder / kind / _time(self._now_ms())[:10]
         unfinished = folder / f".{name}{UNFINISHED}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(b"\n".join((*file.lines, b"")))
+            make_private_folders(folder, self._folder)
+            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as out:
+                out.write(b"\n".join((*file.lines, b"")))
             unfinished.rename(folder / name)
         except OSError as error:
             self.dropped += len(file.lines)
@@ -173,6 +175,13 @@ class Spool:
                 path.unlink()
                 self.dropped += lines
         _tidy(self._folder)
+
+
+def make_private_folders(folder: Path, above: Path) -> None:
+    """Make `folder`, `above` and what lies between them for their owner alone: records name tables and principals."""
+    between = folder.relative_to(above).parts
+    for depth in range(len(between) + 1):
+        above.joinpath(*between[:depth]).mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def _loads_by_table(counted: Any) -> Iterator[Fields]:

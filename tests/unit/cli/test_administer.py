@@ -1,6 +1,5 @@
 """Principals, roles, grants, keys and warehouses from the command line, against a server that asks who you are."""
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from uuid import uuid4
 import pytest
 
 from nunatak.cli.bundles import in_bundles
-from nunatak.cli.options import find_credential
 from nunatak.client import Credential
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import Outcome, Run, run_command
@@ -159,21 +157,6 @@ def test_a_wrong_secret_is_refused_and_not_repeated(run: Run) -> None:
 
     assert "not-the-secret" not in refused.err
     assert run("principal", "list", code=2, NUNATAK_CREDENTIAL="no colon").err
-
-
-# Where a credential comes from
-
-
-def test_the_administrators_file_is_for_a_catalog_on_this_machine_alone(tmp_path: Path) -> None:
-    (tmp_path / "admin.json").write_text(json.dumps({"client-id": "a", "client-secret": "b"}))
-    environment = {"NUNATAK_DATA": str(tmp_path)}
-
-    for uri in ("http://127.0.0.1:1", "localhost:1", "http://[::1]:1"):
-        assert find_credential(uri, environment) == Credential("a", "b")
-    for uri in ("https://example.org", "http://127.0.0.1.example.org", "http://10.0.0.1:8181"):
-        assert find_credential(uri, environment) is None
-    assert find_credential("http://127.0.0.1:1", {**environment, "NUNATAK_TOKEN": "t"}) is None
-    assert find_credential("https://example.org", {"NUNATAK_CREDENTIAL": "c:d:e"}) == Credential("c", "d:e")
 
 
 def test_a_credential_does_not_show_its_secret() -> None:

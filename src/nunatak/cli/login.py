@@ -1,0 +1,83 @@
+"""What a command logs in with: the environment, or the administrator's file for the catalog that the file names."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nunatak.access.bootstrap import ADMIN_FILE
+from nunatak.address_file import find_address, list_addresses
+from nunatak.client import Credential
+from nunatak.settings import SettingsError, load
+
+HOW_TO_LOG_IN = "Set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, or NUNATAK_TOKEN to an API key; "
+ON_ITS_MACHINE = "on the catalog's own machine, run this in its folder, or set NUNATAK_DATA to its data folder."
+
+
+@dataclass(frozen=True)
+class CommandLogin:
+    """Either a token or a credential, or neither; both reach the client and Spark alike."""
+
+    token: str | None = field(default=None, repr=False)
+    credential: Credential | None = None
+
+    @property
+    def credential_text(self) -> str | None:
+        """As Iceberg's clients take it."""
+        return None if self.credential is None else f"{self.credential.client_id}:{self.credential.secret}"
+
+
+def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
+    """NUNATAK_TOKEN, else NUNATAK_CREDENTIAL, else the administrator's file if `uri` leads to the file's own catalog.
+
+    The environment is for whatever catalog the user names. The file is not: it is sent to the server that runs on this
+    data folder and the file's database, and to nobody else on this machine.
+    """
+    token, given = environment.get("NUNATAK_TOKEN"), environment.get("NUNATAK_CREDENTIAL")
+    if token:
+        return CommandLogin(token=token)
+    if given:
+        client_id, colon, secret = given.partition(":")
+        if not colon:
+            raise SettingsError("NUNATAK_CREDENTIAL has no colon: write CLIENT-ID:CLIENT-SECRET")
+        return CommandLogin(credential=Credential(client_id, secret))
+    data = _data_folder(environment)
+    kept = None if data is None else _read_admin_file(data)
+    if data is None or kept is None:
+        return CommandLogin()
+    address = find_address(data, uri)
+    if address is None or kept.get("catalog") != address.catalog or not address.answers(uri):
+        return CommandLogin()
+    return CommandLogin(credential=Credential(kept["client-id"], kept["client-secret"]))
+
+
+def has_admin_file(environment: Mapping[str, str]) -> bool:
+    """Whether the data folder holds an administrator's login, for whatever address."""
+    data = _data_folder(environment)
+    return data is not None and _read_admin_file(data) is not None
+
+
+def login_hint(environment: Mapping[str, str]) -> str:
+    """How to log in; names the address that the administrator's file is for, if that may be what was mistyped."""
+    data = _data_folder(environment)
+    if data is None or _read_admin_file(data) is None:
+        return HOW_TO_LOG_IN + ON_ITS_MACHINE
+    served = ", ".join(address.uri for address in list_addresses(data))
+    where = f"at {served} alone" if served else "while that server runs"
+    return f"{HOW_TO_LOG_IN}{data / ADMIN_FILE} is sent to the server of that folder, {where}."
+
+
+def _data_folder(environment: Mapping[str, str]) -> Path | None:
+    try:
+        return load({}, environment).data
+    except SettingsError:
+        return None
+
+
+def _read_admin_file(data: Path) -> dict[str, str] | None:
+    try:
+        kept = json.loads((data / ADMIN_FILE).read_text("utf-8"))
+    except (OSError, ValueError):  # not there, or not ours to read
+        return None
+    wanted = ("client-id", "client-secret")
+    return kept if isinstance(kept, dict) and all(isinstance(kept.get(key), str) for key in wanted) else None
