@@ -46,11 +46,14 @@ openapi: $(VENV)/.installed-tests ## Write the OpenAPI document of our routes an
 	@mkdir -p spec && $(BIN)/python -m nunatak.api.openapi > spec/rest-catalog.json
 	@$(BIN)/python -m nunatak.api.openapi management > spec/management.json
 
-lock: ## Choose the versions of all dependencies anew, in a venv of its own.
+lock: ## Choose the versions of all dependencies anew, with their hashes; KEEP=1 changes only what pyproject.toml asks for.
 	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(PYTHON) -m venv "$$work/venv" \
-	&& "$$work/venv/bin/python" -m pip install --no-input --disable-pip-version-check --quiet '.[test,lint]' \
-	&& "$$work/venv/bin/python" -m pip freeze --disable-pip-version-check --exclude nunatak > "$$work/lock" \
-	&& cp "$$work/lock" requirements.lock
+	&& "$$work/venv/bin/python" -m pip install --no-input --disable-pip-version-check --quiet uv \
+	&& printf '%s\n' 'hatchling>=1.27' editables > "$$work/build.in" \
+	&& lock() { [ -n "$(KEEP)" ] && cp requirements/$$1.lock "$$work/$$1.lock" 2> /dev/null || true; "$$work/venv/bin/uv" pip compile --quiet --universal \
+	   --python-version 3.11 --generate-hashes --no-header --no-annotate "$${@:2}" pyproject.toml "$$work/build.in" -o "$$work/$$1.lock"; } \
+	&& lock test --extra test --extra lint && lock serve -c "$$work/test.lock" && lock demo --extra demo -c "$$work/test.lock" \
+	&& mkdir -p requirements && cp "$$work"/*.lock requirements/
 
 clean: ## Remove what the commands above made, but not the data.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -62,20 +65,23 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) > /dev/null 2>&1 \
 	|| { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --no-input --quiet pip; }
 
-# Installed in place, so a change of the code needs no new installation; a change of the dependencies does.
-$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+# Every file that is installed has a hash in the lock, the build backend too. The project itself is installed in place, so
+# a change of the code needs no new installation; a change of the dependencies does.
+LOCKED = $(PIP_INSTALL) --require-hashes -r requirements/$(1).lock && $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+
+$(VENV)/.installed: pyproject.toml requirements/serve.lock | $(BIN)/python
 	@echo 'Installing into $(VENV) …' >&2
-	@$(PIP_INSTALL) -c requirements.lock -e .
+	@$(call LOCKED,serve)
 	@touch $@
 
-$(VENV)/.installed-tests: pyproject.toml requirements.lock | $(BIN)/python
+$(VENV)/.installed-tests: pyproject.toml requirements/test.lock | $(BIN)/python
 	@echo 'Installing what the tests need into $(VENV) …' >&2
-	@$(PIP_INSTALL) -c requirements.lock -e '.[test,lint]'
+	@$(call LOCKED,test)
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-demo: pyproject.toml requirements.lock | $(BIN)/python
+$(VENV)/.installed-demo: pyproject.toml requirements/demo.lock | $(BIN)/python
 	@echo 'Installing what the demo needs into $(VENV) …' >&2
-	@$(PIP_INSTALL) -c requirements.lock -e '.[demo]'
+	@$(call LOCKED,demo)
 	@touch $@ $(VENV)/.installed
 
 # The seed documents' examples run with curl itself, and the database suite on a PostgreSQL and a MariaDB of its own.
