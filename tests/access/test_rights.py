@@ -201,7 +201,7 @@ def test_a_transaction_needs_the_right_on_every_table(catalog: SecuredCatalog) -
 
 def test_a_rename_needs_the_source_and_the_destination(catalog: SecuredCatalog) -> None:
     catalog.namespace("to")
-    catalog.principal("ann", default__ns="WRITE")
+    catalog.principal("ann", default__ns="WRITE,TABLE_DROP")
 
     assert catalog.call_as(
         "ann", "POST", "/v1/tables/rename", rename(identifier("ns", "t"), identifier("to", "t"))

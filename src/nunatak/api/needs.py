@@ -3,7 +3,7 @@
 The route table names one function of this file for every route. Nothing here decides; admission.py does.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,20 +23,18 @@ from nunatak.catalog.heads import key_of
 from nunatak.catalog.tables import default_location
 from nunatak.database.records import Kind
 from nunatak.errors import CatalogError, Forbidden, NoSuchNamespace, NoSuchTable, NoSuchView
-from nunatak.iceberg import commit_request, requirements
+from nunatak.iceberg import commit_request, requirements, view_commit
+from nunatak.iceberg.chosen_places import ChosenPlace, places_of, places_of_namespace, places_of_updates
 from nunatak.iceberg.commit_request import (
     AddSnapshot,
     AssignUuid,
     CommitTableRequest,
     SetCurrentSnapshot,
-    SetLocation,
     SetPartitionStatistics,
-    SetProperties,
     SetSnapshotRef,
     SetStatistics,
 )
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace, print_namespace, to_jdbc
-from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 
 P = Privilege
 
@@ -154,29 +152,32 @@ async def to_create_namespace(route: Declared, request: Request) -> list[Need]:
     levels = check_namespace(tuple(wanted.namespace))
     home = warehouse_target(request)
     where = Target(securables.namespace(request.warehouse.name, levels[:-1]), home.absent, may_be_missing=True)
-    return _with_location([Need(route.privilege, where)], "location" in (wanted.properties or {}))
+    return _with_location([Need(route.privilege, where)], places_of_namespace(wanted.properties))
 
 
 async def to_update_namespace(route: Declared, request: Request) -> list[Need]:
     wanted = request.decode(UpdateNamespaceRequest)
-    return _with_location(await as_declared(route, request), "location" in (wanted.updates or {}))
+    return _with_location(await as_declared(route, request), places_of_namespace(wanted.updates))
 
 
 async def to_create_table(route: Declared, request: Request) -> list[Need]:
     wanted = request.decode(CreateTableRequest)
-    chooses = wanted.location is not None or _steers(wanted.properties)
-    return _with_location(await as_declared(route, request), chooses)
+    return _with_location(await as_declared(route, request), places_of(wanted.location, wanted.properties))
 
 
 async def to_create_view(route: Declared, request: Request) -> list[Need]:
     wanted = request.decode(CreateViewRequest)
-    chooses = wanted.location is not None or _steers(wanted.properties)
-    return _with_location(await as_declared(route, request), chooses)
+    return _with_location(await as_declared(route, request), places_of(wanted.location, wanted.properties))
+
+
+async def to_replace_view(route: Declared, request: Request) -> list[Need]:
+    commit = request.decoded = view_commit.decode_commit(request.body)
+    return _with_location(await as_declared(route, request), places_of_updates(commit.updates))
 
 
 async def to_register(route: Declared, request: Request) -> list[Need]:
     """A place is chosen by its very nature; replacing a table needs what a commit to it needs."""
-    needs = _with_location([Need(P.TABLE_CREATE, namespace_target(request, request.namespace()))], chooses=True)
+    needs = [Need(P.TABLE_CREATE | P.LOCATION_CHOOSE, namespace_target(request, request.namespace()))]
     if route.operation == "registerTable":
         wanted = request.decode(RegisterTableRequest)
         if wanted.overwrite:
@@ -187,11 +188,13 @@ async def to_register(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_rename(route: Declared, request: Request) -> list[Need]:
+    """Moving to another namespace takes the entry away from whoever holds rights on the old one, as a drop does."""
     wanted = request.decode(RenameRequest)
     kind: Kind = "VIEW" if route.operation == "renameView" else "TABLE"
     source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
+    needed = P.TABLE_ALTER if source.namespace == to.namespace else P.TABLE_ALTER | P.TABLE_DROP
     return [
-        Need(P.TABLE_ALTER, entry_target(request, source, kind)),
+        Need(needed, entry_target(request, source, kind)),
         Need(P.TABLE_CREATE, namespace_target(request, to.namespace)),
     ]
 
@@ -210,33 +213,29 @@ async def to_commit_transaction(route: Declared, request: Request) -> list[Need]
 
 
 async def _to_change(request: Request, identifier: Identifier, commit: CommitTableRequest) -> list[Need]:
-    chooses = any(isinstance(update, SetProperties) and _steers(update.updates) for update in commit.updates)
+    places = list(places_of_updates(commit.updates))
     if requirements.is_create(commit.requirements):
-        place = next((update.location for update in commit.updates if isinstance(update, SetLocation)), None)
-        chooses = chooses or (place is not None and place != await _offered(request, identifier, commit))
-        target = namespace_target(request, identifier.namespace)
-        return _with_location([Need(P.TABLE_CREATE, target)], chooses)
+        if places:
+            offered = await _offered(request, identifier, commit)
+            places = [each for each in places if each != offered]
+        return _with_location([Need(P.TABLE_CREATE, namespace_target(request, identifier.namespace))], places)
     needed = P.TABLE_WRITE
     if not all(isinstance(update, DATA_UPDATES) for update in commit.updates):
         needed |= P.TABLE_ALTER
-    chooses = chooses or any(isinstance(update, SetLocation) for update in commit.updates)
-    return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], chooses)
+    return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], places)
 
 
-async def _offered(request: Request, identifier: Identifier, commit: CommitTableRequest) -> str | None:
+async def _offered(request: Request, identifier: Identifier, commit: CommitTableRequest) -> ChosenPlace | None:
     """The folder that staging this table has offered: taking it is no choice."""
     table_uuid = next((update.uuid for update in commit.updates if isinstance(update, AssignUuid)), None)
     if table_uuid is None:
         return None
     properties = await request.catalog.store.find_namespace(request.warehouse.name, to_jdbc(identifier.namespace))
-    return default_location(request.warehouse, properties, identifier, table_uuid)
+    return next(places_of(default_location(request.warehouse, properties, identifier, table_uuid), None))
 
 
-def _with_location(needs: Sequence[Need], chooses: bool) -> list[Need]:
-    if not chooses:
+def _with_location(needs: Sequence[Need], places: Iterable[ChosenPlace]) -> list[Need]:
+    """Whoever names a place for files needs LOCATION_CHOOSE besides."""
+    if not any(True for _ in places):
         return list(needs)
     return [Need(need.privilege | P.LOCATION_CHOOSE, need.target) for need in needs]
-
-
-def _steers(properties: Mapping[str, str] | None) -> bool:
-    return properties is not None and any(name in properties for name in STEERING_PROPERTIES)

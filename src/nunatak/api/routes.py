@@ -43,7 +43,7 @@ ROUTES: tuple[Route, ...] = (
           "Register a view from its metadata file", needs=needs.to_register),
     Route("loadView", "GET", ONE_VIEW, views.load_view, P.TABLE_READ_META, S.VIEW, "Load a view"),
     Route("viewExists", "HEAD", ONE_VIEW, views.view_exists, P.TABLE_READ_META, S.VIEW, "Whether a view exists"),
-    Route("replaceView", "POST", ONE_VIEW, views.commit_view, P.TABLE_WRITE, S.VIEW, "Commit updates to a view"),
+    Route("replaceView", "POST", ONE_VIEW, views.commit_view, P.TABLE_WRITE, S.VIEW, "Commit updates to a view", needs=needs.to_replace_view),
     Route("dropView", "DELETE", ONE_VIEW, views.drop_view, P.TABLE_DROP, S.VIEW, "Drop a view"),
     Route("renameView", "POST", "/v1/{prefix}/views/rename", views.rename_view, P.TABLE_ALTER, S.WAREHOUSE, "Rename a view", needs=needs.to_rename),
     Route("search", "GET", "/v1/{prefix}/search", service.search, P.TABLE_LIST, S.WAREHOUSE, "Find tables and views by name", needs=needs.to_search),

@@ -43,7 +43,7 @@ async def view_exists(request: Request) -> Response:
 
 async def commit_view(request: Request) -> Response:
     identifier = request.identifier("view")
-    commit = view_commit.decode_commit(request.body)
+    commit = request.decoded or view_commit.decode_commit(request.body)
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")

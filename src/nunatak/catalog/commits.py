@@ -11,6 +11,7 @@ from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
+    check_chosen,
     check_places,
     find_head,
     key_of,
@@ -35,6 +36,7 @@ from nunatak.errors import (
     OutcomeUnknown,
 )
 from nunatak.iceberg import requirements, updates
+from nunatak.iceberg.chosen_places import places_of_updates
 from nunatak.iceberg.commit_request import (
     AddSnapshot,
     AssertTableUuid,
@@ -201,6 +203,7 @@ async def _work_out(
         requirements.check_all(required, state)
         if len(commit.parts) > 1:
             state = _apply(catalog, warehouse, commit, part, state, before)
+    check_chosen(warehouse, places_of_updates(commit.all_updates()))
     after = _apply(catalog, warehouse, commit, commit.all_updates(), base, before)
     if after is not base:
         if base is None or after.properties is not base.properties:

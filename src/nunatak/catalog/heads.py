@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Iterable
 
 import zstandard
 
@@ -14,8 +15,9 @@ from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.chosen_places import ChosenPlace, places_of
 from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
-from nunatak.iceberg.metadata_files import STEERING_PROPERTIES, new_metadata_location
+from nunatak.iceberg.metadata_files import new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 from nunatak.objectstore.location import missing_file, parse_file_location, parse_location, path_of, require_inside
@@ -141,12 +143,9 @@ def _stored(metadata_location: str, metadata: Metadata, content: bytes | None) -
 def places_outside(metadata: Metadata) -> tuple[str, ...]:
     """Where writers put files outside the table's folder; what cannot be read as a place is nobody's."""
     places: list[str] = []
-    for name in STEERING_PROPERTIES:
-        text = metadata.properties.get(name)
-        if text is None:
-            continue
+    for chosen in places_of(None, metadata.properties):
         try:
-            place = parse_location(text)
+            place = parse_location(chosen.text)
             if not parse_location(metadata.location).contains(place):
                 places.append(str(place))
         except CatalogError:
@@ -171,18 +170,22 @@ async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind
 
 async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, metadata: Metadata) -> None:
     """Every field that steers where somebody writes lies inside the warehouse, and not in another table's folder."""
-    home = require_inside(metadata.location, warehouse.allowed, "location")
-    for name in STEERING_PROPERTIES:
-        text = metadata.properties.get(name)
-        if text is None:
-            continue
-        place = require_inside(text, warehouse.allowed, f"property {name}")
+    home = parse_location(metadata.location)
+    for chosen in places_of(metadata.location, metadata.properties):
+        place = require_inside(chosen.text, warehouse.allowed, chosen.field)
         if home.contains(place):
             continue
         ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
         for other in await catalog.store.overlapping(str(place), ancestors):
             if other.key != key:
-                raise BadRequest(f"Invalid property {name}: {text} overlaps the location of another table or view")
+                overlaps = f"{chosen.text} overlaps the location of another table or view"
+                raise BadRequest(f"Invalid {chosen.field}: {overlaps}")
+
+
+def check_chosen(warehouse: WarehousePlace, places: Iterable[ChosenPlace]) -> None:
+    """Every place that a request names lies inside the warehouse, also one that the metadata does not keep."""
+    for chosen in places:
+        require_inside(chosen.text, warehouse.allowed, chosen.field)
 
 
 async def write_metadata_file(catalog: Catalog, metadata: Metadata, version: Loaded, *, stowed: bool = False) -> Stored:

@@ -8,6 +8,7 @@ from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.heads import (
+    check_chosen,
     check_file,
     check_places,
     keep,
@@ -24,6 +25,7 @@ from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
 from nunatak.database.store import HeadMoved
 from nunatak.errors import CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
 from nunatak.iceberg import plausible, view_commit, view_metadata
+from nunatak.iceberg.chosen_places import places_of_updates
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.view_commit import CommitViewRequest
 from nunatak.iceberg.view_metadata import ViewMetadata
@@ -76,6 +78,7 @@ async def commit_view(
         for _ in range(MAX_TRIES):
             before = await load_head(catalog, warehouse, identifier, "VIEW")
             view_commit.check_all(request.requirements, before.view())
+            check_chosen(warehouse, places_of_updates(request.updates))
             after = view_commit.apply_all(request.updates, before.view(), now_ms=catalog.now_ms())
             if after is before.view():
                 if caller.key is not None:

@@ -1,0 +1,192 @@
+"""A right cannot be had by another road: moves between namespaces, and every field by which a client names a place."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.access.secured import SecuredCatalog
+from tests.api.wire import (
+    SCHEMA,
+    a_commit,
+    a_table,
+    a_version,
+    a_view,
+    done,
+    identifier,
+    ok,
+    path_of,
+    rename,
+    set_properties,
+)
+
+T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
+STEERING = ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"]
+BUILD = [
+    {"action": "upgrade-format-version", "format-version": 2},
+    {"action": "add-schema", "schema": SCHEMA},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+CREATE = [{"type": "assert-create"}]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
+    secured = SecuredCatalog(tmp_path / "data")
+    secured.namespace("ns")
+    secured.table("ns", "t")
+    secured.view("ns", "v")
+    yield secured
+    secured.close()
+
+
+# Moving
+
+
+@pytest.mark.parametrize(("kind", "name"), [("tables", "t"), ("views", "v")])
+def test_a_move_to_another_namespace_needs_the_right_to_drop(catalog: SecuredCatalog, kind: str, name: str) -> None:
+    """Otherwise WRITE on a namespace would make one the administrator of everything in it."""
+    catalog.principal("ann", default__ns="WRITE", default="NS_CREATE")
+    for levels in (["hers"], ["ns", "inner"]):
+        ok(catalog.call_as("ann", "POST", "/v1/namespaces", {"namespace": levels}))
+    source = identifier("ns", name)
+
+    for levels in (["hers"], ["ns", "inner"]):
+        move = rename(source, {"namespace": levels, "name": name})
+        answer = catalog.call_as("ann", "POST", f"/v1/{kind}/rename", move)
+        assert answer.status == 403
+        assert "TABLE_DROP" in answer.error[2]
+    done(catalog.call_as("ann", "POST", f"/v1/{kind}/rename", rename(source, identifier("ns", "other"))))
+    catalog.grant("ann", "default__ns", "TABLE_DROP")
+    done(
+        catalog.call_as("ann", "POST", f"/v1/{kind}/rename", rename(identifier("ns", "other"), identifier("hers", "x")))
+    )
+
+
+# Places
+
+
+def views_of(place: str) -> list[dict[str, Any]]:
+    """Updates by which a view or a table is put somewhere, in every spelling."""
+    return [
+        {"action": "set-location", "location": place},
+        *({"action": "set-properties", "updates": {name: place}} for name in STEERING),
+        *({"action": "set-properties", "updated": {name: place}} for name in STEERING),
+        {"action": "set-properties", "updates": None, "updated": {STEERING[0]: place}},
+        {"action": "set-properties", "updates": {STEERING[0]: place}, "updated": {}},
+    ]
+
+
+@pytest.mark.parametrize("number", range(11))
+@pytest.mark.parametrize("path", [T, V])
+def test_no_spelling_of_an_update_names_a_place_without_leave(catalog: SecuredCatalog, path: str, number: int) -> None:
+    catalog.principal("ann", default__ns="ADMIN")
+    update = views_of(f"file://{catalog.warehouse}/elsewhere")[number]
+    before = catalog.state()
+
+    for updates in ([update], [set_properties(a="b"), update], [update, update]):
+        answer = catalog.call_as("ann", "POST", path, a_commit(*updates))
+        if path == V and update.get("updates", 0) is None:
+            assert answer.status == 400  # a view's properties are no null
+        else:
+            assert answer.status == 403, answer.body
+            assert "LOCATION_CHOOSE" in answer.error[2]
+    assert catalog.state() == before
+
+
+@pytest.mark.parametrize("path", [T, V])
+def test_what_is_set_and_removed_again_counts_as_set(catalog: SecuredCatalog, path: str) -> None:
+    catalog.principal("ann", default__ns="ADMIN")
+    place = f"file://{catalog.warehouse}/elsewhere"
+    back = {"action": "remove-properties", "removals": [STEERING[0]]}
+    here = ok(catalog.call("GET", path))["metadata"]["location"]
+
+    for updates in (
+        [set_properties(**{STEERING[0]: place}), back],
+        [{"action": "set-location", "location": place}, {"action": "set-location", "location": here}],
+    ):
+        assert catalog.call_as("ann", "POST", path, a_commit(*updates)).status == 403
+    catalog.grant("ann", "default__ns", "LOCATION_CHOOSE")
+    outside = set_properties(**{STEERING[0]: "file:///etc"})
+    assert catalog.call_as("ann", "POST", path, a_commit(outside, back)).status == 400
+
+
+def test_a_key_sent_twice_is_read_once_by_everybody(catalog: SecuredCatalog) -> None:
+    """The right is decided on the very value that is applied."""
+    catalog.principal("ann", default__ns="ADMIN")
+    place = json.dumps(f"file://{catalog.warehouse}/elsewhere")
+    name = json.dumps(STEERING[0])
+    for path in (T, V):
+        for body in (
+            f'{{"requirements":[],"updates":[],"updates":[{{"action":"set-location","location":{place}}}]}}',
+            f'{{"updates":[{{"action":"set-properties","updates":{{}},"updates":{{{name}:{place}}}}}]}}',
+            f'{{"updates":[{{"action":"set-location","location":"x","location":{place}}}]}}',
+        ):
+            before = catalog.state()
+            assert catalog.call_as("ann", "POST", path, body.encode()).status == 403
+            assert catalog.state() == before
+    twice = f'{{"name":"n","schema":{json.dumps(SCHEMA)},"location":null,"location":{place}}}'
+    assert catalog.call_as("ann", "POST", path_of("ns", "tables"), twice.encode()).status == 403
+
+
+def test_only_the_folder_that_was_offered_is_taken_by_a_creating_commit(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns="WRITE")
+    staged = ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("new", stage_create=True)))["metadata"]
+    offered = {"action": "set-location", "location": staged["location"]}
+    uuid = {"action": "assign-uuid", "uuid": staged["table-uuid"]}
+    elsewhere = {"action": "set-location", "location": f"file://{catalog.warehouse}/elsewhere"}
+    steered = set_properties(**{STEERING[1]: f"file://{catalog.warehouse}/elsewhere"})
+    old = {"action": "set-properties", "updated": {STEERING[1]: f"file://{catalog.warehouse}/elsewhere"}}
+    path = path_of("ns", "tables", "new")
+
+    for places in ([offered, elsewhere], [elsewhere, offered], [elsewhere], [offered, steered], [offered, old], [old]):
+        commit = a_commit(uuid, *places, *BUILD, requires=CREATE)
+        for where, body in (
+            (path, commit),
+            ("/v1/transactions/commit", {"table-changes": [{"identifier": identifier("ns", "new"), **commit}]}),
+        ):
+            answer = catalog.call_as("ann", "POST", where, body)
+            assert answer.status == 403, places
+            assert "LOCATION_CHOOSE" in answer.error[2]
+    made = ok(catalog.call_as("ann", "POST", path, a_commit(uuid, offered, offered, *BUILD, requires=CREATE)))
+    assert made["metadata"]["location"] == staged["location"]
+
+
+def test_a_second_part_of_a_transaction_names_no_place_either(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns="ADMIN")
+    part = {"identifier": identifier("ns", "new"), **a_commit(*BUILD, requires=CREATE)}
+    late = {
+        "identifier": identifier("ns", "new"),
+        **a_commit({"action": "set-location", "location": f"file://{catalog.warehouse}/elsewhere"}),
+    }
+
+    answer = catalog.call_as("ann", "POST", "/v1/transactions/commit", {"table-changes": [part, late]})
+
+    assert answer.status in (403, 404)
+    assert catalog.call("HEAD", path_of("ns", "tables", "new")).status == 404
+
+
+@pytest.mark.parametrize("name", STEERING)
+def test_a_view_is_created_nowhere_else(catalog: SecuredCatalog, name: str) -> None:
+    catalog.principal("ann", default__ns="ADMIN")
+    place = f"file://{catalog.warehouse}/elsewhere"
+
+    for body in (a_view("n", properties={name: place}), a_view("n", location=place)):
+        answer = catalog.call_as("ann", "POST", path_of("ns", "views"), body)
+        assert answer.status == 403
+    catalog.grant("ann", "default__ns", "LOCATION_CHOOSE")
+    ok(catalog.call_as("ann", "POST", path_of("ns", "views"), a_view("n", properties={name: place})))
+
+
+def test_a_view_is_replaced_with_no_more_than_the_right_to_write(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns____v="TABLE_READ_META,TABLE_WRITE")
+    version = {"action": "add-view-version", "view-version": a_version("SELECT 2", 2)}
+    current = {"action": "set-current-view-version", "view-version-id": -1}
+
+    ok(catalog.call_as("ann", "POST", V, a_commit(version, current, set_properties(a="b"))))
