@@ -14,11 +14,13 @@ from tests.api.wire import (
     a_table,
     a_version,
     a_view,
+    add_snapshot,
     done,
     identifier,
     ok,
     path_of,
     rename,
+    set_branch,
     set_properties,
 )
 
@@ -67,6 +69,35 @@ def test_a_move_to_another_namespace_needs_the_right_to_drop(catalog: SecuredCat
     done(
         catalog.call_as("ann", "POST", f"/v1/{kind}/rename", rename(identifier("ns", "other"), identifier("hers", "x")))
     )
+
+
+def test_register_with_overwrite_is_decided_on_what_it_overwrites(catalog: SecuredCatalog) -> None:
+    """Somebody else creates a table of that name after the right was checked, and before the pointer is moved."""
+    catalog.principal("ann", default__ns="TABLE_CREATE,LOCATION_CHOOSE")
+    ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers")))
+    hers = ok(catalog.call_as("ann", "GET", path_of("ns", "tables", "hers")))["metadata-location"]
+    done(catalog.call_as("ann", "DELETE", path_of("ns", "tables", "hers")))
+    ok(catalog.call_as("ann", "GET", "/v1/namespaces"))  # her rights are read anew after the drop, and not once more
+    store, asked = catalog.app.catalog.store, []
+    find_kind = store.find_kind
+
+    async def find_and_lose_the_race(key: Any) -> Any:
+        found = await find_kind(key)
+        asked.append(key)
+        if len(asked) == 1:
+            theirs = a_table("theirs", properties={"holds": "classified"})
+            await catalog.request("POST", path_of("ns", "tables"), theirs, catalog.headers("root"))
+        return found
+
+    store.find_kind = find_and_lose_the_race  # type: ignore[method-assign]
+    body = {"name": "theirs", "metadata-location": hers, "overwrite": True}
+    answer = catalog.call_as("ann", "POST", path_of("ns", "register"), body)
+    store.find_kind = find_kind  # type: ignore[method-assign]
+
+    assert answer.error == (404, "NoSuchTableException", "Table does not exist: ns.theirs")
+    kept = ok(catalog.call("GET", path_of("ns", "tables", "theirs")))
+    assert kept["metadata"]["properties"]["holds"] == "classified"
+    ok(catalog.call_as("ann", "POST", path_of("ns", "register"), {**body, "name": "again"}))
 
 
 # Places
@@ -190,3 +221,97 @@ def test_a_view_is_replaced_with_no_more_than_the_right_to_write(catalog: Secure
     current = {"action": "set-current-view-version", "view-version-id": -1}
 
     ok(catalog.call_as("ann", "POST", V, a_commit(version, current, set_properties(a="b"))))
+
+
+# A request that is sent again
+
+
+def a_key(number: int) -> dict[str, str]:
+    return {"Idempotency-Key": f"0190b6b1-0000-7000-8000-{number:012d}"}
+
+
+def secret_commit(catalog: SecuredCatalog, path: str) -> str:
+    """Somebody else's commit, which also cleans up the metadata file before it; returns what it holds."""
+    old = ok(catalog.call("GET", path))["metadata-location"]
+    ok(catalog.call("POST", path, a_commit(set_properties(holds="classified"))))
+    Path(old.removeprefix("file://")).unlink()
+    return "classified"
+
+
+@pytest.mark.parametrize("path", [T, V])
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_commit_sent_again_after_its_right_was_revoked_tells_nothing(
+    catalog: SecuredCatalog, path: str, cleaned: bool
+) -> None:
+    """It is no refusal either: the commit stands, and a client that is refused deletes its files."""
+    catalog.principal("ann", default__ns="WRITE")
+    commit = a_commit(set_properties(mark="hers"))
+    ok(catalog.call_as("ann", "POST", path, commit, a_key(1)))
+    if cleaned:
+        secret_commit(catalog, path)
+    ok(catalog.call_as("ann", "POST", path, commit, a_key(1)))
+
+    catalog.revoke("ann", "default__ns", "WRITE")
+    again = catalog.call_as("ann", "POST", path, commit, a_key(1))
+
+    assert again.error[0] == 500
+    assert b"classified" not in again.body
+    assert b"hers" not in again.body
+    catalog.grant("ann", "default__ns", "WRITE")
+    assert ok(catalog.call_as("ann", "POST", path, commit, a_key(1)))["metadata"]["properties"]["mark"] == "hers"
+
+
+@pytest.mark.parametrize(("kind", "body"), [("tables", a_table("hers")), ("views", a_view("hers"))])
+def test_a_create_sent_again_is_answered_by_the_right_to_read_what_was_made(
+    catalog: SecuredCatalog, kind: str, body: dict[str, Any]
+) -> None:
+    catalog.principal("ann", default__ns="TABLE_CREATE")
+    made = catalog.call_as("ann", "POST", path_of("ns", kind), body, a_key(1))
+    catalog.revoke("ann", "default__ns", "TABLE_CREATE")
+    assert ok(catalog.call_as("ann", "POST", path_of("ns", kind), body, a_key(1))) == ok(made)
+
+    catalog.grant("ann", "default__ns", "TABLE_CREATE")
+    catalog.revoke("ann", "default__ns____hers", "ADMIN")
+    again = catalog.call_as("ann", "POST", path_of("ns", kind), body, a_key(1))
+
+    assert again.error[0] == 500
+    assert b"metadata-location" not in again.body
+
+
+def test_a_creating_commit_without_a_key_tells_nothing_either_once_the_table_may_not_be_read(
+    catalog: SecuredCatalog,
+) -> None:
+    catalog.principal("ann", default__ns="TABLE_CREATE")
+    path = path_of("ns", "tables", "hers")
+    uuid = {"action": "assign-uuid", "uuid": "0190b6b1-0000-7000-8000-0000000000aa"}
+    commit = a_commit(uuid, *BUILD, add_snapshot(7), set_branch(7), requires=CREATE)
+    ok(catalog.call_as("ann", "POST", path, commit))
+    ok(catalog.call_as("ann", "POST", path, commit))
+    ok(catalog.call("POST", path, a_commit(set_properties(holds="classified"))))
+
+    catalog.revoke("ann", "default__ns____hers", "ADMIN")
+    again = catalog.call_as("ann", "POST", path, commit)
+
+    assert again.error[0] == 500
+    assert b"classified" not in again.body
+
+
+def test_an_unregister_sent_again_still_says_where_the_metadata_is(catalog: SecuredCatalog) -> None:
+    """The request itself has ended every grant on the table."""
+    catalog.principal("ann", default__ns="TABLE_CREATE")
+    ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers")))
+    path = path_of("ns", "tables", "hers") + "/unregister"
+    first = ok(catalog.call_as("ann", "POST", path, {}, a_key(1)))
+
+    assert ok(catalog.call_as("ann", "POST", path, {}, a_key(1))) == first
+    ok(catalog.call("POST", path_of("ns", "tables"), a_table("hers")))
+    assert catalog.call_as("ann", "POST", path, {}, a_key(1)).error[0] == 500
+
+
+def test_what_tells_nothing_is_answered_again_without_the_right(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns="ADMIN")
+    move = rename(identifier("ns", "t"), identifier("ns", "u"))
+    done(catalog.call_as("ann", "POST", "/v1/tables/rename", move, a_key(1)))
+    catalog.revoke("ann", "default__ns", "ADMIN")
+
+    done(catalog.call_as("ann", "POST", "/v1/tables/rename", move, a_key(1)))

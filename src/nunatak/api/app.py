@@ -37,7 +37,7 @@ from nunatak.api.paging import Tokens
 from nunatak.api.route import Route
 from nunatak.api.router import Router
 from nunatak.api.routes import endpoints
-from nunatak.api.tables import replayed
+from nunatak.api.tables import replayed, require_to_read, rights_went_along
 from nunatak.api.telling import tell
 from nunatak.catalog.answers import Progress
 from nunatak.catalog.catalog import Caller, Catalog
@@ -47,8 +47,10 @@ from nunatak.database.store import KeyTaken
 from nunatak.errors import (
     BadRequest,
     CatalogError,
+    Forbidden,
     InternalError,
     NotAuthenticated,
+    NotFound,
     OutcomeUnknown,
     ServiceUnavailable,
     TooLarge,
@@ -298,14 +300,32 @@ class App:
             raise Unprocessable(
                 "This Idempotency-Key was used for another request", hint="Use a new key for each operation."
             )
-        await require_current(request)
-        return await replayed(request, saved.answer)
+        return await self._again(route, request, saved.answer)
+
+    async def _again(self, route: Route, request: Request, answer: Answer) -> Response:
+        """Replays a stored answer, once the caller's rights are checked as they are now.
+
+        Without them nothing is told but that the request was carried out. That is no refusal: the client would delete
+        the files of a commit that stands.
+        """
+        try:
+            if answer.metadata_location is not None:
+                await require_to_read(route, request)
+            else:
+                await admit(route, request)
+                await require_current(request)
+        except (Forbidden, NotFound) as denial:
+            if answer.status >= 400:
+                raise  # nothing was done
+            tells_nothing = answer.body is None and answer.metadata_location is None
+            if not tells_nothing and not await rights_went_along(route, request):
+                raise OutcomeUnknown("The request was carried out; you may not see its result any more") from denial
+        return await replayed(request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
         """Answer, and remember a refusal that would be the same later; a success is remembered with its change.
 
-        What depends on rights, which may change, is not remembered. Whoever asks again for what was done before gets
-        that answer, although a table it was about, and every grant on it, may be gone.
+        What depends on rights, which may change, is not remembered.
         """
         await admit(route, request)
         try:

@@ -76,6 +76,7 @@ class Request:
         "method",
         "path_names",
         "query_string",
+        "replaces",
         "securable",
         "touched",
         "warehouse",
@@ -104,6 +105,7 @@ class Request:
         self.guard: Guard | None = None  # with `known` None, everybody may do everything
         self.known: Known | None = None
         self.securable = ""  # what the request is about, as far as its admission had to know
+        self.replaces = False  # whether it was admitted to replace a table, not only to create one
         self.touched: list[Any] = []  # what its handler was about to change, and then what it became: see telling.py
         self.loaded: list[Any] = []
         self._query: Mapping[str, str] | None = None

@@ -183,6 +183,7 @@ async def to_register(route: Declared, request: Request) -> list[Need]:
         if wanted.overwrite:
             identifier = Identifier(request.namespace(), check_name(wanted.name, "table"))
             if await request.catalog.store.find_kind(key_of(request.warehouse, identifier)) is not None:
+                request.replaces = True
                 needs.append(Need(P.TABLE_WRITE | P.TABLE_ALTER, entry_target(request, identifier, "TABLE")))
     return needs
 

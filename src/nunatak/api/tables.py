@@ -3,16 +3,17 @@
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
-from nunatak.api.admission import sees_all
+from nunatak.api.admission import require, sees_all
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
+from nunatak.api.needs import Declared, Need, entry_target
 from nunatak.api.telling import tell_report
-from nunatak.api.wire import CreateTableRequest, RegisterTableRequest, RenameRequest, identifier_of
+from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.heads import find_head, key_of, loaded_of
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
-from nunatak.errors import BadRequest, NoSuchTable, NotFound, OutcomeUnknown
+from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
 from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
@@ -114,8 +115,17 @@ async def commit_table(request: Request) -> Response:
         raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
     wanted = request.touched = [commits.table_commit(identifier, [commit])]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, None)
+    if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
+        await _require_to_tell(request, identifier)
     request.loaded = loaded
     return loaded_response(loaded[0])
+
+
+async def _require_to_tell(request: Request, identifier: Identifier) -> None:
+    try:
+        await require(request, [Need(Privilege.TABLE_READ_META, entry_target(request, identifier, "TABLE"))])
+    except (Forbidden, NotFound) as denial:
+        raise OutcomeUnknown("The commit was carried out; you may not see its result any more") from denial
 
 
 async def commit_transaction(request: Request) -> Response:
@@ -164,6 +174,7 @@ async def register_table(request: Request) -> Response:
         identifier,
         wanted.metadata_location,
         overwrite=bool(wanted.overwrite),
+        may_replace=request.known is None or request.replaces,
     )
     request.loaded = [loaded]
     return loaded_response(loaded)
@@ -195,6 +206,23 @@ async def replayed(request: Request, answer: Answer) -> Response:
     except NotFound as error:
         return loaded_response(await _what_became_of(request, error))
     return loaded_response(loaded_of(answer.metadata_location, data))
+
+
+async def require_to_read(route: Declared, request: Request) -> None:
+    """The right to load the table or view whose metadata a stored answer holds."""
+    kind: Kind = "VIEW" if route.operation.endswith("View") else "TABLE"
+    if len(request.path_names) == 2:
+        identifier = request.identifier(kind.lower())
+    else:
+        identifier = Identifier(request.namespace(), check_name(request.decode(NamedRequest).name, kind.lower()))
+    await require(request, [Need(Privilege.TABLE_READ_META, entry_target(request, identifier, kind))])
+
+
+async def rights_went_along(route: Declared, request: Request) -> bool:
+    """Whether the request itself has ended the rights it needed: unregistering a table forgets every grant on it."""
+    if route.operation != "unregisterTable":
+        return False
+    return await request.catalog.store.find_kind(key_of(request.warehouse, request.identifier("table"))) is None
 
 
 async def _what_became_of(request: Request, cause: NotFound) -> Loaded:

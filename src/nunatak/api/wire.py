@@ -21,6 +21,12 @@ class UpdateNamespaceRequest(Wire, frozen=True):
     updates: dict[str, str] | None = None
 
 
+class NamedRequest(Wire, frozen=True):
+    """What every request that makes a table or view says of it."""
+
+    name: str
+
+
 class CreateTableRequest(Wire, frozen=True):
     name: str
     schema: dict[str, Any]

@@ -33,12 +33,16 @@ ALLOWED: Mapping[Moment, frozenset[int]] = {
 
 
 class Progress:
-    """How far the change of one request came; `write` notes it, and the answer is measured by it."""
+    """How far the change of one request came; `write` notes it, and the answer is measured by it.
 
-    __slots__ = ("moment", "tries")
+    `repeated` says that an earlier request made the change: the answer is what the table is now.
+    """
+
+    __slots__ = ("moment", "repeated", "tries")
 
     def __init__(self) -> None:
         self.moment = Moment.NOT_SENT
+        self.repeated = False
         self.tries = 1
 
     def may_answer(self, status: int) -> bool:

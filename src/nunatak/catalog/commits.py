@@ -143,6 +143,7 @@ async def _commit(
             except CatalogError as error:
                 repeated = await _already_done(catalog, caller, keys, commits, error)
                 if repeated is not None:
+                    caller.progress.repeated = True
                     return repeated
                 raise
             try:
@@ -360,7 +361,7 @@ async def _already_done(
         return None
     loaded: list[Loaded] = []
     for key, commit, snapshot_id in zip(keys, commits, snapshots, strict=True):
-        current = await find_head(catalog, key, "TABLE")
+        current = await find_head(catalog, key, "TABLE", caller.policy)
         here = current.table().table_uuid if current is not None else None
         uuid = _asserted_uuid(commit) or here
         if snapshot_id is not None and (

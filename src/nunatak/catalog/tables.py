@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
@@ -227,9 +228,10 @@ async def register_table(
     metadata_location: str,
     *,
     overwrite: bool,
+    may_replace: bool = True,
 ) -> Loaded:
     """Take an existing metadata file as the table's state; only from a place the warehouse allows, and if all clients
-    could load it."""
+    could load it. PolicyChanged if a table is there now, and the caller was let in while there was none."""
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
         if not overwrite:
@@ -246,7 +248,9 @@ async def register_table(
         await check_places(catalog, warehouse, key, metadata)
         stored = await stored_of(metadata_location, metadata, data)
         line = entry(catalog, caller, "register-table")
-        before = await find_head(catalog, key, "TABLE") if overwrite else None
+        before = await find_head(catalog, key, "TABLE", caller.policy) if overwrite else None
+        if before is not None and not may_replace:
+            raise PolicyChanged
         printed, parent = str(identifier), print_namespace(identifier.namespace)
         changes: list[Change]
         if before is not None:
