@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -339,6 +340,84 @@ def test_where_nobody_is_kept_as_administrator_nobody_needs_to_be_left(office: O
     office.grants("role:from-a-token", securables.SERVER, P.SERVER_ADMIN)
 
     office.does(admin.drop_principal(office.store, ROOT, "alice"))
+
+
+# The last credential of an administrator
+
+NOW = ROOT.at_ms
+DAY = admin.LAST_CREDENTIAL_MS
+
+
+def gives_key(office: Office, principal: str, key: str, **fields: Any) -> None:
+    new = NewCredential(key, "api-key", Secret("never stored"), b"digest")
+    office.does(admin.create_credential(ROOT, principal, new, **fields))
+
+
+async def dropping_key(store: Store, principal: str, key: str) -> list[Change]:
+    return [*admin.drop_credential(ROOT, principal, key), *await admin.keep_a_credential(store, ROOT)]
+
+
+@pytest.mark.parametrize("limit", [None, ["admins"], ["other", "admins"], ["ädmins", "admins"]])
+def test_the_last_credential_that_administers_is_kept(two_administrators: Office, limit: list[str] | None) -> None:
+    office, store = two_administrators, two_administrators.store
+    gives_key(office, "alice", "key-alice", roles=limit)
+    # None of these is of use to administer the server.
+    gives_key(office, "bob", "key-bob")
+    gives_key(office, "alice", "key-other", roles=["other"])
+    gives_key(office, "alice", "key-none", roles=[])
+    gives_key(office, "root", "key-root", roles=["admins"])
+    gives_key(office, "alice", "key-old", expires_ms=NOW)
+
+    for change in (
+        dropping_key(store, "alice", "key-alice"),
+        admin.update_principal(store, ROOT, "alice", disabled=True),
+        admin.drop_principal(store, ROOT, "alice"),
+        admin.remove_member(store, ROOT, "admins", "alice"),
+        admin.drop_role(store, ROOT, "admins"),
+        admin.revoke(store, ROOT, ALL, "r:admins", securables.SERVER, P.SERVER_ADMIN),
+    ):
+        with pytest.raises(Conflict, match="No credential would be left"):
+            office.does(change)
+
+    office.does(dropping_key(store, "bob", "key-bob"))
+    gives_key(office, "root", "key-whole", expires_ms=NOW + DAY + 1)
+    office.does(dropping_key(store, "alice", "key-alice"))
+
+
+def test_a_credential_that_is_about_to_expire_replaces_no_lasting_one(two_administrators: Office) -> None:
+    office, store = two_administrators, two_administrators.store
+    gives_key(office, "root", "soon", expires_ms=NOW + DAY)
+    gives_key(office, "root", "sooner", expires_ms=NOW + 1)
+    office.does(dropping_key(store, "root", "sooner"))  # there is none that lasts for a day
+    with pytest.raises(Conflict, match="No credential would be left"):
+        office.does(dropping_key(store, "root", "soon"))
+
+    gives_key(office, "root", "lasting")
+    with pytest.raises(Conflict, match="No credential would be left"):
+        office.does(dropping_key(store, "root", "lasting"))
+    office.does(dropping_key(store, "root", "soon"))
+
+
+def test_two_who_drop_each_others_credential_at_once_do_not_both_succeed(two_administrators: Office) -> None:
+    office, store = two_administrators, two_administrators.store
+    gives_key(office, "root", "key-root")
+    gives_key(office, "alice", "key-alice")
+    first = office.asks(dropping_key(store, "root", "key-root"))
+    second = office.asks(dropping_key(store, "alice", "key-alice"))
+
+    outcomes = office.together(first, second)
+
+    assert len([each for each in outcomes if isinstance(each, Conflict)]) == 1
+
+
+def test_an_administrator_from_outside_needs_no_credential_to_be_left(two_administrators: Office) -> None:
+    office, store = two_administrators, two_administrators.store
+    gives_key(office, "root", "key-root")
+    outside = replace(ROOT, principal="alice", external=True)
+
+    office.does(admin.drop_principal(store, outside, "root"))
+    with pytest.raises(Conflict, match="Nobody would be left"):
+        office.does(admin.drop_principal(store, outside, "alice"))
 
 
 # Credentials

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -271,6 +271,97 @@ def test_a_key_for_one_role_makes_no_key_for_more(catalog: SecuredCatalog) -> No
         refused(catalog.call_as("alice as reader", "POST", path, {"roles": roles}), 403)
 
     shown(catalog.call_as("alice as reader", "POST", path, {"roles": ["reader"]}))
+
+
+def with_roles(catalog: SecuredCatalog, principal: str, *roles: str) -> str:
+    """Returns the path of the principal's credentials."""
+    for role in roles:
+        shown(catalog.call("POST", f"{M}/roles", {"name": role}))
+        done(catalog.call("POST", f"{M}/roles/{role}/members", {"principal": principal}))
+    return f"{M}/principals/{principal}/credentials"
+
+
+def token_of(catalog: SecuredCatalog, principal: str, scope: str = "catalog") -> str:
+    """An access token of a new client of the principal."""
+    made = shown(catalog.call("POST", f"{M}/principals/{principal}/credentials", {"kind": "client"}))
+    form = urlencode(
+        {
+            "grant_type": "client_credentials",
+            "client_id": made["credential-id"],
+            "client_secret": made["secret"],
+            "scope": scope,
+        }
+    )
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = shown(LocalCatalog.call(catalog, "POST", "/v1/oauth/tokens", form.encode(), headers))
+    token: str = answer["access_token"]
+    return token
+
+
+@pytest.mark.parametrize("kind", ["api-key", "access-key"])
+def test_a_key_makes_no_credential_that_outlives_itself(catalog: SecuredCatalog, kind: str) -> None:
+    path = f"{M}/principals/alice/credentials"
+    short = shown(catalog.call_as("alice", "POST", path, {"expires-in-seconds": 3600}))
+    catalog.keys["alice for an hour"] = short["secret"]
+
+    refused(catalog.call_as("alice for an hour", "POST", path, {"kind": kind, "expires-in-seconds": 3700}), 403)
+    child = shown(catalog.call_as("alice for an hour", "POST", path, {"kind": kind}))
+    younger = shown(catalog.call_as("alice for an hour", "POST", path, {"kind": kind, "expires-in-seconds": 60}))
+
+    assert child["expires-ms"] == short["expires-ms"]
+    assert younger["expires-ms"] < short["expires-ms"]
+    assert shown(catalog.call_as("alice", "POST", path, {"kind": kind}))["expires-ms"] is None
+    # An administrator makes credentials for others, however short its own lives.
+    root = shown(catalog.call("POST", f"{M}/principals/root/credentials", {"expires-in-seconds": 60}))
+    catalog.keys["root for a minute"] = root["secret"]
+    assert shown(catalog.call_as("root for a minute", "POST", path, {"kind": kind}))["expires-ms"] is None
+
+
+def test_a_token_makes_no_credential_that_outlives_it(catalog: SecuredCatalog) -> None:
+    catalog.keys["alice by token"] = token_of(catalog, "alice")
+    path = f"{M}/principals/alice/credentials"
+
+    made = shown(catalog.call_as("alice by token", "POST", path, {}))
+
+    assert made["expires-ms"] <= made["created-ms"] + 901_000  # tokens end with a whole second
+    refused(catalog.call_as("alice by token", "POST", path, {"expires-in-seconds": 86_400}), 403)
+
+
+def test_a_session_for_some_roles_lists_and_drops_only_credentials_for_these(catalog: SecuredCatalog) -> None:
+    path = with_roles(catalog, "alice", "reader", "owner")
+    made = {
+        name: shown(catalog.call_as("alice", "POST", path, {"roles": roles}))
+        for name, roles in (("reader", ["reader"]), ("owner", ["owner"]), ("both", ["reader", "owner"]), ("all", None))
+    }
+    catalog.keys["by key"] = made["reader"]["secret"]
+    catalog.keys["by token"] = token_of(catalog, "alice", "PRINCIPAL_ROLE:reader")
+
+    for caller in ("by key", "by token"):
+        listed = shown(catalog.call_as(caller, "GET", path))["credentials"]
+        assert [each["credential-id"] for each in listed] == [made["reader"]["credential-id"]]
+        for name in ("owner", "both", "all"):
+            hidden = catalog.call_as(caller, "DELETE", f"{path}/{made[name]['credential-id']}")
+            absent = catalog.call_as(caller, "DELETE", f"{path}/{'x' * 8}")
+            assert hidden.body.replace(made[name]["credential-id"].encode(), b"x" * 8) == absent.body
+            refused(hidden, 404)
+    assert len(shown(catalog.call_as("alice", "GET", path))["credentials"]) == 6
+    done(catalog.call_as("by token", "DELETE", f"{path}/{made['reader']['credential-id']}"))
+    done(catalog.call_as("alice", "DELETE", f"{path}/{made['both']['credential-id']}"))
+
+
+def test_the_last_credential_of_the_last_administrator_stays(catalog: SecuredCatalog) -> None:
+    path = f"{M}/principals/root/credentials"
+    (first,) = shown(catalog.call("GET", path))["credentials"]
+    refused(catalog.call("DELETE", f"{path}/{first['credential-id']}"), 409, "ConflictException")
+
+    # Another administrator who could not log in does not count.
+    shown(catalog.call("POST", f"{M}/principals", {"name": "second"}))
+    done(catalog.call("POST", f"{M}/grants", a_grant("principal:second", "server", "SERVER_ADMIN")))
+    refused(catalog.call("DELETE", f"{M}/principals/root"), 409, "ConflictException")
+    refused(catalog.call("PATCH", f"{M}/principals/root", {"disabled": True}), 409)
+
+    shown(catalog.call("POST", f"{M}/principals/second/credentials", {"kind": "client"}))
+    done(catalog.call("DELETE", f"{path}/{first['credential-id']}"))
 
 
 # Why and who

@@ -21,6 +21,7 @@ from nunatak.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFo
 LONGEST_NAME = 128
 LONGEST_NOTE = 1000
 ALL_BITS = (1 << 62) - 1
+LAST_CREDENTIAL_MS = 86_400_000  # a day: time to notice that the last credential of an administrator is about to expire
 ANONYMOUS = "anonymous"  # whoever asks where nobody has to say who they are
 _MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 _KINDS = {"principal": principal_grantee, "role": role_grantee}
@@ -28,12 +29,17 @@ _KINDS = {"principal": principal_grantee, "role": role_grantee}
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes a change, when, and by which request; `origin` is what audit_rows.origin_text says of it."""
+    """Who makes a change, when, and by which request; `origin` is what audit_rows.origin_text says of it.
+
+    With `external`, no credential of ours was needed for it: an identity provider, a proxy or a certificate vouches for
+    the principal, or nobody is asked who they are.
+    """
 
     principal: str
     at_ms: int
     request_id: str | None = None
     origin: str | None = None
+    external: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ async def update_principal(
 ) -> list[Change]:
     """What is None stays as it is."""
     values = {"principal": name, "disabled": None if disabled is None else int(disabled), "note": _note(note)}
-    guard = await _keep_an_administrator(store) if disabled else []
+    guard = await _keep_an_administrator(store, actor) if disabled else []
     detail = {"principal": name} | ({} if disabled is None else {"disabled": disabled})
     return _changes(actor, "update-principal", detail, [Write("set_principal", values, no_principal(name)), *guard])
 
@@ -159,7 +165,9 @@ async def drop_principal(store: Store, actor: Actor, name: str) -> list[Change]:
         Write("drop_memberships", {"principal": name}),
         Write("forget_grants_of", {"grantee": principal_grantee(name)}),
     ]
-    return _changes(actor, "drop-principal", {"principal": name}, [*writes, *await _keep_an_administrator(store)])
+    return _changes(
+        actor, "drop-principal", {"principal": name}, [*writes, *await _keep_an_administrator(store, actor)]
+    )
 
 
 async def list_principals(store: Store, after: str, limit: int) -> list[Principal]:
@@ -197,7 +205,7 @@ async def drop_role(store: Store, actor: Actor, name: str) -> list[Change]:
         Write("drop_members", {"role": name}),
         Write("forget_grants_of", {"grantee": role_grantee(name)}),
     ]
-    return _changes(actor, "drop-role", {"role": name}, [*writes, *await _keep_an_administrator(store)])
+    return _changes(actor, "drop-role", {"role": name}, [*writes, *await _keep_an_administrator(store, actor)])
 
 
 async def list_roles(store: Store, after: str, limit: int) -> list[Role]:
@@ -225,7 +233,7 @@ async def remove_member(store: Store, actor: Actor, role: str, principal: str) -
     both = {"role": role, "principal": principal}
     gone = NotFound(f"Principal {principal} is not a member of role {role}")
     return _changes(
-        actor, "remove-member", both, [Write("drop_member", both, gone), *await _keep_an_administrator(store)]
+        actor, "remove-member", both, [Write("drop_member", both, gone), *await _keep_an_administrator(store, actor)]
     )
 
 
@@ -273,7 +281,7 @@ async def revoke(
     taken = {**place, "taken": int(privileges), "kept": ALL_BITS & ~int(privileges)}
     writes = [Write("revoke_privileges", taken, nothing), Write("forget_empty_grants", {"grantee": grantee})]
     if privileges & Privilege.SERVER_ADMIN:
-        writes += await _keep_an_administrator(store)
+        writes += await _keep_an_administrator(store, actor)
     detail = {"grantee": printed_grantee(grantee), "privileges": names_of(privileges)}
     return _changes(actor, "revoke", detail, writes, securable)
 
@@ -358,10 +366,15 @@ def create_credential(
 
 
 def drop_credential(actor: Actor, principal: str, credential_id: str) -> list[Change]:
+    """The caller adds `keep_a_credential`, unless it makes another one along with this."""
     both = {"credential_id": credential_id, "principal": principal}
-    gone = NotFound(f"Principal {principal} has no credential {credential_id}")
+    gone = no_credential(principal, credential_id)
     detail = {"principal": principal, "credential": credential_id}
     return _changes(actor, "drop-credential", detail, [Write("drop_credential", both, gone)])
+
+
+def no_credential(principal: str, credential_id: str) -> NotFound:
+    return NotFound(f"Principal {principal} has no credential {credential_id}")
 
 
 async def list_credentials(store: Store, principal: str) -> list[Credential]:
@@ -428,7 +441,7 @@ def audited(actor: Actor, action: str, securable: str, detail: Mapping[str, obje
     )
 
 
-async def _keep_an_administrator(store: Store) -> list[Write]:
+async def _keep_an_administrator(store: Store, actor: Actor) -> list[Write]:
     """Refuses a change after which nobody could undo it; where nobody is kept as one now, others administer."""
     if not await store.rows("find_administrator", {}):
         return []
@@ -436,7 +449,26 @@ async def _keep_an_administrator(store: Store) -> list[Write]:
         "Nobody would be left who may administer the server",
         hint="Grant SERVER_ADMIN on server to somebody else first.",
     )
-    return [Write("require_administrator", {}, refusal)]
+    return [Write("require_administrator", {}, refusal), *await keep_a_credential(store, actor)]
+
+
+async def keep_a_credential(store: Store, actor: Actor) -> list[Write]:
+    """Refuses a change after which no credential would be left that can be used to administer the server.
+
+    One that is good for another day has to stay, if there is one now; else one that is good at all. Whoever comes with
+    an identity from outside shows that the server is administered without credentials of ours.
+    """
+    if actor.external:
+        return []
+    refusal = Conflict(
+        "No credential would be left with which the server can be administered",
+        hint="First make another one for a principal that holds SERVER_ADMIN, which does not expire within a day.",
+    )
+    for until_ms in (actor.at_ms + LAST_CREDENTIAL_MS, actor.at_ms):
+        values = {"until_ms": until_ms}
+        if await store.rows("find_administrators_credential", values):
+            return [Write("require_administrators_credential", values, refusal)]
+    return []
 
 
 def _note(note: str | None) -> str | None:

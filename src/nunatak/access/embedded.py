@@ -38,18 +38,27 @@ WRONG_KEY = "Unknown API key"
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """What a token or an API key is worth: the credential it comes from, and how much of it counts until when."""
+    """What a token or a key is worth: the credential it comes from, and how much of it counts until when.
+
+    It is checked again at `expires_ms`, and is worth nothing from `ends_ms` on.
+    """
 
     credential: Credential
     scope: Scope
     expires_ms: int
+    ends_ms: int
 
     def session(self, method: str) -> Session:
         roles = self.credential.roles
-        if self.scope is None:
-            return session_of(self.credential.principal, roles, expires_ms=self.expires_ms, method=method)
-        chosen = tuple(role for role in roles if role in self.scope)
-        return session_of(self.credential.principal, chosen, only_roles=True, expires_ms=self.expires_ms, method=method)
+        chosen = roles if self.scope is None else tuple(role for role in roles if role in self.scope)
+        return session_of(
+            self.credential.principal,
+            chosen,
+            only_roles=self.scope is not None,
+            expires_ms=self.expires_ms,
+            ends_ms=self.ends_ms,
+            method=method,
+        )
 
 
 class EmbeddedIdentity:
@@ -82,8 +91,8 @@ class EmbeddedIdentity:
             raise NotAuthenticated(WRONG_KEY)
         credential = await self._check_secret(*parts, API_KEY, WRONG_KEY)
         # Looked at again after a while although nothing changed, or it would never be seen to be in use.
-        expires_ms = min(credential.expires_ms or NEVER_MS, self.now_ms() + TOUCH_MS)
-        return Bearer(credential, credential.limit, expires_ms)
+        ends_ms = NEVER_MS if credential.expires_ms is None else credential.expires_ms
+        return Bearer(credential, credential.limit, min(ends_ms, self.now_ms() + TOUCH_MS), ends_ms)
 
     async def check_token(self, text: str) -> Bearer:
         """NotAuthenticated unless it is a token of ours, and what it was issued for still is in force."""
@@ -97,7 +106,8 @@ class EmbeddedIdentity:
             await self.tokens.verify(text)  # the key that signed it may have been given up
         check_usable(credential, self.now_ms())
         scope = common(token.allows, credential.limit)
-        return Bearer(credential, scope, min(token.exp * 1000, credential.expires_ms or NEVER_MS))
+        ends_ms = min(token.exp * 1000, credential.expires_ms or NEVER_MS)
+        return Bearer(credential, scope, ends_ms, ends_ms)
 
     async def check_client(self, client_id: str, secret: str) -> Credential:
         """NotAuthenticated unless this is the secret of a client that may be used now."""

@@ -77,7 +77,8 @@ class OidcAuthenticator:
         kept = await find_roles(self._store, principal)
         # Looked at again before it expires, so that a key which the issuer withdraws does not live on in a session.
         expires_ms = min(int((claims["exp"] + LEEWAY_SECONDS) * 1000), self._now_ms() + FRESH_MS)
-        return session_of(principal, merged(named, kept), expires_ms=expires_ms, method="oidc")
+        ends_ms = int(claims["exp"] * 1000)
+        return session_of(principal, merged(named, kept), expires_ms=expires_ms, ends_ms=ends_ms, method="oidc")
 
 
 def keys_of_issuers(settings: Settings, now_ms: Callable[[], int]) -> dict[str, IssuerKeys]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NEVER_MS = 1 << 62
+EXTERNAL_METHODS = frozenset({"oidc", "proxy", "certificate"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Session:
     """A principal that is known, and the roles it acts in; `grantees` are the names its grants may stand under.
 
     `cached` is false for a proof that is good for one request only. `body_sha256` must be that of the body, if given.
+    `expires_ms` is when the proof has to be checked again; `ends_ms` is when what was shown, a key or a token, ends.
     """
 
     principal: str
@@ -35,6 +37,12 @@ class Session:
     method: str = ""
     cached: bool = True
     body_sha256: str | None = None
+    ends_ms: int = NEVER_MS
+
+    @property
+    def is_external(self) -> bool:
+        """Whether somebody else vouches for the principal: no credential of ours was needed."""
+        return self.method in EXTERNAL_METHODS
 
 
 def principal_grantee(name: str) -> str:
@@ -46,11 +54,18 @@ def role_grantee(name: str) -> str:
 
 
 def session_of(
-    principal: str, roles: tuple[str, ...], *, only_roles: bool = False, expires_ms: int = NEVER_MS, method: str = ""
+    principal: str,
+    roles: tuple[str, ...],
+    *,
+    only_roles: bool = False,
+    expires_ms: int = NEVER_MS,
+    ends_ms: int = NEVER_MS,
+    method: str = "",
 ) -> Session:
     """With `only_roles`, for a scope that names roles, what was granted to the principal itself does not count."""
     own = () if only_roles else (principal_grantee(principal),)
-    return Session(principal, roles, (*own, *(role_grantee(role) for role in roles)), expires_ms, method)
+    grantees = (*own, *(role_grantee(role) for role in roles))
+    return Session(principal, roles, grantees, expires_ms, method, ends_ms=ends_ms)
 
 
 class Authenticator(Protocol):

@@ -162,7 +162,7 @@ async def _body_sha256(proof: Proof) -> str:
 
 
 def _session(credential: Credential, body_sha256: str) -> Session:
-    session = Bearer(credential, credential.limit, NEVER_MS).session("sigv4")
+    session = Bearer(credential, credential.limit, NEVER_MS, credential.expires_ms or NEVER_MS).session("sigv4")
     return replace(session, cached=False, body_sha256=body_sha256)
 
 

@@ -118,8 +118,9 @@ class Request:
     @property
     def actor(self) -> Actor:
         """Who makes a change, as it is recorded."""
-        caller = self.caller
-        return Actor(caller.principal, self.catalog.now_ms(), caller.request_id, caller.origin)
+        caller, session = self.caller, self.session
+        external = session is None or session.is_external
+        return Actor(caller.principal, self.catalog.now_ms(), caller.request_id, caller.origin, external)
 
     async def rights(self, securable: str) -> int:
         """What the caller may do there, as a sum of privileges."""

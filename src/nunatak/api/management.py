@@ -17,7 +17,7 @@ from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.explain import Explanation, FoundGrant, Holding
 from nunatak.access.privileges import BUNDLES, Privilege, expanded, names_of
-from nunatak.access.sessions import principal_grantee, session_of
+from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_segment, json_response, raw_json
 from nunatak.api.management_wire import (
@@ -269,10 +269,7 @@ async def _exists(request: Request, securable: str) -> bool:
 
 async def list_credentials(request: Request) -> Response:
     """One's own, or anybody's for an administrator; never a secret."""
-    principal = _name(request)
-    await _require_administrator_or(request, _is_caller(request, principal), f"the credentials of {principal}")
-    await administration.load_principal(request.catalog.store, principal)
-    found = await administration.list_credentials(request.catalog.store, principal)
+    found = await _managed_credentials(request, _name(request))
     return json_response({"credentials": [_credential(each) for each in found]})
 
 
@@ -283,10 +280,10 @@ async def create_credential(request: Request) -> Response:
     """
     principal = _name(request)
     wanted = request.decode(CreateCredentialRequest)
-    if not await _is_administrator(request):
-        await _check_own(request, principal, wanted)
     actor = request.actor
     expires_ms = _expiry(actor.at_ms, wanted.expires_in_seconds)
+    if not await _is_administrator(request):
+        expires_ms = await _check_own(request, principal, wanted, expires_ms)
     new = _new_credential(await _vault(request), wanted.kind)
     changes = administration.create_credential(
         actor, principal, new, roles=wanted.roles, note=wanted.note, expires_ms=expires_ms
@@ -300,32 +297,68 @@ async def create_credential(request: Request) -> Response:
 
 async def drop_credential(request: Request) -> Response:
     principal, credential_id = _name(request), _name(request, 1)
-    await _require_administrator_or(request, _is_caller(request, principal), f"the credentials of {principal}")
-    return await _changed(request, administration.drop_credential(request.actor, principal, credential_id))
+    managed = {each.credential_id for each in await _managed_credentials(request, principal)}
+    if credential_id not in managed:
+        raise administration.no_credential(principal, credential_id)
+    changes = administration.drop_credential(request.actor, principal, credential_id)
+    changes += await administration.keep_a_credential(request.catalog.store, request.actor)
+    return await _changed(request, changes)
 
 
-async def _check_own(request: Request, principal: str, wanted: CreateCredentialRequest) -> None:
-    """One's own key must not be worth more than what one asks with."""
+async def _managed_credentials(request: Request, principal: str) -> list[Credential]:
+    """Those of the principal that the caller may list and drop: all, for an administrator and for itself.
+
+    A session that is limited to roles manages only those that are limited to some of the same roles.
+    """
+    store = request.catalog.store
+    is_administrator = await _is_administrator(request)
+    await _require_administrator_or(
+        request, is_administrator or _is_caller(request, principal), f"the credentials of {principal}"
+    )
+    _, roles = await administration.load_principal(store, principal)
+    found = await administration.list_credentials(store, principal)
+    session = request.session
+    if is_administrator or session is None or _is_whole(session, roles):
+        return found
+    return [each for each in found if each.roles is not None and set(each.roles) <= set(session.roles)]
+
+
+def _is_whole(session: Session, roles: Sequence[str]) -> bool:
+    """Whether the session may do all that its principal, which has these roles, may do."""
+    return principal_grantee(session.principal) in session.grantees and set(roles) <= set(session.roles)
+
+
+async def _check_own(
+    request: Request, principal: str, wanted: CreateCredentialRequest, expires_ms: int | None
+) -> int | None:
+    """One's own key must not be worth more than what one asks with; returns when it ends, at the latest with that."""
     session = request.session
     if session is None or session.principal != principal or wanted.kind == "client":
-        raise _denied(
-            request,
-            Privilege.SERVER_ADMIN,
-            securables.SERVER,
-            Forbidden(f"You may not make a {wanted.kind} credential of {principal}"),
-        )
+        raise _not_own(request, Forbidden(f"You may not make a {wanted.kind} credential of {principal}"))
     _, roles = await administration.load_principal(request.catalog.store, principal)
-    whole = principal_grantee(principal) in session.grantees and set(roles) <= set(session.roles)
-    if not whole and (wanted.roles is None or not set(wanted.roles) <= set(session.roles)):
-        raise _denied(
+    if not _is_whole(session, roles) and (wanted.roles is None or not set(wanted.roles) <= set(session.roles)):
+        raise _not_own(
             request,
-            Privilege.SERVER_ADMIN,
-            securables.SERVER,
             Forbidden(
                 "A credential that is used for some roles only makes no credential for others",
                 hint=f"Name roles out of {', '.join(session.roles) or 'none'}, or log in without naming roles.",
             ),
         )
+    if expires_ms is None:
+        return None if session.ends_ms == NEVER_MS else session.ends_ms
+    if expires_ms > session.ends_ms:
+        raise _not_own(
+            request,
+            Forbidden(
+                "A key or token makes no credential that outlives itself",
+                hint="Leave expires-in-seconds out for one that ends together with it, or ask an administrator.",
+            ),
+        )
+    return expires_ms
+
+
+def _not_own(request: Request, error: Forbidden) -> Forbidden:
+    return _denied(request, Privilege.SERVER_ADMIN, securables.SERVER, error)
 
 
 def _new_credential(vault: Vault, kind: str) -> NewCredential:

@@ -87,3 +87,28 @@ WHERE t.catalog_name = :catalog
         OR (g.privileges & :listing) <> 0
           AND left(concat(t.catalog_name, char(31), t.table_namespace, '.'), char_length(g.securable)) = g.securable))
 ORDER BY t.table_namespace, t.table_name LIMIT :limit;
+
+-- find_administrators_credential
+-- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
+-- lowest bit; one that is limited to roles counts if one of these has it.
+SELECT 1 FROM nunatak_credentials c
+JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
+JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
+WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms) AND (
+  (c.roles IS NULL AND g.grantee = CONCAT('p:', c.principal))
+  OR EXISTS (SELECT 1 FROM nunatak_role_members m WHERE m.principal = c.principal AND g.grantee = CONCAT('r:', m.role)
+             AND (c.roles IS NULL OR JSON_CONTAINS(c.roles, JSON_QUOTE(m.role))))
+) LIMIT 1;
+
+-- require_administrators_credential
+-- Finds the row of the policy only if find_administrators_credential finds one.
+UPDATE nunatak_policy SET version = version WHERE EXISTS (
+  SELECT 1 FROM nunatak_credentials c
+  JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
+  JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
+  WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms) AND (
+    (c.roles IS NULL AND g.grantee = CONCAT('p:', c.principal))
+    OR EXISTS (SELECT 1 FROM nunatak_role_members m WHERE m.principal = c.principal AND g.grantee = CONCAT('r:', m.role)
+               AND (c.roles IS NULL OR JSON_CONTAINS(c.roles, JSON_QUOTE(m.role))))
+  )
+);

@@ -38,3 +38,28 @@ WHERE t.catalog_name = :catalog::text
         OR (g.privileges & :listing::bigint) <> 0
           AND starts_with(t.catalog_name || chr(31) || t.table_namespace || '.', g.securable)))
 ORDER BY t.table_namespace, t.table_name LIMIT :limit::bigint;
+
+-- find_administrators_credential
+-- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
+-- lowest bit; one that is limited to roles counts if one of these has it.
+SELECT 1 FROM nunatak_credentials c
+JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
+JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
+WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms::bigint) AND (
+  (c.roles IS NULL AND g.grantee = 'p:' || c.principal)
+  OR EXISTS (SELECT 1 FROM nunatak_role_members m WHERE m.principal = c.principal AND g.grantee = 'r:' || m.role
+             AND (c.roles IS NULL OR m.role IN (SELECT jsonb_array_elements_text(c.roles::jsonb))))
+) LIMIT 1;
+
+-- require_administrators_credential
+-- Finds the row of the policy only if find_administrators_credential finds one.
+UPDATE nunatak_policy SET version = version WHERE EXISTS (
+  SELECT 1 FROM nunatak_credentials c
+  JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
+  JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
+  WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms::bigint) AND (
+    (c.roles IS NULL AND g.grantee = 'p:' || c.principal)
+    OR EXISTS (SELECT 1 FROM nunatak_role_members m WHERE m.principal = c.principal AND g.grantee = 'r:' || m.role
+               AND (c.roles IS NULL OR m.role IN (SELECT jsonb_array_elements_text(c.roles::jsonb))))
+  )
+);
