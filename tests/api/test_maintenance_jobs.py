@@ -300,3 +300,39 @@ def test_whose_a_hidden_job_is_cannot_be_told_from_one_that_is_not_there(secured
     absent = secured.call_as("worker", "GET", f"{JOBS}/999")
 
     assert seen.body.replace(str(hidden["job-id"]).encode(), b"N") == absent.body.replace(b"999", b"N")
+
+
+def test_a_hidden_job_takes_the_same_steps_as_one_that_is_not_there(secured: SecuredCatalog) -> None:
+    (hidden,) = add(secured, "table:default/hr/t", type="statistics")
+    counts = secured.store.counts
+
+    def told(number: str, method: str, path: str) -> tuple[int, bytes]:
+        before = counts["read"]
+        answer = secured.call_as("worker", method, f"{JOBS}/{number}{path}", {"worker": "w1"})
+        assert answer.status == 404
+        return counts["read"] - before, answer.body.replace(number.encode(), b"N")
+
+    told("999", "GET", "")  # now it is known who asks
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/heartbeat"), ("POST", "/finish")):
+        assert told(str(hidden["job-id"]), method, path) == told("999", method, path)
+        assert told(f"00{hidden['job-id']}", method, path) == told("00999", method, path)
+
+
+def test_no_name_of_a_worker_makes_it_another_principals(secured: SecuredCatalog) -> None:
+    """`ops` with the worker `etl/w1` is not `ops/etl` with the worker `w1`."""
+    secured.principal("ops", default__sales="WRITE")
+    secured.principal("ops/etl", default__sales="WRITE")
+    (job,) = add(secured, "table:default/sales/t", type="statistics")
+    one = f"{JOBS}/{job['job-id']}"
+    leased = secured.call_as("ops/etl", "POST", LEASE, {"securable": "namespace:default/sales", "worker": "w1"})
+    assert ok(leased)["job"]["worker"] == "ops/etl/w1"
+
+    for path, body in (
+        ("/heartbeat", {"worker": "etl/w1"}),
+        ("/hand-back", {"worker": "etl/w1"}),
+        ("/finish", {"worker": "etl/w1", "state": "done"}),
+    ):
+        assert secured.call_as("ops", "POST", one + path, body).error[0] == 409
+    for worker in ("etl\x1fw1", "\x1fw1", ""):
+        assert secured.call_as("ops", "POST", f"{one}/heartbeat", {"worker": worker}).error[0] == 400
+    assert secured.call_as("ops/etl", "POST", f"{one}/heartbeat", {"worker": "w1"}).status == 200

@@ -34,6 +34,7 @@ Json = dict[str, Any]
 LARGEST_PAGE = 200  # tables that one request plans for
 CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
 GONE = "the table was dropped or renamed"
+NOWHERE = securables.entry("", ("",), "")  # no warehouse, namespace or table has an empty name
 
 
 async def add_jobs(request: Request) -> Response:
@@ -225,15 +226,22 @@ async def hand_back_job(request: Request) -> Response:
 
 
 async def _load(request: Request) -> QueuedJob:
-    text = decode_segment(request.path_names[0])
-    found = (
-        await find_job(request.catalog.store, int(text))
-        if text.isascii() and text.isdigit() and len(text) < 19
-        else None
-    )
+    found = await _find(request)
     if found is None:
-        raise no_such_job(text[:50])
+        raise no_such_job(_job_text(request))
     return found
+
+
+async def _find(request: Request) -> QueuedJob | None:
+    text = decode_segment(request.path_names[0])
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        return None
+    return await find_job(request.catalog.store, int(text))
+
+
+def _job_text(request: Request) -> str:
+    """The number as the client wrote it, whether or not there is such a job."""
+    return decode_segment(request.path_names[0])[:50]
 
 
 def _job(job: QueuedJob) -> Json:
@@ -248,7 +256,7 @@ def _job(job: QueuedJob) -> Json:
         "created-by": job.created_by,
         "created-ms": job.created_ms,
         "attempts": job.attempts,
-        "worker": job.leased_by,
+        "worker": queue.printed_owner(job.leased_by),
         "cancelled": job.cancelled,
         "progress": None if job.progress is None else msgspec.Raw(job.progress.encode()),
         "finished-ms": job.finished_ms,
@@ -269,12 +277,20 @@ async def in_place_of_body(route: Declared, request: Request) -> list[Need]:
 
 
 async def on_table_of_job(route: Declared, request: Request) -> list[Need]:
-    """Whoever may not know the table is told that there is no such job, and nothing of whose it is."""
-    job = await _load(request)
-    if not await request.rights(job.securable) & ENTRY_BITS:
-        request.context.note_denial(request, names_of(route.privilege), job.securable)
-        raise no_such_job(job.job_id)
+    """Whoever may not know the table is told that there is no such job, and nothing of whose it is.
+
+    A job that is not there takes the same steps, on a securable that nobody was granted anything on.
+    """
+    job = await _find(request)
+    securable = NOWHERE if job is None else job.securable
+    absent = no_such_job(_job_text(request))
+    if not await request.rights(securable) & ENTRY_BITS:
+        about = securables.SERVER if job is None else securable
+        request.context.note_denial(request, names_of(route.privilege), about)
+        raise absent
+    if job is None:
+        raise absent
     home, levels, name = securables.parts(job.securable)
     if home in request.catalog.warehouses:
         request.warehouse = request.catalog.warehouses[home]
-    return [Need(route.privilege, Target(job.securable, no_such_job(job.job_id), levels, name, "TABLE"))]
+    return [Need(route.privilege, Target(job.securable, absent, levels, name, "TABLE"))]

@@ -17,6 +17,7 @@ from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
 from nunatak.maintenance.job_spec import JobSpec
 
+OWNER_SEPARATOR = "\x1f"  # neither the name of a principal nor that of a worker holds a control character
 HEARTBEATS = 3  # that a worker may miss before it loses its job
 LEASE_MS = 90_000  # unless the server is told otherwise
 MOST_ATTEMPTS = 5  # a job that took so many workers with it is at fault itself
@@ -139,7 +140,7 @@ async def _in_the_way(store: Store, job: QueuedJob, now_ms: int) -> Conflict | N
         if each.table_uuid == job.table_uuid and each.state == "running" and each.due_ms > now_ms:
             return Conflict(
                 f"Job {each.job_id}, {each.type} of {securables.printed(each.securable)}, is being done by "
-                f"{each.leased_by}",
+                f"{printed_owner(each.leased_by)}",
                 hint=f"`nunatak job show {each.job_id}` tells how far it is; one job works on a table at a time.",
             )
     return None
@@ -210,10 +211,15 @@ def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
 
 
 def owner_of(principal: str, worker: str) -> str:
-    """Who holds a lease; a name that somebody else made up is not the same owner."""
+    """Who holds a lease; no worker name of another principal gives the same owner."""
     if not 1 <= len(worker) <= LONGEST_WORKER or not worker.isprintable():
         raise BadRequest(f"Invalid worker: use 1 to {LONGEST_WORKER} printable characters")
-    return f"{principal}/{worker}"
+    return f"{principal}{OWNER_SEPARATOR}{worker}"
+
+
+def printed_owner(owner: str | None) -> str | None:
+    """As people read it."""
+    return None if owner is None else owner.replace(OWNER_SEPARATOR, "/")
 
 
 def no_such_job(job_id: object) -> NotFound:
