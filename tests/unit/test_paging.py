@@ -1,5 +1,8 @@
 """Page tokens: made here, read here, and worthless anywhere else."""
 
+import base64
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,3 +64,25 @@ def test_a_page_is_what_the_query_says(query: dict[str, str], page: Page) -> Non
 def test_a_page_size_that_is_no_positive_number_is_refused(size: str) -> None:
     with pytest.raises(BadRequest, match="Invalid pageSize"):
         TOKENS.page("r", {"pageSize": size})
+
+
+@given(names, names)
+def test_a_token_holds_no_name_in_clear_and_is_another_each_time(resource: str, after: str) -> None:
+    first, second = TOKENS.make(resource, after), TOKENS.make(resource, after)
+
+    assert first != second
+    if len(after) > 2:
+        assert after.encode() not in base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
+
+
+def test_a_token_does_not_tell_how_long_the_name_is() -> None:
+    assert len({len(TOKENS.make("r", "x" * length)) for length in range(64)}) == 1
+
+
+def test_a_token_of_the_old_form_is_refused() -> None:
+    """It was signed and not encrypted."""
+    mac = hmac.digest(b"secret", b"r\0name", "sha256")[:12]
+    old = base64.urlsafe_b64encode(mac + b"name").decode().rstrip("=")
+
+    with pytest.raises(BadRequest, match="Invalid pageToken"):
+        TOKENS.read("r", old)

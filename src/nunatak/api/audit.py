@@ -8,6 +8,7 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege, Securable, names_of
 from nunatak.api.http import MAX_PAGE, Request, Response, raw_json
 from nunatak.api.needs import Declared, Need
+from nunatak.api.paging import list_of
 from nunatak.api.route import Route
 from nunatak.errors import BadRequest, Forbidden
 from nunatak.events.trail import Filter, Position, line_of, search
@@ -21,7 +22,7 @@ async def list_audit(request: Request) -> Response:
     wanted = filter_of(request)
     await _require(request, wanted.securable)
     newest_first = _newest_first(request)
-    resource = msgspec.json.encode(("audit", wanted, newest_first)).decode()
+    resource = list_of(request, "audit", msgspec.json.encode((wanted, newest_first)).decode())
     page = request.context.tokens.page(resource, request.query)
     position = msgspec.json.decode(page.after, type=Position) if page.after else None
     records, position = await search(

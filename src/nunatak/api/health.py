@@ -6,6 +6,7 @@ from typing import Any
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import Request, Response, json_response
+from nunatak.api.paging import list_of
 from nunatak.api.places import aim, require_namespace, tables_in
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
@@ -28,7 +29,7 @@ async def load_health(request: Request) -> Response:
         facts, health = await _examined(request, place.identifier, deep)
         return json_response({"tables": [_table(place.securable, facts, health)]})
     await require_namespace(request, place)
-    resource = f"management/health/{place.securable}"
+    resource = list_of(request, "health", place.securable)
     page = request.context.tokens.page(resource, request.query)
     limit = min(page.limit, LARGEST_DEEP_PAGE if deep else LARGEST_PAGE)
     names, following = await tables_in(request, place, Privilege.TABLE_READ_META, page.after, limit)

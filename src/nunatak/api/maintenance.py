@@ -9,6 +9,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api.health import facts_json
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response
 from nunatak.api.management_wire import SetPolicyRequest
+from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, require_namespace, tables_in
 from nunatak.catalog.heads import missing
 from nunatak.catalog.write import write
@@ -32,7 +33,7 @@ LARGEST_PAGE = 200  # tables that one request plans for
 async def list_policies(request: Request) -> Response:
     """Those set on a place and inside it."""
     place = await aim(request, request.query.get("securable"))
-    resource = f"management/policies/{place.securable}"
+    resource = list_of(request, "policies", place.securable)
     page = request.context.tokens.page(resource, request.query)
     after = msgspec.json.decode(page.after, type=tuple[str, str]) if page.after else ("", "")
     found = await policy_store.policies_inside(request.catalog.store, place.securable, after, page.limit + 1)
@@ -80,7 +81,7 @@ async def plan_maintenance(request: Request) -> Response:
     if place.name is not None:
         return json_response({"tables": [await _planned(request, planner, place.identifier)]})
     await require_namespace(request, place)
-    resource = f"management/plan/{place.securable}"
+    resource = list_of(request, "plan", place.securable)
     page = request.context.tokens.page(resource, request.query)
     limit = min(page.limit, LARGEST_PAGE)
     names, following = await tables_in(request, place, P.TABLE_READ_META, page.after, limit)

@@ -17,6 +17,7 @@ from nunatak.api.management_wire import (
     LeaseRequest,
 )
 from nunatak.api.needs import ENTRY_BITS, Declared, Need, Target
+from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer
@@ -51,7 +52,7 @@ async def add_jobs(request: Request) -> Response:
     if place.name is not None:
         return json_response({"jobs": await _add_due(request, planner, place.identifier, dry_run=wanted.dry_run)})
     await require_namespace(request, place)
-    resource = f"management/jobs/{place.securable}"
+    resource = list_of(request, "jobs-to-add", place.securable)
     after = request.context.tokens.read(resource, wanted.page_token) if wanted.page_token else ""
     names, following = await tables_in(request, place, CHANGING, after, LARGEST_PAGE)
     jobs: list[Json] = []
@@ -105,7 +106,7 @@ async def _added(request: Request, spec: JobSpec) -> Json:
 async def list_jobs(request: Request) -> Response:
     """Newest first."""
     place = await aim(request, request.query.get("securable"))
-    resource = f"management/jobs-of/{place.securable}"
+    resource = list_of(request, "jobs", place.securable)
     page = request.context.tokens.page(resource, request.query)
     before = int(page.after) if page.after else queue.NEWEST
     found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)

@@ -31,7 +31,7 @@ from nunatak.api.management_wire import (
     UpdatePrincipalRequest,
 )
 from nunatak.api.openapi_management import management_document
-from nunatak.api.paging import Page
+from nunatak.api.paging import Page, list_of
 from nunatak.api.route import TOP_WORDS
 from nunatak.catalog.warehouses import WarehousePlace, check_warehouse_name
 from nunatak.catalog.write import write
@@ -520,7 +520,7 @@ async def _changed(request: Request, changes: Sequence[Change], body: Json | Non
 
 
 def _page(request: Request, resource: str) -> Page:
-    page: Page = request.context.tokens.page(f"management/{resource}", request.query)
+    page: Page = request.context.tokens.page(list_of(request, resource), request.query)
     return page
 
 
@@ -537,7 +537,7 @@ def _listed(
     body: Json = {member: [shown(each) for each in found[: page.limit]]}
     if len(found) > page.limit:
         last = position(found[page.limit - 1])
-        body["next-page-token"] = request.context.tokens.make(f"management/{resource or member}", last)
+        body["next-page-token"] = request.context.tokens.make(list_of(request, resource or member), last)
     return json_response(body)
 
 

@@ -5,6 +5,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api import visible
 from nunatak.api.admission import sees_all
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_json, split_parent
+from nunatak.api.paging import list_of
 from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
 from nunatak.catalog import namespaces
 from nunatak.errors import NoSuchNamespace
@@ -14,7 +15,7 @@ from nunatak.iceberg.identifiers import check_namespace, print_namespace, to_jdb
 async def list_namespaces(request: Request) -> Response:
     text = request.query.get("parent")
     parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
-    resource = f"namespaces/{request.warehouse.name}/{to_jdbc(parent or ())}/{request.caller.principal}"
+    resource = list_of(request, "namespaces", request.warehouse.name, to_jdbc(parent or ()))
     page = request.context.tokens.page(resource, request.query)
     container = securables.namespace(request.warehouse.name, parent or ())
     if sees_all(request, container, Privilege.NS_LIST):

@@ -1,17 +1,24 @@
-"""Pages of a list: signed tokens that say where the next page starts, bound to the list they came from."""
+"""Pages of a list: encrypted tokens that say where the next page starts, bound to the caller and the list."""
 
 import base64
 import binascii
-import hashlib
 import hmac
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nunatak.api.http import MAX_PAGE
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from nunatak.api.http import MAX_PAGE, Request
 from nunatak.errors import BadRequest
 
-_MAC_BYTES = 12
 EVERYTHING = 1_000_000_000  # a list asked for without paging has no end of its own
+_NONCE_BYTES = 12
+_PADDED_BYTES = 64  # a token tells the length of the name it holds only so exactly
+_END = b"\x80"  # what follows is padding
+_PAGING = frozenset({"pageToken", "pageSize"})
 
 
 @dataclass(frozen=True)
@@ -22,23 +29,34 @@ class Page:
     limit: int
 
 
+def list_of(request: Request, *names: str) -> str:
+    """What the tokens of a list are bound to: who asks, which list it is, and how the query filters it."""
+    filters = sorted(pair for pair in request.query.items() if pair[0] not in _PAGING)
+    return json.dumps([request.caller.principal, names, filters])
+
+
 class Tokens:
-    """Makes and reads page tokens; a token changed by hand or used on another list is refused."""
+    """Makes and reads page tokens. One that was changed by hand or is of another list is refused, and nobody else reads
+    the name in it, which may be one that the caller may not know.
+
+    Every server on a database has the same secret, so a token is good at all of them.
+    """
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        self._cipher = AESGCM(hmac.digest(secret, b"page tokens, AES-256-GCM", "sha256"))
 
     def make(self, resource: str, after: str) -> str:
-        data = after.encode("utf-8")
-        return base64.urlsafe_b64encode(self._mac(resource, data) + data).decode("ascii").rstrip("=")
+        nonce, data = os.urandom(_NONCE_BYTES), after.encode("utf-8") + _END
+        padded = data.ljust(-(-len(data) // _PADDED_BYTES) * _PADDED_BYTES, b"\0")
+        sealed = self._cipher.encrypt(nonce, padded, resource.encode("utf-8"))
+        return base64.urlsafe_b64encode(nonce + sealed).decode("ascii").rstrip("=")
 
     def read(self, resource: str, token: str) -> str:
         try:
             raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-            mac, data = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-            if hmac.compare_digest(mac, self._mac(resource, data)):
-                return data.decode("utf-8")
-        except (binascii.Error, UnicodeError, ValueError):
+            padded = self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], resource.encode("utf-8"))
+            return padded.rstrip(b"\0").removesuffix(_END).decode("utf-8")
+        except (InvalidTag, binascii.Error, UnicodeError, ValueError):
             pass
         raise BadRequest("Invalid pageToken", hint="Use the next-page-token of the previous answer to the same list.")
 
@@ -48,9 +66,6 @@ class Tokens:
         if token is None and size is None:
             return Page("", EVERYTHING)
         return Page(self.read(resource, token) if token else "", _size(size))
-
-    def _mac(self, resource: str, data: bytes) -> bytes:
-        return hmac.new(self._secret, resource.encode("utf-8") + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
 
 
 def _size(text: str | None) -> int:

@@ -6,6 +6,7 @@ from nunatak.api import visible
 from nunatak.api.admission import require, sees_all
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
 from nunatak.api.needs import Declared, Need, entry_target
+from nunatak.api.paging import list_of
 from nunatak.api.telling import tell_report
 from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
@@ -48,7 +49,7 @@ async def list_tables(request: Request) -> Response:
 
 async def list_entries(request: Request, kind: Kind) -> Response:
     namespace = request.namespace()
-    resource = f"{kind}/{request.warehouse.name}/{to_jdbc(namespace)}/{request.caller.principal}"
+    resource = list_of(request, kind, request.warehouse.name, to_jdbc(namespace))
     page = request.context.tokens.page(resource, request.query)
     container = securables.namespace(request.warehouse.name, namespace)
     if sees_all(request, container, Privilege.TABLE_LIST):
