@@ -69,3 +69,97 @@ def test_a_page_token_is_good_after_a_restart_and_names_nothing_hidden(catalog: 
 
     page = ok(catalog.call_as("ann", "GET", f"{path}&pageToken={token}"))
     assert [each["name"] for each in page["identifiers"]] == ["hidden5"]
+
+
+# Grants
+
+
+@pytest.mark.parametrize("held", ["NS_LIST", "TABLE_CREATE", "NS_CREATE,NS_UPDATE", "GRANT", "LOCATION_CHOOSE"])
+def test_grants_tell_a_hidden_table_from_an_absent_one_in_no_way(catalog: SecuredCatalog, held: str) -> None:
+    """Rights on the namespace do not show the tables in it."""
+    catalog.principal("ann", default__ns=held)
+    for method, path, body in (
+        ("POST", f"{M}/grants", {"grantee": "principal:ann", "securable": "WHERE", "privileges": ["TABLE_LIST"]}),
+        ("POST", f"{M}/grants", {"grantee": "principal:ann", "securable": "WHERE", "privileges": ["GRANT"]}),
+        ("POST", f"{M}/grants", {"grantee": "principal:nobody", "securable": "WHERE", "privileges": ["GRANT"]}),
+        ("DELETE", f"{M}/grants?grantee=principal:root&privileges=GRANT&securable=WHERE", None),
+        ("GET", f"{M}/grants?securable=WHERE", None),
+        ("GET", f"{M}/access/matrix?securable=WHERE", None),
+        ("GET", f"{M}/access/explain?securable=WHERE&privilege=TABLE_LIST&principal=root", None),
+        ("GET", f"{M}/access/explain?securable=WHERE&privilege=TABLE_LIST", None),
+        ("GET", f"{M}/policies?securable=WHERE", None),
+        ("GET", f"{M}/policies/effective?securable=WHERE", None),
+        ("POST", f"{M}/policies", {"securable": "WHERE", "policy": {"type": "snapshot-expiry"}}),
+        ("DELETE", f"{M}/policies?securable=WHERE&type=snapshot-expiry", None),
+        ("GET", f"{M}/health?securable=WHERE", None),
+        ("GET", f"{M}/maintenance/plan?securable=WHERE", None),
+        ("GET", f"{M}/maintenance/neighbours?securable=WHERE", None),
+        ("GET", f"{M}/maintenance/jobs?securable=WHERE", None),
+        ("POST", f"{M}/maintenance/jobs", {"securable": "WHERE", "type": "statistics"}),
+        ("POST", f"{M}/maintenance/lease", {"securable": "WHERE", "worker": "w"}),
+        ("GET", f"{M}/audit?securable=WHERE", None),
+    ):
+        told = []
+        for name in ("hidden3", "absent3"):
+            where = f"table:default/ns/{name}"
+            content = None if body is None else {**body, "securable": where}
+            before = catalog.state()
+            answer = catalog.call_as("ann", method, path.replace("WHERE", where), content)
+            assert answer.status in (200, 403, 404), answer.body
+            assert catalog.state() == before
+            told.append((answer.status, answer.body.replace(name.encode(), b"N")))
+        assert told[0] == told[1], path
+
+
+def test_a_warehouse_that_may_not_be_seen_is_not_there(tmp_path: Path) -> None:
+    elsewhere = {"NUNATAK_WAREHOUSES": f"elsewhere=file://{tmp_path}/elsewhere"}
+    catalog = SecuredCatalog(tmp_path / "data", elsewhere)
+    catalog.principal("ann", default="READ")
+    try:
+        for path in (
+            f"{M}/warehouses/WH",
+            f"{M}/grants?securable=warehouse:WH",
+            f"{M}/health?securable=namespace:WH/x",
+            f"{M}/policies?securable=warehouse:WH",
+            "/v1/config?warehouse=WH",
+            "/v1/WH/namespaces",
+            "/v1/WH/namespaces/x/tables/t",
+            "/v1/WH/search?query=x",
+        ):
+            told = [
+                (answer.status, answer.body.replace(name.encode(), b"N"))
+                for name in ("elsewhere", "nowhere--")
+                for answer in [catalog.call_as("ann", "GET", path.replace("WH", name))]
+            ]
+            assert told[0] == told[1], path
+            assert told[0][0] == 404, path
+    finally:
+        catalog.close()
+
+
+# Configuration
+
+
+def test_the_configuration_tells_no_place_to_somebody_without_rights(tmp_path: Path) -> None:
+    elsewhere = {"NUNATAK_WAREHOUSES": f"elsewhere=file://{tmp_path}/elsewhere"}
+    catalog = SecuredCatalog(tmp_path / "data", elsewhere)
+    catalog.namespace("ns")
+    catalog.table("ns", "t")
+    catalog.principal("nobody")
+    catalog.principal("guest", elsewhere="READ")
+    catalog.principal("reader", default__ns____t="TABLE_READ_META")
+    try:
+        for caller in ("nobody", "guest"):
+            answer = catalog.call_as(caller, "GET", "/v1/config")
+            told = ok(answer)
+            assert told["defaults"] == {}
+            assert "prefix" not in told["overrides"]
+            assert told["endpoints"]
+            assert str(tmp_path).encode() not in answer.body
+            assert catalog.call_as(caller, "GET", "/v1/config?warehouse=default").status == 404
+        assert ok(catalog.call_as("reader", "GET", "/v1/config"))["defaults"]["warehouse"].endswith("/warehouse")
+        assert (
+            ok(catalog.call_as("guest", "GET", "/v1/config?warehouse=elsewhere"))["overrides"]["prefix"] == "elsewhere"
+        )
+    finally:
+        catalog.close()

@@ -57,7 +57,7 @@ async def require(request: Request, needs: Sequence[Need]) -> None:
     for need, found in zip(needs, held, strict=True):
         if found & need.privilege == need.privilege:
             continue
-        if need.filtered and await _is_seen(request, need.target, found):
+        if need.filtered and await is_seen(request, need.target.securable, found):
             continue
         raise await _denial(request, known, need, found)
 
@@ -75,10 +75,14 @@ async def _denial(request: Request, known: Known, need: Need, found: int) -> Cat
     target, missing = need.target, need.privilege & ~found
     request.context.note_denial(request, names_of(missing), target.securable)
     home = warehouse_target(request)
-    if target.securable != securables.SERVER and not await _is_seen(request, home, await _held(request, known, home)):
-        return target.absent if target.securable == home.securable else home.absent
-    if not target.may_be_missing and (not await _is_seen(request, target, found) or not await _exists(request, target)):
-        return target.absent
+    if target.securable != securables.SERVER:
+        held = await _held(request, known, home)
+        if not await is_seen(request, home.securable, held):
+            return target.absent if target.securable == home.securable else home.absent
+    if not target.may_be_missing:
+        seen = await is_seen(request, target.securable, found)
+        if not seen or not await _exists(request, target):
+            return target.absent
     return Forbidden(
         f"Principal {known.session.principal} lacks {', '.join(names_of(missing))} on "
         f"{securables.printed(target.securable)}",
@@ -92,15 +96,15 @@ async def _held(request: Request, known: Known, target: Target) -> int:
     return held
 
 
-async def _is_seen(request: Request, target: Target, found: int) -> bool:
-    """Whether the caller may know that it exists, if it does."""
-    if target.name is not None:
-        return bool(found & ENTRY_BITS)
-    if found & ~Privilege.CONFIG_READ or target.securable == securables.SERVER:
+async def is_seen(request: Request, securable: str, held: int) -> bool:
+    """Whether the caller, who holds these rights on it, may know that it exists, if it does."""
+    if not securables.is_container(securable):
+        return bool(held & ENTRY_BITS)
+    if held & ~Privilege.CONFIG_READ or securable == securables.SERVER:
         return True
     assert request.guard is not None
     assert request.known is not None
-    return await request.guard.sees_inside(request.known, target.securable)
+    return await request.guard.sees_inside(request.known, securable)
 
 
 async def _exists(request: Request, target: Target) -> bool:

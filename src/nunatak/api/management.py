@@ -19,6 +19,7 @@ from nunatak.access.explain import Explanation, FoundGrant, Holding
 from nunatak.access.privileges import BUNDLES, Privilege, expanded, names_of
 from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
+from nunatak.api.admission import is_seen
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_segment, json_response, raw_json
 from nunatak.api.management_wire import (
     AddMemberRequest,
@@ -30,6 +31,7 @@ from nunatak.api.management_wire import (
     RotateKeysRequest,
     UpdatePrincipalRequest,
 )
+from nunatak.api.needs import ENTRY_BITS
 from nunatak.api.openapi_management import management_document
 from nunatak.api.paging import Page, list_of
 from nunatak.api.route import TOP_WORDS
@@ -231,9 +233,10 @@ async def revoke(request: Request) -> Response:
 
 
 async def _rights_on(request: Request, securable: str) -> int:
-    """What the caller may do there; whoever may do nothing is told that it is not there."""
+    """What the caller may do there; whoever may do nothing, or sees no such table, is told that it is not there."""
     rights = await request.rights(securable)
-    if securable != securables.SERVER and not rights & ~Privilege.CONFIG_READ:
+    shows = ~Privilege.CONFIG_READ if securables.is_container(securable) else ENTRY_BITS
+    if securable != securables.SERVER and not rights & shows:
         raise _absent(securable)
     return rights
 
@@ -433,7 +436,8 @@ async def list_warehouses(request: Request) -> Response:
 
 async def load_warehouse(request: Request) -> Response:
     name = _name(request)
-    if not await _exists(request, securables.warehouse(name)) or not await _seen_warehouses(request, [name]):
+    seen = await _seen_warehouses(request, [name])
+    if not await _exists(request, securables.warehouse(name)) or not seen:
         raise request.catalog.no_such_warehouse(name)
     return json_response(_warehouse(request, request.catalog.warehouses[name]))
 
@@ -470,9 +474,7 @@ async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
     places = [securables.warehouse(name) for name in names]
     held = await guard.ask(known, places)
     return [
-        name
-        for name, place, rights in zip(names, places, held, strict=True)
-        if rights & ~Privilege.CONFIG_READ or await guard.sees_inside(known, place)
+        name for name, place, rights in zip(names, places, held, strict=True) if await is_seen(request, place, rights)
     ]
 
 

@@ -6,7 +6,7 @@ from nunatak import __version__
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
-from nunatak.api.admission import sees_all
+from nunatak.api.admission import is_seen, sees_all
 from nunatak.api.http import Request, Response, json_response
 from nunatak.database.records import Kind
 from nunatak.errors import BadRequest
@@ -16,17 +16,23 @@ SEARCH_LIMIT = 1000
 
 
 async def get_config(request: Request) -> Response:
-    """What a client asks first; a warehouse may be named, by its name or its location, or left out."""
+    """What a client asks first; a warehouse may be named, by its name or its location, or left out.
+
+    Of the default warehouse nothing is told to somebody who may see nothing in it.
+    """
     catalog = request.catalog
-    warehouse = await catalog.load_warehouse(request.query.get("warehouse") or request.warehouse.name)
+    named = request.query.get("warehouse")
+    warehouse = await catalog.load_warehouse(named or request.warehouse.name)
+    home = securables.warehouse(warehouse.name)
+    told = bool(named) or await is_seen(request, home, await request.rights(home))
     overrides: dict[str, str] = {}
-    if len(catalog.warehouses) > 1:
+    if told and len(catalog.warehouses) > 1:
         overrides["prefix"] = warehouse.name
     if catalog.namespace_separator != "\x1f":
         overrides["namespace-separator"] = quote(catalog.namespace_separator, safe="").replace(".", "%2E")
     return json_response(
         {
-            "defaults": {"warehouse": warehouse.location},
+            "defaults": {"warehouse": warehouse.location} if told else {},
             "overrides": overrides,
             "endpoints": request.context.endpoints,
             "idempotency-key-lifetime": f"PT{catalog.idempotency_seconds}S",
