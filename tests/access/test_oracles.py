@@ -1,11 +1,16 @@
 """What a caller may not know looks like what is not there: page tokens, grants, configuration, and the steps taken."""
 
 import base64
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from nunatak.api.fast_lane import FastLane
+from nunatak.database.sqlite import SqliteStore
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
 
@@ -163,3 +168,58 @@ def test_the_configuration_tells_no_place_to_somebody_without_rights(tmp_path: P
         )
     finally:
         catalog.close()
+
+
+# The steps taken
+
+
+def steps(catalog: SecuredCatalog, lane: FastLane, caller: str, name: str) -> tuple[list[str], bytes]:
+    """Every function of ours, and of C called by ours, that answers a load by this caller, in order; and the answer."""
+    taken: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        # A write of before, such as the last use of a key, may be settled meanwhile.
+        if "/nunatak/" not in frame.f_code.co_filename or frame.f_code.co_name == "_settled":
+            return
+        if event == "call":
+            taken.append(frame.f_code.co_qualname)
+        elif event == "c_call":
+            taken.append(argument.__qualname__)
+
+    path = path_of("ns", "tables", name)
+    headers = [(b"host", b"x"), (b"authorization", catalog.headers(caller)["Authorization"].encode())]
+    sys.setprofile(note)
+    try:
+        fast = lane.answer(path.encode(), headers, ("127.0.0.1", 1))
+        answer = catalog.call_as(caller, "GET", path) if fast is None else None
+    finally:
+        sys.setprofile(None)
+    return taken, b"" if answer is None else answer.body.replace(name.encode(), b"N")
+
+
+@pytest.mark.parametrize("held", ["", "NS_LIST", "TABLE_CREATE"])
+def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: SecuredCatalog, held: str) -> None:
+    """Others load it all the time: it lies in the cache, and its URL is known to the fast lane."""
+    catalog.namespace("mine")
+    catalog.principal("ann", default__mine="READ")
+    if held:
+        catalog.grant("ann", "default__ns", held)
+    store = catalog.app.catalog.store
+    assert isinstance(store, SqliteStore)
+    lane = FastLane(catalog.app, store)
+    for name in ("hidden3", "absent3") * 2:  # whatever is learnt once is learnt
+        for caller in ("root", "ann"):
+            steps(catalog, lane, caller, name)
+    assert steps(catalog, lane, "root", "hidden3")[0][-1] != steps(catalog, lane, "ann", "hidden3")[0][-1]
+
+    assert catalog.app.identity is not None
+    catalog.run(catalog.app.identity.close())  # the last use of the keys is written down
+    reads = store.counts["read"]
+    hidden = steps(catalog, lane, "ann", "hidden3")
+    between = store.counts["read"]
+    absent = steps(catalog, lane, "ann", "absent3")
+
+    assert hidden == absent
+    assert store.counts["read"] - between == between - reads
+    assert "MetadataCache.find" not in hidden[0]
+    assert "MetadataCache.find" in steps(catalog, lane, "root", "hidden3")[0]
