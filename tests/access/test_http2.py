@@ -315,6 +315,23 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+# Fields after the head
+
+
+def test_a_trailer_is_no_header_in_http2(served: Served) -> None:
+    with served.raw() as client:
+        stream = client.request("POST", "/x", ("x-forwarded-user", "ann"), end=False)
+        client.h2.send_data(stream, b"body")
+        client.h2.send_headers(stream, [("x-forwarded-user", "admin"), ("x-late", "1")], end_stream=True)
+        client.flush()
+        status, body = client.answer(stream)
+
+    told = json.loads(body)
+    assert (status, told["size"]) == (200, 4)
+    assert [value for name, value in told["headers"] if name == "x-forwarded-user"] == ["ann"]
+    assert "x-late" not in dict(told["headers"])
+
+
 # What an ordinary client sees
 
 

@@ -1,5 +1,10 @@
 """Headers of a proxy are believed if they come from it, and from nowhere else."""
 
+import contextlib
+import json
+import select
+import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +15,10 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import SettingsError
 from tests.access.external_world import a_principal, a_proof, settings_of
+from tests.access.guarded_server import guarded_server
 from tests.api.local import LocalCatalog
 from tests.backends.conftest import Run
+from tests.support.server import running_server
 
 TRUSTED = "10.1.0.0/16, 192.0.2.7, fd00::/8"
 
@@ -130,16 +137,20 @@ def test_without_trusted_proxies_the_clients_address_is_its_own() -> None:
 
 def test_a_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
     """Whichever of them the proxy has set, the other may be the client's own."""
-    settings = {"NUNATAK_AUTH": "proxy", "NUNATAK_TRUSTED_PROXIES": "127.0.0.1"}
+    settings = {
+        "NUNATAK_AUTH": "proxy",
+        "NUNATAK_TRUSTED_PROXIES": "127.0.0.1",
+        "NUNATAK_PROXY_ROLES_HEADER": "X-Forwarded-Groups",
+    }
     catalog = LocalCatalog(tmp_path / "data", settings)
 
-    async def status(*names: bytes) -> int:
+    async def status(*names: bytes, more: Sequence[tuple[bytes, bytes]] = ()) -> int:
         scope = {
             "type": "http",
             "method": "GET",
             "raw_path": b"/v1/config",
             "query_string": b"",
-            "headers": [(b"x-forwarded-user", name) for name in names],
+            "headers": [*((b"x-forwarded-user", name) for name in names), *more],
             "client": ("127.0.0.1", 5),
         }
         sent: list[dict[str, Any]] = []
@@ -158,5 +169,71 @@ def test_a_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
         assert catalog.run(status(b"ann")) == 200
         assert catalog.run(status(b"ann", b"root")) == 401
         assert catalog.run(status(b"root", b"ann")) == 401
+        assert catalog.run(status(b"ann", b"")) == 401
+        assert catalog.run(status(b"", b"ann")) == 401
+        assert catalog.run(status(b"ann", more=[(b"x_forwarded_user", b"root")])) == 401
+        assert catalog.run(status(b"ann", more=[(b"x-forwarded_user", b"")])) == 401
+        groups = (b"x-forwarded-groups", b"a, b")
+        assert catalog.run(status(b"ann", more=[groups])) == 200
+        assert catalog.run(status(b"ann", more=[groups, groups])) == 401
+        assert catalog.run(status(b"ann", more=[groups, (b"x-forwarded-groups", b"admins")])) == 401
+        assert catalog.run(status(b"ann", more=[groups, (b"x_forwarded_groups", b"admins")])) == 401
+        # Any other may come as often as it likes.
+        assert catalog.run(status(b"ann", more=[(b"x-any", b"1"), (b"x-any", b"2")])) == 200
     finally:
         catalog.close()
+
+
+def exchange(port: int, request: bytes) -> tuple[int, bytes]:
+    """What a server answers to these bytes, sent at once."""
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(request)
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+    head, _, body = b"".join(parts).partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body
+
+
+def test_a_trailer_of_a_chunked_body_names_nobody(tmp_path: Path) -> None:
+    """A proxy that removes the header from what clients send does not look at what follows the body."""
+    environment = {"NUNATAK_AUTH": "proxy", "NUNATAK_TRUSTED_PROXIES": "127.0.0.1"}
+    with guarded_server(tmp_path, environment) as server:
+        port = server.running.port
+        chunks = b"2\r\n{}\r\n0\r\n"
+        for user in (b"", b"X-Forwarded-User: ann\r\n"):
+            for method in (b"GET", b"POST"):
+                for trailer in (b"X-Forwarded-User: root", b"x-forwarded-user: root\r\nX-Forwarded-User: root"):
+                    head = method + b" /management/v1/%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + user
+                    head += b"Transfer-Encoding: chunked\r\nTrailer: X-Forwarded-User\r\n\r\n"
+                    path = b"me" if method == b"GET" else b"principals"
+
+                    status, body = exchange(port, head % path + chunks + trailer + b"\r\n\r\n")
+
+                    if not user:
+                        assert status == 401, (status, body)
+                    elif method == b"POST":
+                        assert status == 403, (status, body)
+                    else:
+                        assert (status, json.loads(body)["principal"]) == (200, "ann")
+        plain = b"GET /management/v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-User: root\r\n\r\n"
+        assert json.loads(exchange(port, plain)[1])["principal"] == "root"
+
+
+def test_a_trailer_without_end_is_refused(tmp_path: Path) -> None:
+    """Nothing of it is kept, but the parser collects a field until it is whole."""
+    with running_server(tmp_path / "data") as server:
+        head = b"POST /v1/namespaces HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Long: "
+        with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+            connection.sendall(head)
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                while sent < 64 * 1024 * 1024:
+                    connection.sendall(b"x" * 65536)
+                    sent += 65536
+                    if select.select([connection], [], [], 0)[0]:
+                        break
+            answer = connection.recv(65536)
+
+    assert sent < 64 * 1024 * 1024
+    assert answer.startswith(b"HTTP/1.1 431")

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nunatak.access.sessions import Proof, Session, session_of
+from nunatak.access.sessions import JoinedHeaders, Proof, Session, session_of
 from nunatak.access.standing import find_roles, is_name, merged
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
@@ -64,8 +64,10 @@ class ProxyAuthenticator:
         self._roles_header = settings.proxy_roles_header.lower().encode()
 
     async def authenticate(self, proof: Proof) -> Session | None:
-        given = proof.headers.get(self._name_header, b"").strip()
-        if not given or not self._trusted.include(proof.address):
+        if not self._trusted.include(proof.address):
+            return None
+        given = _single(proof.headers, self._name_header).strip()
+        if not given:
             return None
         principal = given.decode("utf-8", "replace")
         if not is_name(principal):
@@ -80,8 +82,24 @@ class ProxyAuthenticator:
     def _roles(self, proof: Proof) -> list[str]:
         if not self._roles_header:
             return []
-        listed = proof.headers.get(self._roles_header, b"").decode("utf-8", "replace")
+        listed = _single(proof.headers, self._roles_header).decode("utf-8", "replace")
         return [role.strip() for role in listed.split(",")]
+
+
+def _single(headers: Mapping[bytes, bytes], name: bytes) -> bytes:
+    """The value of a header that is believed; NotAuthenticated if it came twice, in whatever spelling.
+
+    Some proxies take an underscore for a hyphen: what they remove, or set, may not be what is read here.
+    """
+    spelled = name.replace(b"_", b"-")
+    spellings = [each for each in headers if each.replace(b"_", b"-") == spelled]
+    repeated = isinstance(headers, JoinedHeaders) and name in headers.repeated
+    if len(spellings) > 1 or repeated:
+        raise NotAuthenticated(
+            f"The proxy's header {name.decode()} came more than once",
+            hint="The proxy must set it once, and remove what the client sent under this name.",
+        )
+    return headers.get(name, b"")
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

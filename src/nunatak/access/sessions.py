@@ -1,11 +1,25 @@
 """Who asks: the proof that came with a request, and the session it is worth."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 NEVER_MS = 1 << 62
 EXTERNAL_METHODS = frozenset({"oidc", "proxy", "certificate"})
+
+
+class JoinedHeaders(dict[bytes, bytes]):
+    """Headers of a request of which some came several times: each is one list, and `repeated` are their names."""
+
+    def __init__(self, listed: Iterable[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        self.repeated: set[bytes] = set()
+        for name, value in listed:
+            if name in self:
+                self.repeated.add(name)
+                self[name] += b", " + value
+            else:
+                self[name] = value
 
 
 @dataclass(frozen=True, slots=True)

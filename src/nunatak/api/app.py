@@ -18,7 +18,7 @@ from nunatak.access.embedded import EmbeddedIdentity
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
-from nunatak.access.sessions import Proof
+from nunatak.access.sessions import JoinedHeaders, Proof
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
 from nunatak.api.http import (
@@ -108,7 +108,7 @@ class App:
         method: str = scope["method"]
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if len(headers) != len(scope["headers"]):
-            headers = _joined(scope["headers"])
+            headers = JoinedHeaders(scope["headers"])  # no copy hides another, least of all one a proxy has set
         client = scope.get("client")
         operation, response = await self.answer(
             method,
@@ -141,7 +141,7 @@ class App:
         started = time.perf_counter()
         named: dict[bytes, bytes] = dict(headers)
         if len(named) != len(headers):
-            named = _joined(headers)
+            named = JoinedHeaders(headers)
         operation, response = await self.answer(
             method, raw_path, query_string, named, body, address=address, certificate=certificate
         )
@@ -429,14 +429,6 @@ async def _handled(route: Route, request: Request) -> Response:
         raise unknown from error
     tell(route, request, response.status, started)
     return response
-
-
-def _joined(listed: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """A header that came several times is one list: no copy of it hides another, least of all one a proxy has set."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in listed:
-        headers[name] = headers[name] + b", " + value if name in headers else value
-    return headers
 
 
 def _caller(known: Known | None, request: Request, address: tuple[str, int] | None, host: str) -> Caller:

@@ -45,7 +45,7 @@ class CatalogProtocol(HttpToolsProtocol):
     answered = False  # by the fast lane, or refused
     in_head = False
     handed_over = False  # `cycle` is of this message, not of one before
-    head_bytes = body_bytes = 0
+    head_bytes = body_bytes = trailer_bytes = 0
     announced_bytes = -1  # of its body; less than none if the head does not say
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -112,7 +112,7 @@ class CatalogProtocol(HttpToolsProtocol):
             if self.unread_bytes > 2 * self.arrival.body_bytes:
                 self.transport.close()
             return
-        begun, ended = self.begun, self.ended
+        begun, ended, body_bytes = self.begun, self.ended, self.body_bytes
         if not self.arriving_since:
             self.arriving_since = self.last_seen
         super().data_received(data)
@@ -124,6 +124,12 @@ class CatalogProtocol(HttpToolsProtocol):
         elif self.in_head:
             self.head_bytes += len(data)
             if self.head_bytes > self.arrival.head_bytes:
+                self._refuse(self.arrival.head_too_large())
+        elif self.body_bytes != body_bytes:
+            self.trailer_bytes = 0
+        else:  # neither a head nor a body: the parser collects a trailer
+            self.trailer_bytes += len(data)
+            if self.trailer_bytes > self.arrival.head_bytes:
                 self._refuse(self.arrival.head_too_large())
 
     def _is_free(self) -> bool:
@@ -138,8 +144,13 @@ class CatalogProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         self.answered = self.handed_over = False
         self.in_head = True
-        self.head_bytes = self.body_bytes = 0
+        self.head_bytes = self.body_bytes = self.trailer_bytes = 0
         self.announced_bytes = -1
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trailers, the fields after a chunked body, are no headers: a proxy may not have looked at them."""
+        if self.in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self.in_head = False
