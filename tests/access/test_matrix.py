@@ -59,6 +59,16 @@ ON_ENTRY: dict[str, set[str]] = {
     "dropView": {"TABLE_DROP"},
     "renameView": {"TABLE_ALTER", "TABLE_CREATE"},
 }
+# The same operations with a body that names a place for files; each needs LOCATION_CHOOSE besides.
+WITH_PLACE = {
+    "createTable at a place": "createTable",
+    "createView at a place": "createView",
+    "updateProperties to a place": "updateProperties",
+    "updateTable to a place": "updateTable",
+    "updateTable to a place, as old clients say it": "updateTable",
+    "replaceView to a place": "replaceView",
+    "replaceView to a place, as old clients say it": "replaceView",
+}
 LISTS = {"listTables", "listViews"}
 ON_WAREHOUSE = {"listNamespaces", "search", "getConfig"}
 MANAGED = [route for route in MANAGEMENT_ROUTES if not (route.method == "POST" and route.template.endswith("/rotate"))]
@@ -178,8 +188,24 @@ def request_for(operation: str, place: str) -> tuple[str, str, Any]:
     raise AssertionError(f"no request is known for {operation}: the matrix must cover every route")
 
 
+def request_with_place(catalog: SecuredCatalog, variant: str, place: str) -> tuple[str, str, Any]:
+    method, path, body = request_for(WITH_PLACE[variant], place)
+    base = catalog.data / "elsewhere" if place == "other" else catalog.warehouse
+    chosen = f"file://{base}/{variant}/{place}".replace(" ", "-").replace(",", "")
+    match variant:
+        case "createTable at a place" | "createView at a place":
+            return method, path, {**body, "location": chosen}
+        case "updateProperties to a place":
+            return method, path, {"updates": {"location": chosen}}
+        case "updateTable to a place" | "replaceView to a place":
+            return method, path, a_commit({"action": "set-location", "location": chosen})
+    return method, path, a_commit({"action": "set-properties", "updated": {"write.metadata.path": chosen}})
+
+
 def expected(operation: str, caller: str, place: str) -> str:
     """`done`, `forbidden` or `absent`."""
+    with_place = operation in WITH_PLACE
+    operation = WITH_PLACE.get(operation, operation)
     own, sibling, other = CALLERS[caller]
     # A name that nobody has: what is held on a namespace counts for what is inside it, not for another namespace.
     nowhere = sibling if operation in (*ON_NAMESPACE, *LISTS, "createNamespace") else own
@@ -198,6 +224,8 @@ def expected(operation: str, caller: str, place: str) -> str:
     if operation in LISTS:
         return "done"
     needed = ON_NAMESPACE.get(operation) or ON_ENTRY[operation]
+    if with_place:
+        needed = needed | {"LOCATION_CHOOSE"}
     return "done" if needed <= held else "forbidden"
 
 
@@ -207,11 +235,14 @@ def met(status: int) -> str:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize("operation", [route.operation for route in CATALOG_ROUTES])
+@pytest.mark.parametrize("operation", [*(route.operation for route in CATALOG_ROUTES), *WITH_PLACE])
 def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation: str, caller: str, place: str) -> None:
     """MISSION: 004-28"""
     restore(catalog)
-    method, path, body = request_for(operation, place)
+    if operation in WITH_PLACE:
+        method, path, body = request_with_place(catalog, operation, place)
+    else:
+        method, path, body = request_for(operation, place)
     before = catalog.state()
 
     answer = catalog.call_as(caller, method, path, body)
