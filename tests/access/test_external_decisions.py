@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server
-from tests.api.wire import a_commit, a_table, path_of, set_properties
+from tests.api.wire import a_commit, a_table, identifier, path_of, rename, set_properties
 from tests.support.opa import BUILD_SECONDS, NOT_INSTALLED, find_opa, replace_policy, running_opa
 from tests.support.server import running_server
 
@@ -123,6 +123,20 @@ def test_what_is_hidden_looks_absent_and_what_is_seen_is_forbidden(world: World)
     assert hidden.body.replace(b"salaries", b"nothing") == world.as_ana("GET", path_of("hr", "tables", "nothing")).body
     assert world.as_ana("GET", path_of("sales", "tables", "_raw_orders")).status == 404
     assert world.as_ana("DELETE", path_of("hr")).status == 404
+
+
+def test_what_was_set_on_a_hidden_table_is_not_listed(world: World) -> None:
+    """Whoever may look at a namespace does not see all that lies inside: the policy hides one table."""
+    server, path = world.server, f"{MANAGEMENT}/policies?securable=namespace:default/sales"
+    server.expect(200, "POST", path_of("sales", "tables"), a_table("shown"))
+    wanted = {"securable": "table:default/sales/shown", "policy": {"type": "statistics"}}
+    assert server.call("POST", f"{MANAGEMENT}/policies", wanted).status == 204
+    assert [each["securable"] for each in world.as_ana("GET", path).json["policies"]] == ["table:default/sales/shown"]
+
+    move = rename(identifier("sales", "shown"), identifier("sales", "_raw_hidden"))
+    assert server.call("POST", "/v1/tables/rename", move).status == 204
+
+    assert world.as_ana("GET", path).json["policies"] == []
 
 
 def test_grants_in_the_database_change_nothing(world: World) -> None:

@@ -11,6 +11,7 @@ from nunatak.api.http import NO_CONTENT, Request, Response, json_response
 from nunatak.api.management_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, require_namespace, tables_in
+from nunatak.api.visible import only_seen
 from nunatak.catalog.heads import missing
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, Key
@@ -37,7 +38,8 @@ async def list_policies(request: Request) -> Response:
     page = request.context.tokens.page(resource, request.query)
     after = msgspec.json.decode(page.after, type=tuple[str, str]) if page.after else ("", "")
     found = await policy_store.policies_inside(request.catalog.store, place.securable, after, page.limit + 1)
-    body: Json = {"policies": [_attached(each) for each in found[: page.limit]]}
+    shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
+    body: Json = {"policies": [_attached(each) for each in shown]}
     if len(found) > page.limit:
         last = found[page.limit - 1]
         token = msgspec.json.encode((last.securable, last.policy.type)).decode()

@@ -19,6 +19,7 @@ from nunatak.api.management_wire import (
 from nunatak.api.needs import ENTRY_BITS, Declared, Need, Target
 from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
+from nunatak.api.visible import only_seen
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
@@ -110,7 +111,8 @@ async def list_jobs(request: Request) -> Response:
     page = request.context.tokens.page(resource, request.query)
     before = int(page.after) if page.after else queue.NEWEST
     found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
-    body: Json = {"jobs": [_job(each) for each in found[: page.limit]]}
+    shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
+    body: Json = {"jobs": [_job(each) for each in shown]}
     if len(found) > page.limit:
         body["next-page-token"] = request.context.tokens.make(resource, str(found[page.limit - 1].job_id))
     return json_response(body)

@@ -1,6 +1,7 @@
 """Lists for somebody who may not see everything: the database picks what was granted, or we ask name by name."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -8,10 +9,13 @@ from nunatak.access import securables
 from nunatak.access.grants import json_of
 from nunatak.access.guard import Known
 from nunatak.access.privileges import Privilege
+from nunatak.api.admission import is_seen
 from nunatak.api.http import Request
 from nunatak.api.needs import ENTRY_BITS
 from nunatak.database.records import Kind
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, to_jdbc
+
+T = TypeVar("T")
 
 CHUNK = 1000  # names that are decided about together
 
@@ -123,6 +127,22 @@ async def search(request: Request, query: str, kind: Kind | None, limit: int) ->
     wanted = [securables.entry(request.warehouse.name, from_jdbc(namespace), name) for _, namespace, name in found]
     held = await _held(request, known, wanted)
     return [each for each, rights in zip(found, held, strict=True) if rights & ENTRY_BITS]
+
+
+async def only_seen(request: Request, found: Sequence[T], securable_of: Callable[[T], str]) -> list[T]:
+    """Those that are about what the caller may see, inside a place it may look at.
+
+    Grants cover all that lies inside; a policy from outside may hide single things.
+    """
+    if request.guard is None or request.known is None or _grants_decide(request):
+        return list(found)
+    wanted = [securable_of(each) for each in found]
+    held = await _held(request, request.known, wanted)
+    return [
+        each
+        for each, securable, rights in zip(found, wanted, held, strict=True)
+        if await is_seen(request, securable, rights)
+    ]
 
 
 def _known(request: Request) -> Known:
