@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -138,6 +139,14 @@ def test_a_warehouse_that_may_not_be_seen_is_not_there(tmp_path: Path) -> None:
             ]
             assert told[0] == told[1], path
             assert told[0][0] == 404, path
+        # Clients may send the place of a warehouse instead of its name, or nothing for the default.
+        catalog.principal("nobody")
+        for name in ("elsewhere", "nowhere--"):
+            place = f"file://{tmp_path}/{name}"
+            answer = catalog.call_as("ann", "GET", f"/v1/{quote(place, safe='')}/namespaces")
+            assert answer.error == (404, "NoSuchWarehouseException", f"Warehouse does not exist: {place}")
+            assert catalog.call_as("ann", "GET", f"/v1/config?warehouse={quote(place)}").error == answer.error
+        assert b'default"' not in catalog.call_as("nobody", "GET", "/v1/namespaces").body
     finally:
         catalog.close()
 

@@ -208,8 +208,10 @@ class App:
         for _ in range(POLICY_TRIES):
             self._take("", host)  # somebody not known yet is counted before any work is done for them
             known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, host)
-            warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
+            asked = decode_segment(prefix) if prefix else ""
+            warehouse = await self.catalog.load_warehouse(asked)
             request = Request(self.catalog, warehouse, proof.method, names, proof.query_string, proof.headers, self)
+            request.asked_warehouse = asked
             request.guard, request.known = guard, known
             request.caller = _caller(known, request, address, host)
             try:

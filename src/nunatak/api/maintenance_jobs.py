@@ -295,5 +295,5 @@ async def on_table_of_job(route: Declared, request: Request) -> list[Need]:
         raise absent
     home, levels, name = securables.parts(job.securable)
     if home in request.catalog.warehouses:
-        request.warehouse = request.catalog.warehouses[home]
+        request.warehouse, request.asked_warehouse = request.catalog.warehouses[home], home
     return [Need(route.privilege, Target(job.securable, absent, levels, name, "TABLE"))]

@@ -84,8 +84,9 @@ def server_target() -> Target:
 
 
 def warehouse_target(request: Request) -> Target:
-    name = request.warehouse.name
-    return Target(securables.warehouse(name), request.catalog.no_such_warehouse(name))
+    """Whoever may not see it is told that there is none of the name that was asked for, which may be its location."""
+    absent = request.catalog.no_such_warehouse(request.asked_warehouse)
+    return Target(securables.warehouse(request.warehouse.name), absent)
 
 
 def namespace_target(request: Request, levels: Namespace) -> Target:

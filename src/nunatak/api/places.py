@@ -54,7 +54,7 @@ async def aim(request: Request, text: str | None) -> Place:
         await warehouses.refresh()
     if home not in warehouses:
         raise request.catalog.no_such_warehouse(home)
-    request.warehouse = warehouses[home]
+    request.warehouse, request.asked_warehouse = warehouses[home], home
     if levels:
         check_namespace(levels)
     return Place(securable, levels, None if name is None else check_name(name, "table"))

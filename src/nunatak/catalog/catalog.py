@@ -89,4 +89,5 @@ class Catalog:
 
     def no_such_warehouse(self, name: str) -> NoSuchWarehouse:
         hint = f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}."
-        return NoSuchWarehouse(f"Warehouse does not exist: {name}", hint=hint if self.tells_names else None)
+        message = f"Warehouse does not exist: {name}" if name else "There is no default warehouse"
+        return NoSuchWarehouse(message, hint=hint if self.tells_names else None)
