@@ -315,7 +315,7 @@ class App:
                 await require_to_read(route, request)
             else:
                 await admit(route, request)
-                await require_current(request)
+            await require_current(request)
         except (Forbidden, NotFound) as denial:
             if answer.status >= 400:
                 raise  # nothing was done
