@@ -100,6 +100,27 @@ def test_register_with_overwrite_is_decided_on_what_it_overwrites(catalog: Secur
     ok(catalog.call_as("ann", "POST", path_of("ns", "register"), {**body, "name": "again"}))
 
 
+def test_metadata_is_told_by_no_route_to_somebody_who_may_not_load_it(catalog: SecuredCatalog) -> None:
+    """A commit without a change, or an unregister, would be answered with it."""
+    rights = "TABLE_LIST,TABLE_READ_DATA,TABLE_WRITE,TABLE_ALTER,TABLE_DROP,TABLE_CREATE,LOCATION_CHOOSE"
+    catalog.principal("ann", default__ns=rights)
+    before = catalog.state()
+    where = ok(catalog.call("GET", T))["metadata-location"]
+
+    for path, body in (
+        (T, a_commit()),
+        (T, a_commit(set_properties(a="b"))),
+        (V, a_commit()),
+        (V, a_commit(set_properties(a="b"))),
+        (f"{T}/unregister", {}),
+        (path_of("ns", "register"), {"name": "t", "metadata-location": where, "overwrite": True}),
+    ):
+        answer = catalog.call_as("ann", "POST", path, body)
+        assert answer.status == 403, (path, answer.body)
+        assert "lacks TABLE_READ_META" in answer.error[2]
+    assert catalog.state() == before
+
+
 # Places
 
 

@@ -173,7 +173,12 @@ async def to_create_view(route: Declared, request: Request) -> list[Need]:
 
 async def to_replace_view(route: Declared, request: Request) -> list[Need]:
     commit = request.decoded = view_commit.decode_commit(request.body)
-    return _with_location(await as_declared(route, request), places_of_updates(commit.updates))
+    return _with_location(await with_answer(route, request), places_of_updates(commit.updates))
+
+
+async def with_answer(route: Declared, request: Request) -> list[Need]:
+    """As declared, of a route whose answer is the metadata: whoever may not load it gets it by no other route."""
+    return [Need(need.privilege | P.TABLE_READ_META, need.target) for need in await as_declared(route, request)]
 
 
 async def to_register(route: Declared, request: Request) -> list[Need]:
@@ -185,7 +190,8 @@ async def to_register(route: Declared, request: Request) -> list[Need]:
             identifier = Identifier(request.namespace(), check_name(wanted.name, "table"))
             if await request.catalog.store.find_kind(key_of(request.warehouse, identifier)) is not None:
                 request.replaces = True
-                needs.append(Need(P.TABLE_WRITE | P.TABLE_ALTER, entry_target(request, identifier, "TABLE")))
+                replacing = P.TABLE_WRITE | P.TABLE_ALTER | P.TABLE_READ_META
+                needs.append(Need(replacing, entry_target(request, identifier, "TABLE")))
     return needs
 
 
@@ -221,7 +227,7 @@ async def _to_change(request: Request, identifier: Identifier, commit: CommitTab
             offered = await _offered(request, identifier, commit)
             places = [each for each in places if each != offered]
         return _with_location([Need(P.TABLE_CREATE, namespace_target(request, identifier.namespace))], places)
-    needed = P.TABLE_WRITE
+    needed = P.TABLE_WRITE | P.TABLE_READ_META  # its answer is the metadata
     if not all(isinstance(update, DATA_UPDATES) for update in commit.updates):
         needed |= P.TABLE_ALTER
     return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], places)

@@ -31,7 +31,7 @@ ROUTES: tuple[Route, ...] = (
     Route("updateTable", "POST", ONE_TABLE, tables.commit_table, P.TABLE_WRITE, S.TABLE, "Commit updates to a table", needs=needs.to_commit, reads_pointer=True),
     Route("dropTable", "DELETE", ONE_TABLE, tables.drop_table, P.TABLE_DROP, S.TABLE, "Drop a table"),
     Route("unregisterTable", "POST", ONE_TABLE + "/unregister", tables.unregister_table, P.TABLE_DROP, S.TABLE,
-          "Forget a table and keep its files"),
+          "Forget a table and keep its files", needs=needs.with_answer),
     Route("reportMetrics", "POST", ONE_TABLE + "/metrics", tables.report_metrics, P.TABLE_READ_META, S.TABLE,
           "Report metrics of a scan or commit"),
     Route("renameTable", "POST", "/v1/{prefix}/tables/rename", tables.rename_table, P.TABLE_ALTER, S.WAREHOUSE, "Rename a table", needs=needs.to_rename),
