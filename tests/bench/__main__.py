@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from nunatak import __version__
 from tests.bench import report, rounds, servers
+from tests.bench.cost import cost
 from tests.bench.prepare import PrepareFailed
 from tests.bench.rounds import KINDS, Plan
 from tests.bench.spark import spark
@@ -94,6 +95,7 @@ def bench(
         raise click.ClickException("commits were lost, or applied although they were refused; see the report")
 
 
+bench.add_command(cost)
 bench.add_command(spark)
 
 

@@ -1,0 +1,224 @@
+"""The command `python -m tests.bench cost`: what single requests cost a server that asks for a login.
+
+Each request is sent several times. The CPU time of the server's threads is read from the system, so other work on the
+machine counts little; what other clients notice is measured by a second process that loads a table again and again.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tests.access.guarded_server import GuardedServer, guarded_server
+from tests.api.wire import a_table, path_of
+from tests.bench.cost_requests import KNOWN, STRANGER, Costly, costly_requests
+
+TABLE = path_of("ns", "tables", "t")
+ANSWER_SECONDS = 120
+MOST_TIMES_OF_A_LOAD = {STRANGER: 20, KNOWN: 2000}
+LONGEST_HOLD_MS = 100
+LOADS = 2000
+PROBE_PAUSE_SECONDS = 0.002
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one request took; `held_ms` is CPU time of the thread that runs the event loop, `probe_*` other clients."""
+
+    name: str
+    who: str
+    sent_bytes: int
+    status: int
+    cpu_ms: float
+    held_ms: float
+    ratio: float
+    probe_p99_ms: float
+    probe_worst_ms: float
+
+    @property
+    def is_too_much(self) -> bool:
+        return self.ratio > MOST_TIMES_OF_A_LOAD[self.who] or self.held_ms > LONGEST_HOLD_MS
+
+
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """Of all threads of a process, and of its first one, in nanosecond steps."""
+    times = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            times[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+    return sum(times.values()), times[pid]
+
+
+def exchange(port: int, request: bytes) -> int:
+    """The status of the answer; 0 if the connection was closed without one."""
+    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # refused before all of it was sent
+            sock.sendall(request)
+        with contextlib.suppress(OSError), sock.makefile("rb") as stream:
+            return read_status(stream.readline, stream.read)
+    return 0
+
+
+def read_status(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> int:
+    line = readline().split()
+    if not line:
+        return 0
+    length = 0
+    while header := readline().strip():
+        name, _, value = header.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    read(length)
+    return int(line[1])
+
+
+def loads_cpu_ms(server: GuardedServer, count: int = LOADS) -> float:
+    """CPU of one plain load of a small table by somebody known, on a connection that stays open."""
+    request = plain_load(server.key)
+    with socket.create_connection(("127.0.0.1", server.running.port), ANSWER_SECONDS) as sock:
+        with sock.makefile("rb") as stream:
+            for number in range(count + 50):
+                if number == 50:
+                    before, _ = cpu_seconds(server.running.process.pid)
+                sock.sendall(request)
+                assert read_status(stream.readline, stream.read) == 200
+    return (cpu_seconds(server.running.process.pid)[0] - before) * 1000 / count
+
+
+def plain_load(key: str) -> bytes:
+    return f"GET {TABLE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+
+
+def _probe(port: int, request: bytes, line: multiprocessing.connection.Connection) -> None:
+    """Loads without end, and told what it saw whenever asked: seconds of each."""
+    seen: list[float] = []
+    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as sock, sock.makefile("rb") as stream:
+        while True:
+            if line.poll():
+                if line.recv() == "stop":
+                    return
+                line.send(seen)
+                seen = []
+            started = time.perf_counter()
+            sock.sendall(request)
+            read_status(stream.readline, stream.read)
+            seen.append(time.perf_counter() - started)
+            time.sleep(PROBE_PAUSE_SECONDS)
+
+
+class Probe:
+    """What another client notices meanwhile, from a process of its own."""
+
+    def __init__(self, line: multiprocessing.connection.Connection) -> None:
+        self._line = line
+
+    def seen_ms(self) -> list[float]:
+        self._line.send("tell")
+        return sorted(seconds * 1000 for seconds in self._line.recv()) or [0.0]
+
+
+@contextlib.contextmanager
+def probing(server: GuardedServer) -> Iterator[Probe]:
+    ours, theirs = multiprocessing.Pipe()
+    arguments = (server.running.port, plain_load(server.key), theirs)
+    process = multiprocessing.get_context("spawn").Process(target=_probe, args=arguments, daemon=True)
+    process.start()
+    try:
+        probe = Probe(ours)
+        time.sleep(0.5)
+        probe.seen_ms()
+        yield probe
+    finally:
+        ours.send("stop")
+        process.join(10)
+
+
+def measured(server: GuardedServer, costly: Costly, load_ms: float, probe: Probe | None, times: int) -> Cost:
+    pid, port = server.running.process.pid, server.running.port
+    totals, firsts, p99, worst = [], [], 0.0, 0.0
+    status = 0
+    for _ in range(times):
+        before = cpu_seconds(pid)
+        status = costly.send(port) if costly.send is not None else exchange(port, costly.request)
+        if probe is not None:
+            seen = probe.seen_ms()
+            p99, worst = max(p99, seen[int(len(seen) * 0.99)]), max(worst, seen[-1])
+            own_ms = len(seen) * load_ms
+        else:
+            own_ms = 0.0
+        after = cpu_seconds(pid)
+        totals.append(max(0.0, (after[0] - before[0]) * 1000 - own_ms))
+        firsts.append(max(0.0, (after[1] - before[1]) * 1000 - own_ms))
+    cpu_ms = statistics.median(totals)
+    return Cost(
+        costly.name,
+        costly.who,
+        len(costly.request),
+        status,
+        cpu_ms,
+        statistics.median(firsts),
+        cpu_ms / load_ms,
+        p99,
+        worst,
+    )
+
+
+@contextlib.contextmanager
+def prepared(folder: Path) -> Iterator[GuardedServer]:
+    """A server that asks for a login, with the table `ns.t`."""
+    with guarded_server(folder / "data", {"NUNATAK_SPOOL_LOCATION": "off"}) as server:
+        server.expect(200, "POST", "/v1/namespaces", {"namespace": ["ns"]})
+        server.expect(200, "POST", path_of("ns", "tables"), a_table("t"))
+        server.expect(200, "GET", TABLE)
+        yield server
+
+
+def as_markdown(load_ms: float, idle: Sequence[float], costs: Sequence[Cost]) -> str:
+    lines = [
+        f"A plain load: {load_ms * 1000:.0f} µs of CPU. Other clients without any of this: p99 "
+        f"{idle[int(len(idle) * 0.99)]:.1f} ms, worst {idle[-1]:.1f} ms.",
+        "",
+        "| request | by | bytes sent | answer | CPU ms | × a load | event loop ms | others' p99 ms | worst ms |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for cost in sorted(costs, key=lambda each: (each.who != STRANGER, -each.cpu_ms)):
+        mark = " **too much**" if cost.is_too_much else ""
+        lines.append(
+            f"| {cost.name} | {cost.who} | {cost.sent_bytes:,} | {cost.status or 'closed'} | {cost.cpu_ms:.2f} | "
+            f"{cost.ratio:,.0f}{mark} | {cost.held_ms:.1f} | {cost.probe_p99_ms:.1f} | {cost.probe_worst_ms:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@click.command(help="Which single request costs most: CPU, the event loop's time, and what other clients notice.")
+@click.option("--only", default="", metavar="TEXT", help="Requests whose name holds this.")
+@click.option("--times", default=3, show_default=True, type=click.IntRange(1, 100), help="How often each is sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def cost(only: str, times: int, as_json: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="nunatak-cost-") as folder, prepared(Path(folder)) as server:
+        load_ms = loads_cpu_ms(server)
+        wanted = [each for each in costly_requests(server.key) if only in each.name]
+        with probing(server) as probe:
+            time.sleep(2)
+            idle = probe.seen_ms()
+            costs = []
+            for costly in wanted:
+                click.echo(f"… {costly.name}", err=True)
+                costs.append(measured(server, costly, load_ms, probe, times))
+    if as_json:
+        click.echo(json.dumps([vars(each) for each in costs], indent=2))
+    else:
+        click.echo(as_markdown(load_ms, idle, costs))
+    if any(each.is_too_much for each in costs):
+        sys.exit(1)
