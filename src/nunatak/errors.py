@@ -1,8 +1,32 @@
 """Every error we answer with: one tree, each class knows its HTTP status and its Iceberg type."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 Headers = tuple[tuple[str, str], ...]
+
+MOST_SHOWN = 100  # characters of one thing that a client sent
+MOST_SHOWN_ITEMS = 10
+LONGEST_MESSAGE = 2000  # characters, whatever it is made of
+
+
+def shown(text: object) -> str:
+    """What an error repeats of something that a client sent: enough to recognise it."""
+    whole = str(text)
+    return whole if len(whole) <= MOST_SHOWN else f"{whole[:MOST_SHOWN]}… ({len(whole)} characters)"
+
+
+def shown_list(items: Iterable[object]) -> str:
+    """The same of several things."""
+    listed = list(items)
+    told = ", ".join(shown(each) for each in listed[:MOST_SHOWN_ITEMS])
+    left = len(listed) - MOST_SHOWN_ITEMS
+    return told if left <= 0 else f"{told} and {left} more"
+
+
+def bounded(message: str) -> str:
+    """No error is longer, even where somebody forgot to shorten what a client sent."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
 
 
 class CatalogError(Exception):
@@ -15,9 +39,10 @@ class CatalogError(Exception):
     headers: Headers = ()  # that go with the answer: of the class, or of one error
 
     def __init__(self, message: str, *, hint: str | None = None, headers: Headers | None = None) -> None:
+        message = bounded(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else bounded(hint)
         if headers is not None:
             self.headers = headers
 

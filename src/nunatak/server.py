@@ -402,7 +402,7 @@ def uuid_maker() -> Callable[[], str]:
 
 async def close_app(app: App) -> None:
     if app.audit is not None:
-        await app.audit.flush(app.catalog.store)
+        await app.audit.flush(app.catalog.store, everything=True)
     if app.catalog.spool is not None:
         await app.catalog.spool.flush(finish=True)
     if app.doors is not None:

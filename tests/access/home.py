@@ -134,11 +134,15 @@ class Home:
         """As the application hands it to a handler; no catalog and no warehouse are needed here."""
         sent = {"content_type": "application/x-www-form-urlencoded", **(headers or {})}
         encoded = {name.replace("_", "-").encode(): value.encode("latin-1") for name, value in sent.items()}
-        context: Any = SimpleNamespace(identity=self.identity)
+        context: Any = SimpleNamespace(identity=self.identity, note_failed_login=_ignored, note_issued_token=_ignored)
         nothing: Any = None
         request = Request(nothing, nothing, method, [], b"", encoded, context)
-        request.caller = Caller(address=(address, 50_000))
+        request.caller, request.host = Caller(address=(address, 50_000)), address
         return request
+
+
+def _ignored(*_: object) -> None:
+    """What the audit trail is told; the whole server has one (test_login_audit.py)."""
 
 
 async def open_home(folder: Path, store: Store | None = None, token_seconds: int = 900) -> Home:

@@ -195,7 +195,6 @@ def test_an_incomplete_request_is_refused(
         b"grant_type=%FF",
         b"grant_type=client_credentials&grant_type=client_credentials",
         b"&".join(b"a%d=1" % number for number in range(100)),
-        b"grant_type=" + b"x" * 70_000,
         b'{"grant_type": "client_credentials"}',
         b"",
     ],

@@ -84,7 +84,9 @@ def of_strangers() -> Iterator[Costly]:
         yield Costly(f"token form: {name}", STRANGER, http1("POST", "/v1/oauth/tokens", form, FORM))
     basic = base64.b64encode(b"a" * 20_000).decode()
     yield Costly(
-        "token: 20 kB of HTTP Basic", STRANGER, http1("POST", "/v1/oauth/tokens", b"", {"Authorization": f"Basic {basic}"})
+        "token: 20 kB of HTTP Basic",
+        STRANGER,
+        http1("POST", "/v1/oauth/tokens", b"", {"Authorization": f"Basic {basic}"}),
     )
     for name, value in authorizations().items():
         yield Costly(f"load with {name}", STRANGER, http1("GET", T, headers={"Authorization": value}))
@@ -155,9 +157,13 @@ def of_known(key: str) -> Iterator[Costly]:
         http1("POST", "/v1/namespaces", json.dumps(long).encode(), {**JSON, **who}),
     )  # fmt: skip
     report = {"report-type": "scan-report", "table-name": "t", "snapshot-id": 1, "metrics": {"a": "x" * 200_000}}
-    yield Costly("metrics report of 200 kB", KNOWN, http1("POST", T + "/metrics", json.dumps(report).encode(), {**JSON, **who}))
+    yield Costly(
+        "metrics report of 200 kB", KNOWN, http1("POST", T + "/metrics", json.dumps(report).encode(), {**JSON, **who})
+    )
     deep = {"report-type": "scan-report", "metrics": [[]] * 2_000_000}
-    yield Costly("metrics report of 8 MB", KNOWN, http1("POST", T + "/metrics", json.dumps(deep).encode(), {**JSON, **who}))
+    yield Costly(
+        "metrics report of 8 MB", KNOWN, http1("POST", T + "/metrics", json.dumps(deep).encode(), {**JSON, **who})
+    )
     wide = [{"id": n, "name": f"c{n}", "type": "long", "required": False} for n in range(1, 10_001)]
     wide_table = a_table("wide", stage_create=True) | {"schema": {"type": "struct", "fields": wide}}
     yield Costly("staged create of 10,000 columns", KNOWN, http1(
@@ -168,13 +174,13 @@ def of_known(key: str) -> Iterator[Costly]:
 
 def commits() -> dict[str, dict[str, Any]]:
     schemas = [
-        {"action": "add-schema", "schema": SCHEMA | {"fields": [*SCHEMA["fields"], _column(number)]}} for number in range(300)
+        {"action": "add-schema", "schema": SCHEMA | {"fields": [*SCHEMA["fields"], _column(number)]}}
+        for number in range(300)
     ]
-    specs = [
-        {"action": "add-spec", "spec": {"fields": [_partition(number)]}} for number in range(600)
-    ]
+    specs = [{"action": "add-spec", "spec": {"fields": [_partition(number)]}} for number in range(600)]
     sorts = [
-        {"action": "add-sort-order", "sort-order": {"order-id": number + 1, "fields": [_sorting(number)]}} for number in range(600)
+        {"action": "add-sort-order", "sort-order": {"order-id": number + 1, "fields": [_sorting(number)]}}
+        for number in range(600)
     ]
     # Refused in the end: what they cost is measured again and again, and the table stays as it is.
     refused = {"action": "set-current-schema", "schema-id": 9999}
@@ -184,7 +190,9 @@ def commits() -> dict[str, dict[str, Any]]:
         "600 sort orders": a_commit(*sorts, refused),
         "1,000 properties": a_commit(set_properties(**{f"k{n}": "v" for n in range(1000)}), refused),
         "1,000 updates of one property": a_commit(*[set_properties(a=str(n)) for n in range(999)], refused),
-        "1,000 removed snapshots": a_commit({"action": "remove-snapshots", "snapshot-ids": list(range(100_000))}, refused),
+        "1,000 removed snapshots": a_commit(
+            {"action": "remove-snapshots", "snapshot-ids": list(range(100_000))}, refused
+        ),
     }
 
 

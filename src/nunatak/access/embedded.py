@@ -15,7 +15,7 @@ from nunatak.access.credentials import (
     is_secret_of,
     split_api_key,
 )
-from nunatak.access.failures import Failures
+from nunatak.access.failures import LoginThrottle
 from nunatak.access.scopes import Scope, common
 from nunatak.access.sessions import NEVER_MS, Proof, Session, session_of
 from nunatak.access.tokens import AccessTokens, is_ours
@@ -30,10 +30,18 @@ log = logging.getLogger(__name__)
 TOUCH_MS = 60_000  # how exactly it is known when a credential was used last
 MAX_TOUCHED = 10_000
 CLIENT_FAILURES = 10  # a minute, of one client at one address, so that nobody can lock out a client from elsewhere
-ADDRESS_FAILURES = 100  # a minute, of all clients at one address, which may be a proxy's
+ADDRESS_FAILURES = 100  # a minute, of all clients at one address; who logged in from there before may go on
 
 WRONG_SECRET = "Unknown client or wrong secret"
 WRONG_KEY = "Unknown API key"
+
+
+class WrongSecret(NotAuthenticated):
+    """`principal` is whose secret it would have to be, for the audit trail and nobody else; empty if nobody's."""
+
+    def __init__(self, message: str, principal: str) -> None:
+        super().__init__(message)
+        self.principal = principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,7 @@ class EmbeddedIdentity:
         self.vault = vault
         self.tokens = tokens
         self.now_ms = now_ms
-        self.client_failures = Failures(CLIENT_FAILURES, now_ms)
-        self.address_failures = Failures(ADDRESS_FAILURES, now_ms)
+        self.throttle = LoginThrottle(CLIENT_FAILURES, ADDRESS_FAILURES, now_ms)
         self._touched: dict[str, int] = {}
         self._touches: set[asyncio.Task[None]] = set()
 
@@ -128,7 +135,7 @@ class EmbeddedIdentity:
         found = await find_credential(self.store, credential_id)
         credential = found if found is not None and found.kind == kind else None
         if not is_secret_of(self.vault, credential, credential_id, secret) or credential is None:
-            raise NotAuthenticated(refusal)
+            raise WrongSecret(refusal, credential.principal if credential is not None else "")
         check_usable(credential, self.now_ms())
         self.touch(credential)
         return credential

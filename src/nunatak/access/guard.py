@@ -16,7 +16,7 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 
 MAX_KNOWN = 10_000  # sessions, and rights of each session; beyond that they are asked for again
-MAX_ORIGINS = 100  # of one session
+MAX_ORIGINS = 100  # of one session; what a client calls itself beyond that is not kept
 NO_PROOF = "No credentials were sent"
 # What PyIceberg and its like send when they were given nothing to send; another mode may still know who asks.
 NOTHING_SENT = (b"Bearer None", b"Bearer null", b"Bearer ", b"Bearer")
@@ -42,8 +42,10 @@ class Known:
         """What the audit trail keeps of where a request came from; a client says the same each time."""
         origin = self._origins.get((address, agent))
         if origin is None:
-            if len(self._origins) >= MAX_ORIGINS:
-                self._origins.clear()
+            if len(self._origins) >= MAX_ORIGINS:  # or each request could have an audit row of its own
+                if len(self._origins) >= 2 * MAX_ORIGINS:  # addresses, too
+                    self._origins.clear()
+                agent = b""
             origin = origin_text(address or None, self.session.roles, agent.decode("latin-1") or None)
             self._origins[address, agent] = origin
         return origin

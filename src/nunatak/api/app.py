@@ -1,35 +1,36 @@
 """The ASGI application: routes a request, recognises one that was sent before, and answers every error the same way."""
 
 import asyncio
-import hashlib
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from nunatak.access.addresses import network_of
 from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
 from nunatak.access.decisions import PolicyChanged
 from nunatak.access.doors import Doors
-from nunatak.access.embedded import EmbeddedIdentity
+from nunatak.access.embedded import EmbeddedIdentity, WrongSecret
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
 from nunatak.access.sessions import JoinedHeaders, Proof
+from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
+from nunatak.api.bodies import Body, BodyRoom, Receive
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
     Request,
     Response,
     accepted_encoding,
-    check_depth,
     compress,
     decode_segment,
-    decompress,
     error_response,
 )
 from nunatak.api.limits import InFlight, Rates
@@ -53,7 +54,6 @@ from nunatak.errors import (
     NotFound,
     OutcomeUnknown,
     ServiceUnavailable,
-    TooLarge,
     Unprocessable,
 )
 from nunatak.events.audit import AuditBuffer
@@ -62,7 +62,6 @@ from nunatak.events.metrics import Metrics
 log = logging.getLogger(__name__)
 
 Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
@@ -88,6 +87,11 @@ class App:
     audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
     audits_reads: bool = False
     vault: Vault | None = None
+    room: BodyRoom = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Two of the largest of one caller, or four of several: what they need besides is bounded by the threads.
+        self.room = BodyRoom(4 * self.max_body_bytes, 2 * self.max_body_bytes)
 
     @property
     def guard(self) -> Guard | None:
@@ -162,65 +166,71 @@ class App:
         certificate: str | None = None,
     ) -> tuple[str, Response]:
         """The operation that was asked for and the answer; never raises. The body is here, or is received."""
-        operation = "unknown"
+        operation, content = "unknown", Body(body, headers, self.room, self.busy)
         try:
-            path = _decoded(raw_path)
-            route, prefix, names = self.router.match(method, path)
+            host = self._host(address, headers)
+            try:
+                route, prefix, names = self.router.match(method, _decoded(raw_path))
+            except CatalogError:
+                self._take("", host)
+                raise
             operation = route.operation
-            with self.busy:
+            content.limit = min(route.body_bytes, self.max_body_bytes)
+            with nullcontext() if route.always else self.busy:
                 if self.doors is not None:
-                    later = _Body(lambda: self._body(headers, body))
                     peer = address[0] if address else None
-                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, later.sha256)
-                    return operation, await self._guarded(self.doors, proof, route, prefix, names, later, address)
+                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, content.sha256)
+                    asked = _Asked(proof, route, prefix, names, content, address, host)
+                    return operation, await self._guarded(self.doors, asked)
                 warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
                 request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
+                content.sent_by(host)
                 if address is not None:
                     request.caller = Caller(address=address)
                 if route.mutates:
-                    request.body = await self._body(headers, body)
-                    check_depth(request.body)
-                    return operation, await self._mutate(route, request)
+                    request.body = await content.read()
+                    return operation, await self._mutate(route, request, content)
                 return operation, await route.handler(request)
         except CatalogError as error:
-            if error.status >= 500:
-                log.error("%s %s: %s", method, raw_path[:200], error.message, exc_info=error)
+            _log(method, raw_path, error)
             return operation, error_response(error)
         except RecursionError:
             return operation, error_response(BadRequest("Malformed request: nested too deeply"))
         except Exception as error:
             # The last net: a bug of ours must not look like a refusal, so it is a 500 whatever it was.
-            log.exception("%s %s failed", method, raw_path[:200])
+            log.exception("%s %s failed", method[:20], raw_path[:200])
             return operation, error_response(InternalError(f"Internal error: {type(error).__name__}"))
+        finally:
+            content.release()
 
-    async def _guarded(
-        self,
-        doors: Doors,
-        proof: Proof,
-        route: Route,
-        prefix: str,
-        names: Sequence[str],
-        body: "_Body",
-        address: tuple[str, int] | None,
-    ) -> Response:
+    def _host(self, address: tuple[str, int] | None, headers: dict[bytes, bytes]) -> str:
+        """The address of the client, which a trusted proxy may have to tell."""
+        peer = address[0] if address is not None else ""
+        return peer if self.doors is None else self.doors.proxies.client_address(peer, headers) or ""
+
+    async def _guarded(self, doors: Doors, asked: "_Asked") -> Response:
         """First who asks, then everything else; again if somebody's rights change meanwhile."""
-        guard, host = doors.guard, doors.proxies.client_address(proof.address, proof.headers) or ""
+        guard, route, proof, body = doors.guard, asked.route, asked.proof, asked.body
+        self._take("", asked.host)  # somebody not known yet is counted before any work is done for them
+        body.sent_by(network_of(asked.host))
         for _ in range(POLICY_TRIES):
-            self._take("", host)  # somebody not known yet is counted before any work is done for them
-            known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, host)
-            asked = decode_segment(prefix) if prefix else ""
-            warehouse = await self.catalog.load_warehouse(asked)
-            request = Request(self.catalog, warehouse, proof.method, names, proof.query_string, proof.headers, self)
-            request.asked_warehouse = asked
-            request.guard, request.known = guard, known
-            request.caller = _caller(known, request, address, host)
+            known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, asked.host)
+            warehouse_name = decode_segment(asked.prefix) if asked.prefix else ""
+            warehouse = await self.catalog.load_warehouse(warehouse_name)
+            request = Request(
+                self.catalog, warehouse, proof.method, asked.names, proof.query_string, proof.headers, self
+            )
+            request.asked_warehouse = warehouse_name
+            request.guard, request.known, request.host = guard, known, asked.host
+            request.caller = _caller(known, request, asked.address, asked.host)
             try:
                 if route.mutates:
-                    request.body = await body.read()
-                    _check_signed(known, request.body)
-                    check_depth(request.body)
-                    return await self._mutate(route, request)
-                _check_signed(known, b"")
+                    if known is not None:
+                        body.sent_by(known.session.principal)
+                        await _check_signed(known, body)
+                    request.body = await body.read(is_json=known is not None)
+                    return await self._mutate(route, request, body)
+                await _check_signed(known, None)
                 await admit(route, request)
                 response = await route.handler(request)
                 if known is not None and self.audits_reads:
@@ -233,14 +243,23 @@ class App:
     async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
         try:
             known = await guard.identify(proof)
-        except NotAuthenticated:
-            if self.audit is not None:
-                agent = proof.headers.get(b"user-agent", b"").decode("latin-1")
-                request_id = proof.headers.get(b"x-request-id", b"").decode("latin-1") or None
-                self.audit.note("", "authenticate", SERVER, DENIED, origin_text(host, (), agent), request_id)
+        except NotAuthenticated as error:
+            self.note_failed_login(error, "authenticate", host)
             raise
         self._take(known.session.principal, None)
         return known
+
+    def note_failed_login(self, error: NotAuthenticated, action: str, host: str) -> None:
+        """One record for each address and minute, and for each principal whose secret was not known."""
+        if self.audit is not None:
+            principal = error.principal if isinstance(error, WrongSecret) else ""
+            self.audit.sum_up(principal, action, SERVER, DENIED, origin_text(network_of(host) or None, (), None))
+
+    def note_issued_token(self, request: Request, principal: str) -> None:
+        if self.audit is not None:
+            agent = request.header(b"user-agent")
+            origin = origin_text(request.host or None, (), agent)
+            self.audit.note(principal, "getToken", SERVER, ALLOWED, origin, request.header(b"x-request-id"))
 
     def _take(self, principal: str, address: str | None) -> None:
         refusal = self.rates.take(principal, address) if self.rates is not None else None
@@ -256,11 +275,11 @@ class App:
             request_id = request.header(b"x-request-id")
             self.audit.note(caller.principal, action, securable, outcome, caller.origin, request_id)
 
-    async def _mutate(self, route: Route, request: Request) -> Response:
+    async def _mutate(self, route: Route, request: Request, body: Body) -> Response:
         """Answer from the idempotency key if the same request was answered before."""
         request_id = request.header(b"x-request-id")
         key = request.header(b"idempotency-key")
-        digest = hashlib.sha256(b"\0".join((_resource(route, request), request.query_string, request.body))).digest()
+        digest = await body.digest(_resource(route, request), request.query_string)
         if key is not None and not _KEY.match(key):
             raise BadRequest(f"Invalid Idempotency-Key: {key[:50]!r} is not a UUID")
         request.caller = msgspec.structs.replace(
@@ -338,55 +357,26 @@ class App:
                 await self.catalog.store.apply([remembered(self.catalog, request.caller, answer)])
             raise
 
-    async def _body(self, headers: dict[bytes, bytes], source: Receive | bytes) -> bytes:
-        limit = self.max_body_bytes
-        body = source if isinstance(source, bytes) else await self._received(headers, source)
-        encoding = headers.get(b"content-encoding", b"identity").strip().lower()
-        if encoding != b"identity" and body:
-            return decompress(body, encoding.decode("latin-1"), limit)
-        if len(body) > limit:
-            raise TooLarge(f"Request body is larger than {limit} bytes")
-        return body
 
-    async def _received(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        limit = self.max_body_bytes
-        length = headers.get(b"content-length")
-        if length is not None and length.isdigit() and int(length) > limit:
-            raise TooLarge(f"Request body is larger than {limit} bytes")
-        message = await receive()
-        if message["type"] == "http.disconnect":  # and its body with it: it must not be taken for an empty one
-            raise BadRequest("The request was cut off")
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            parts, size = [body], len(body)
-            while message.get("more_body"):
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise BadRequest("The request was cut off")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise TooLarge(f"Request body is larger than {limit} bytes")
-            body = b"".join(parts)
-        return body
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request before anybody knows whether its sender may make it."""
+
+    proof: Proof
+    route: Route
+    prefix: str
+    names: Sequence[str]
+    body: Body
+    address: tuple[str, int] | None  # of the peer
+    host: str  # of the client, which may be behind a proxy
 
 
-class _Body:
-    """The body of one request, read once: a signature may need it before anybody else does."""
-
-    __slots__ = ("_content", "_receive")
-
-    def __init__(self, receive: Callable[[], Awaitable[bytes]]) -> None:
-        self._receive = receive
-        self._content: bytes | None = None
-
-    async def read(self) -> bytes:
-        if self._content is None:
-            self._content = await self._receive()
-        return self._content
-
-    async def sha256(self) -> str:
-        return hashlib.sha256(await self.read()).hexdigest()
+def _log(method: str, raw_path: bytes, error: CatalogError) -> None:
+    """What is our fault; that we are busy, or that the database is away, has no traceback worth reading."""
+    if isinstance(error, ServiceUnavailable):
+        log.warning("%s %s: %s", method[:20], raw_path[:200], error.message)
+    elif error.status >= 500:
+        log.error("%s %s: %s", method[:20], raw_path[:200], error.message, exc_info=error)
 
 
 async def _outgoing(headers: dict[bytes, bytes], response: Response) -> Response:
@@ -440,11 +430,11 @@ def _caller(known: Known | None, request: Request, address: tuple[str, int] | No
     return Caller(known.session.principal, address=address, policy=known.version, owns=True, origin=origin)
 
 
-def _check_signed(known: Known | None, body: bytes) -> None:
-    """Some signatures cover the body: it must be the one that was signed."""
+async def _check_signed(known: Known | None, body: Body | None) -> None:
+    """Some signatures cover the body as it was sent: it must be the one that was signed."""
     if known is None or known.session.body_sha256 is None:
         return
-    if hashlib.sha256(body).hexdigest() != known.session.body_sha256:
+    if (EMPTY_SHA256 if body is None else await body.sha256()) != known.session.body_sha256:
         raise NotAuthenticated("The signature is for another body than was sent")
 
 

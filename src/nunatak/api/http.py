@@ -1,8 +1,6 @@
 """A request and an answer as our handlers see them; nothing here knows a route."""
 
 import gzip
-import re
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,14 +14,11 @@ from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.errors import BadRequest, CatalogError, TooLarge, UnsupportedMediaType
+from nunatak.errors import BadRequest, CatalogError
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 JSON_TYPE = (b"content-type", b"application/json")
 MAX_PAGE = 1000
-MAX_JSON_DEPTH = 64
-# A string is taken whole, closed or not, so that brackets inside it do not count and no text is read twice.
-_BRACKET_OR_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
 
 T = Any
@@ -72,6 +67,7 @@ class Request:
         "decoded",
         "guard",
         "headers",
+        "host",
         "known",
         "loaded",
         "method",
@@ -106,6 +102,7 @@ class Request:
         self.decoded: Any = None  # the body, if it had to be understood before the handler was called
         self.guard: Guard | None = None  # with `known` None, everybody may do everything
         self.known: Known | None = None
+        self.host = ""  # the client's address, if rights are asked for; behind a trusted proxy, as that tells it
         self.securable = ""  # what the request is about, as far as its admission had to know
         self.replaces = False  # whether it was admitted to replace a table, not only to create one
         self.touched: list[Any] = []  # what its handler was about to change, and then what it became: see telling.py
@@ -204,65 +201,6 @@ def _encoded(separator: str) -> str:
 def split_parent(value: str, separator: str) -> Namespace:
     """The levels of the `parent` parameter, which arrives decoded."""
     return tuple(value.replace(separator, "\x1f").split("\x1f"))
-
-
-def check_depth(body: bytes) -> None:
-    """Refuse JSON that is nested deeper than any schema needs, before anything walks down into it."""
-    if body.count(b"{") + body.count(b"[") <= MAX_JSON_DEPTH:
-        return  # too few brackets to be deep: true of nearly every request
-    depth = 0
-    for found in _BRACKET_OR_STRING.finditer(body):
-        mark = found.group()
-        if mark in (b"{", b"["):
-            depth += 1
-            if depth > MAX_JSON_DEPTH:
-                raise BadRequest(f"Malformed request: JSON nested deeper than {MAX_JSON_DEPTH} levels")
-        elif mark in (b"}", b"]"):
-            depth -= 1
-
-
-def decompress(body: bytes, encoding: str, limit: int) -> bytes:
-    """Undo a Content-Encoding, refusing to unfold more than `limit` bytes."""
-    try:
-        if encoding in ("gzip", "x-gzip"):
-            data = _gunzip(body, limit)
-        elif encoding == "zstd":
-            data = _unzstd(body, limit)
-        else:
-            raise UnsupportedMediaType(
-                f"Unsupported Content-Encoding: {encoding[:50]}", hint="Send gzip, zstd or identity."
-            )
-    except (zlib.error, zstandard.ZstdError, EOFError) as error:
-        raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error
-    if len(data) > limit:
-        raise TooLarge(f"Request body is larger than {limit} bytes")
-    return data
-
-
-def _gunzip(body: bytes, limit: int) -> bytes:
-    """All members, one after the other; stops soon after `limit` bytes."""
-    data = b""
-    while body and len(data) <= limit:
-        unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        data += unfolder.decompress(body, limit + 1 - len(data))
-        if not unfolder.eof and len(data) <= limit:
-            raise BadRequest("Malformed request: the gzip body is cut short")
-        body = unfolder.unused_data
-    return data
-
-
-def _unzstd(body: bytes, limit: int) -> bytes:
-    """All frames, one after the other; stops soon after `limit` bytes."""
-    with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
-        data = reader.read(limit + 1)
-    while body and len(data) <= limit:
-        # The reader does not say whether a frame ended; unfolding again is safe now that the size is known.
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        frame.decompress(body)
-        if not frame.eof:
-            raise BadRequest("Malformed request: the zstd body is cut short")
-        body = frame.unused_data
-    return data
 
 
 def compress(body: bytes, encoding: str) -> bytes:

@@ -3,14 +3,14 @@
 Both count in this process alone: several workers or servers allow so many times as much.
 """
 
-import ipaddress
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
+from nunatak.access.addresses import network_of
 from nunatak.errors import ServiceUnavailable, TooManyRequests
 from nunatak.settings import Settings
 
@@ -91,7 +91,7 @@ class Rates:
         addresses, principals = self._addresses, self._principals
         if address is not None:
             if ":" in address:
-                address = _network_of(address)
+                address = network_of(address)
             address_full = addresses.full_after_one_more(address, now)
             if address_full > latest:
                 return self._refusal(addresses, address_full, now)
@@ -137,18 +137,6 @@ def rates_of(settings: Settings, clock: Callable[[], float], now_ms: Callable[[]
     return Rates(settings.rate_limit, settings.address_rate_limit, clock, now_ms)
 
 
-@lru_cache(10_000)
-def _network_of(address: str) -> str:
-    """The /64 of an IPv6 address: who has one address of it has all of them."""
-    try:
-        found = ipaddress.IPv6Address(address)
-    except ValueError:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(int(found) >> 64)
-
-
 class InFlight:
     """Counts requests that are worked on; enter one with `with`, which refuses if there are too many."""
 
@@ -160,12 +148,26 @@ class InFlight:
 
     def __enter__(self) -> Self:
         if self.count >= self._most:
-            raise ServiceUnavailable(
-                f"The server works on {self._most} requests already; nothing was done",
-                hint="Send the same request again soon.",
-            )
+            raise self._refusal()
         self.count += 1
         return self
+
+    def _refusal(self) -> ServiceUnavailable:
+        return ServiceUnavailable(
+            f"The server works on {self._most} requests already; nothing was done",
+            hint="Send the same request again soon.",
+        )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While one that has entered waits for its client; refuses at the end if there are too many by then."""
+        self.count -= 1
+        try:
+            yield
+        finally:
+            self.count += 1
+        if self.count > self._most:
+            raise self._refusal()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from nunatak.access.addresses import network_of
 from nunatak.access.credentials import API_KEY_PREFIX, Credential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, narrowed, parsed_scope, printed_scope
@@ -25,8 +26,9 @@ TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 TOKEN_TYPES = (ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt")
 
-MAX_FORM_BYTES = 64 * 1024  # a token of ours, and a few words
 MAX_FIELDS = 32
+MAX_ESCAPES = 1000  # ids, secrets and tokens need a few, and each takes its time
+MAX_SECRET = 16 * 1024
 MAX_CLIENT_ID = 128
 JWKS_SECONDS = 300
 
@@ -61,7 +63,7 @@ class TokenRequest:
     form: dict[str, str]
     client: Client | None
     bearer: str | None
-    address: str
+    address: str  # or network, of the client
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -74,16 +76,21 @@ async def post_token(request: Request) -> Response:
     identity = _identity(request)
     try:
         asked = _parsed(request)
-        if (wait_ms := _wait_ms(identity, asked)) > 0:
+        if (wait_ms := identity.throttle.wait_ms(*asked.origin)) > 0:
+            request.context.note_failed_login(
+                NotAuthenticated("Too many failed token requests"), "getToken", request.host
+            )
             return _slow_down(wait_ms)
         try:
             credential, scope = await _granted(identity, asked)
         except Refused as refusal:
             if isinstance(refusal.error, NotAuthenticated):
-                identity.client_failures.add(asked.origin)
-                identity.address_failures.add(asked.address)
+                identity.throttle.failed(*asked.origin)
+                request.context.note_failed_login(refusal.error, "getToken", request.host)
             raise
+        identity.throttle.succeeded(*asked.origin)
         token, seconds = await identity.issue(credential, scope)
+        request.context.note_issued_token(request, credential.principal)
     except Refused as refusal:
         return _refusal(refusal)
     answer = {
@@ -219,16 +226,15 @@ def _parsed(request: Request) -> TokenRequest:
     basic, in_form = _basic(authorization), _client_of(form)
     if basic is not None and in_form is not None and basic != in_form:
         raise Refused("invalid_request", BadRequest("HTTP Basic and the form name different clients"))
-    address = request.caller.address
-    return TokenRequest(form, basic or in_form, bearer_text(authorization), address[0] if address else "")
+    return TokenRequest(form, basic or in_form, bearer_text(authorization), network_of(request.host))
 
 
 def _form(request: Request) -> dict[str, str]:
     kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
     if kind not in ("", "application/x-www-form-urlencoded"):
         raise _malformed("it is not application/x-www-form-urlencoded")
-    if len(request.body) > MAX_FORM_BYTES:
-        raise _malformed(f"it is larger than {MAX_FORM_BYTES} bytes")
+    if request.body.count(b"%") > MAX_ESCAPES:
+        raise _malformed(f"it holds more than {MAX_ESCAPES} percent signs")
     try:
         text = request.body.decode("utf-8")
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
@@ -259,17 +265,13 @@ def _client_of(form: dict[str, str]) -> Client | None:
 
 
 def _client(client_id: str, secret: str) -> Client:
-    if len(client_id) > MAX_CLIENT_ID or not client_id.isprintable():
+    if len(client_id) > MAX_CLIENT_ID or len(secret) > MAX_SECRET or not client_id.isprintable():
         raise Refused("invalid_client", NotAuthenticated("Not the id of a client"))
     return Client(client_id, Secret(secret))
 
 
 def _malformed(why: str) -> Refused:
     return Refused("invalid_request", BadRequest(f"Malformed token request: {why}"))
-
-
-def _wait_ms(identity: EmbeddedIdentity, asked: TokenRequest) -> int:
-    return max(identity.client_failures.wait_ms(asked.origin), identity.address_failures.wait_ms(asked.address))
 
 
 def _slow_down(wait_ms: int) -> Response:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from nunatak.access.audit_rows import LONGEST_REQUEST_ID
+from nunatak.access.audit_rows import LONGEST_REQUEST_ID, origin_text
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
@@ -20,6 +20,9 @@ from nunatak.events.spool import Spool
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 1.0
+SUM_MS = 60_000  # what strangers are denied makes one row for each address and minute
+MOST_SUMS = 200  # of a minute; whoever comes beyond is counted in one row, whose address is OTHERS
+OTHERS = "others"
 MOST_ROWS = 10_000  # that wait to be written, some 5 MB; what comes beyond is counted and forgotten
 AT_ONCE = 500  # rows of one transaction: SQLite adds them in the event loop, where others wait meanwhile
 
@@ -38,7 +41,10 @@ class _Times:
 
 
 class AuditBuffer:
-    """What was noted since the last flush; what happens again meanwhile makes one row, of the first time."""
+    """What was noted since the last flush; what happens again meanwhile makes one row, of the first time.
+
+    What a stranger can cause as often as it likes is summed up for longer.
+    """
 
     def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS, spool: Spool | None = None) -> None:
         self.dropped = 0
@@ -46,6 +52,8 @@ class AuditBuffer:
         self._most_rows = most_rows
         self._spool = spool
         self._noted: dict[What, _Times] = {}
+        self._sums: dict[What, _Times] = {}
+        self._sums_end_ms = 0
 
     def note(
         self, principal: str, action: str, securable: str, outcome: str, origin: str | None, request_id: str | None
@@ -62,8 +70,28 @@ class AuditBuffer:
         else:
             self.dropped += 1
 
-    async def flush(self, store: Store) -> None:
-        """Write what was noted until now; what cannot be written stays, as far as there is room."""
+    def sum_up(self, principal: str, action: str, securable: str, outcome: str, origin: str) -> None:
+        """As `note`, in one row for all that are equal and of one minute."""
+        if not self._sums:
+            self._sums_end_ms = self._now_ms() + SUM_MS
+        what = (principal, action, securable, outcome, origin)
+        times = self._sums.get(what)
+        if times is None and len(self._sums) >= MOST_SUMS:
+            what = ("", action, securable, outcome, origin_text(OTHERS, (), None))
+            times = self._sums.get(what)
+        if times is None:
+            self._sums[what] = _Times(self._now_ms(), None)
+        else:
+            times.repeats += 1
+
+    async def flush(self, store: Store, *, everything: bool = False) -> None:
+        """Write what was noted until now; what cannot be written stays, as far as there is room.
+
+        Sums of a minute that is not over are written only with `everything`.
+        """
+        if self._sums and (everything or self._now_ms() >= self._sums_end_ms):
+            sums, self._sums = self._sums, {}
+            self._put_back(list(sums.items()))
         noted, self._noted = list(self._noted.items()), {}
         for start in range(0, len(noted), AT_ONCE):
             chunk = noted[start : start + AT_ONCE]
@@ -108,10 +136,10 @@ def _record(what: What, times: _Times) -> tuple[Literal["audit"], dict[str, obje
 
 
 async def run_audit(buffer: AuditBuffer, store: Store) -> None:
-    """Flush every second until cancelled, and then once more."""
+    """Flush every second until cancelled, and then everything."""
     try:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await buffer.flush(store)
     finally:
-        await buffer.flush(store)
+        await buffer.flush(store, everything=True)

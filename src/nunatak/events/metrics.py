@@ -45,6 +45,8 @@ _OF_DATABASE: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
 # Seconds at which one bucket of the histogram ends and the next begins: from a load out of memory to a commit that is
 # retried. Half a second is where somebody should look.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PATCH", "PUT", "OPTIONS"})
+OTHER_METHOD = "OTHER"  # a client may invent any; each would be a line of its own for ever
 _LE = [*map(str, BOUNDS), "+Inf"]
 
 
@@ -72,7 +74,8 @@ class Metrics(Collector):
     def count(self, operation: str, method: str, status: int, seconds: float) -> None:
         entry = self._requests.get((operation, method, status))
         if entry is None:
-            entry = self._requests[(operation, method, status)] = [0.0] * (len(_LE) + 1)
+            label = (operation, method if method in METHODS else OTHER_METHOD, status)
+            entry = self._requests.setdefault(label, [0.0] * (len(_LE) + 1))
         entry[bisect_left(BOUNDS, seconds)] += 1
         entry[-1] += seconds
 

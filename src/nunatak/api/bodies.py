@@ -1,0 +1,351 @@
+"""Request bodies: how much may come, how much memory they get, unpacking them, and what is checked before decoding.
+
+A body is received only after its sender was identified, unless the route is public. Nothing here knows a route.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from typing import Any
+
+import zstandard
+
+from nunatak.api.limits import InFlight
+from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, shown
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+MAX_JSON_DEPTH = 64
+# Decoding so many takes less than 0.1 s, during which nobody else is served: the decoder keeps the interpreter. A schema
+# of 25,000 columns has as many objects and four times as many commas.
+MAX_JSON_MARKS = {b"{[": 100_000, b",": 1_000_000, b'"': 4_000_000, b"\\": 1_000_000}
+_NEITHER_QUOTE_NOR_BRACKET = bytes(set(range(256)) - set(b'"[]{}'))
+_STEP = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
+
+# An encoder writes one; those who join compressed files, a few. Each costs more than its few bytes.
+MAX_MEMBERS = 64
+MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # RFC 8878 asks decoders for no more; a frame may demand gigabytes
+PIECE_BYTES = 64 * 1024  # of compressed data at a time: what is left of it after a member is copied
+
+LARGE_BYTES = 64 * 1024  # from here on a body is checked and hashed in a thread, and counted as memory
+UNANNOUNCED_BYTES = 4 * 1024 * 1024  # of a body that has to be read to know who sent it
+_THREADS = 2
+
+
+class BodyRoom:
+    """Bounds the bodies that are received or worked on: how many are awaited, and bytes of the large ones.
+
+    Both are bounded in total and for one caller, which is a principal or, before it is known, an address. Small bodies
+    that are here need no room: they are bounded by the number of connections.
+    """
+
+    def __init__(
+        self, total_bytes: int, caller_bytes: int, total_awaited: int = 4096, caller_awaited: int = 512
+    ) -> None:
+        self._total_bytes, self._caller_bytes = total_bytes, caller_bytes
+        self._total_awaited, self._caller_awaited = total_awaited, caller_awaited
+        self._bytes: dict[str, int] = {}
+        self._awaited: dict[str, int] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="bodies")
+        self.bytes = 0
+        self.awaited = 0
+
+    def take(self, caller: str, size: int) -> None:
+        held = self._bytes.get(caller, 0)
+        if held + size > self._caller_bytes or self.bytes + size > self._total_bytes:
+            raise ServiceUnavailable(
+                "Too much of large request bodies is in memory already; nothing was done",
+                hint="Send the same request again soon, and fewer of this size at once.",
+            )
+        self._bytes[caller] = held + size
+        self.bytes += size
+
+    def give_back(self, caller: str, size: int) -> None:
+        self.bytes -= size
+        _lower(self._bytes, caller, size)
+
+    @contextlib.contextmanager
+    def awaiting(self, caller: str) -> Iterator[None]:
+        """While a body is on its way."""
+        held = self._awaited.get(caller, 0)
+        if held >= self._caller_awaited or self.awaited >= self._total_awaited:
+            raise ServiceUnavailable(
+                "Too many requests are begun and not finished; nothing was done",
+                hint="Send the body of a request right behind its head.",
+            )
+        self._awaited[caller] = held + 1
+        self.awaited += 1
+        try:
+            yield
+        finally:
+            self.awaited -= 1
+            _lower(self._awaited, caller, 1)
+
+    async def in_thread(self, caller: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Run `work` beside the event loop; one at a time for each caller, so that nobody fills the queue."""
+        async with self._turn(caller):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, caller: str) -> AsyncIterator[None]:
+        lock = self._turns.setdefault(caller, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and self._turns.get(caller) is lock:
+                del self._turns[caller]
+
+
+def _lower(counts: dict[str, int], caller: str, by: int) -> None:
+    left = counts.get(caller, 0) - by
+    if left > 0:
+        counts[caller] = left
+    else:
+        counts.pop(caller, None)
+
+
+class Body:
+    """The body of one request, received once and only if somebody asks for it; call `release` at the end."""
+
+    __slots__ = ("_caller", "_headers", "_in_flight", "_raw", "_ready", "_receive", "_room", "_taken", "limit")
+
+    def __init__(
+        self, source: Receive | bytes, headers: Mapping[bytes, bytes], room: BodyRoom, in_flight: InFlight
+    ) -> None:
+        self._receive: Receive | None = None
+        self._raw: bytes | None = None
+        if isinstance(source, bytes):
+            self._raw = source
+        else:
+            self._receive = source
+        self._headers = headers
+        self._room = room
+        self._in_flight = in_flight
+        self._caller = ""
+        self._taken = 0
+        self._ready: bytes | None = None
+        self.limit = 0  # bytes, before and after unpacking
+
+    def sent_by(self, caller: str) -> None:
+        """Whose memory it is, from now on."""
+        if self._taken:
+            self._room.give_back(self._caller, self._taken)
+            taken, self._taken = self._taken, 0
+            self._caller = caller
+            self._take(taken)
+        self._caller = caller
+
+    async def raw(self) -> bytes:
+        """As it was sent."""
+        if self._raw is None:
+            self._raw = await self._received(self.limit)
+        elif len(self._raw) > self.limit:
+            raise _too_large(self.limit)
+        return self._raw
+
+    async def read(self, *, is_json: bool = True) -> bytes:
+        """Unpacked; JSON is checked to be cheap enough to decode."""
+        if self._ready is None:
+            raw = await self.raw()
+            encoding = self._headers.get(b"content-encoding", b"identity").strip().lower()
+            if not raw or (encoding == b"identity" and len(raw) <= LARGE_BYTES):
+                if is_json:
+                    check_json(raw)
+                self._ready = raw
+            else:
+                self._ready = await self._prepared(raw, encoding.decode("latin-1"), is_json)
+        return self._ready
+
+    async def _prepared(self, raw: bytes, encoding: str, is_json: bool) -> bytes:
+        if self.limit <= LARGE_BYTES:
+            return _unpacked(raw, encoding, self.limit, is_json)
+        ready: bytes = await self._room.in_thread(self._caller, _unpacked, raw, encoding, self.limit, is_json)
+        if ready is not raw and len(ready) > LARGE_BYTES:
+            self._take(len(ready))
+        return ready
+
+    async def sha256(self) -> str:
+        """Of the body as it was sent, for a signature that covers it; read before its sender is known."""
+        if self._raw is None:
+            limit = min(self.limit, UNANNOUNCED_BYTES)
+            try:
+                self._raw = await self._received(limit)
+            except TooLarge:
+                raise NotAuthenticated(
+                    f"The signature of a body of more than {limit} bytes must announce its hash",
+                    hint="Send the SHA-256 of the body as x-amz-content-sha256.",
+                ) from None
+        return (await self._hashed(b"", self._raw)).hex()
+
+    async def digest(self, resource: bytes, query: bytes) -> bytes:
+        """By which a request is recognised that is sent again: of the body once it is unpacked."""
+        return await self._hashed(b"\0".join((resource, query, b"")), await self.read())
+
+    async def _hashed(self, before: bytes, content: bytes) -> bytes:
+        if len(content) <= LARGE_BYTES:
+            return hashlib.sha256(before + content).digest()
+        hashed = hashlib.sha256(before)
+        await self._room.in_thread(self._caller, hashed.update, content)
+        return hashed.digest()
+
+    def release(self) -> None:
+        if self._taken:
+            self._room.give_back(self._caller, self._taken)
+            self._taken = 0
+
+    def _take(self, size: int) -> None:
+        self._room.take(self._caller, size)
+        self._taken += size
+
+    async def _received(self, limit: int) -> bytes:
+        length = self._headers.get(b"content-length")
+        if length is not None and length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
+        assert self._receive is not None
+        message = await self._first(self._receive)
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            if len(body) > limit:
+                raise _too_large(limit)
+            return body
+        parts, size = [body], len(body)
+        with self._in_flight.paused(), self._room.awaiting(self._caller):
+            while message.get("more_body"):
+                message = _arrived(await self._receive())
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise _too_large(limit)
+                if size > LARGE_BYTES:
+                    self._take(size - self._taken)
+        return b"".join(parts)
+
+    async def _first(self, receive: Receive) -> dict[str, Any]:
+        """Often it is here; whoever has to wait for it does not count as worked on."""
+        with self._in_flight.paused(), self._room.awaiting(self._caller):
+            return _arrived(await receive())
+
+
+def _arrived(message: dict[str, Any]) -> dict[str, Any]:
+    if message["type"] == "http.disconnect":  # and its body with it: it must not be taken for an empty one
+        raise BadRequest("The request was cut off")
+    return message
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"Request body is larger than {limit} bytes")
+
+
+def _unpacked(raw: bytes, encoding: str, limit: int, is_json: bool) -> bytes:
+    body = raw if encoding == "identity" else decompress(raw, encoding, limit)
+    if is_json:
+        check_json(body)
+    return body
+
+
+# What is checked before decoding
+
+
+def check_json(body: bytes) -> None:
+    """Refuse JSON that is nested deeper than any schema needs, or of more parts, before anything walks through it."""
+    if len(body) > LARGE_BYTES:
+        _check_marks(body)
+    if body.count(b"{") + body.count(b"[") <= MAX_JSON_DEPTH:
+        return  # too few brackets to be deep: true of nearly every request
+    if _depth(body) > MAX_JSON_DEPTH:
+        raise BadRequest(f"Malformed request: JSON nested deeper than {MAX_JSON_DEPTH} levels")
+
+
+def _check_marks(body: bytes) -> None:
+    """In pieces: what is far too much is found early."""
+    counts = dict.fromkeys(MAX_JSON_MARKS, 0)
+    for start in range(0, len(body), PIECE_BYTES):
+        piece = body[start : start + PIECE_BYTES]
+        for marks, most in MAX_JSON_MARKS.items():
+            counts[marks] += sum(piece.count(mark) for mark in marks)
+            if counts[marks] > most:
+                raise BadRequest(f"Malformed request: the JSON holds more than {most} of {marks.decode()!r}")
+
+
+def _depth(body: bytes) -> int:
+    """How deep brackets outside of strings are nested, by a few passes that each run in C; exact for valid JSON.
+
+    Of anything else it is exact up to the first fault, where every decoder stops.
+    """
+    text = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NEITHER_QUOTE_NOR_BRACKET)
+    # Two quotes side by side begin nothing and end nothing, whichever strings they are of.
+    outside = b"".join(text.replace(b'""', b"").split(b'"')[::2])
+    return max(accumulate(map(_STEP.__getitem__, outside)), default=0)
+
+
+# Unpacking
+
+
+def decompress(body: bytes, encoding: str, limit: int) -> bytes:
+    """Undo a Content-Encoding, refusing to unfold more than `limit` bytes; takes time linear in both sizes."""
+    try:
+        if encoding in ("gzip", "x-gzip"):
+            data = _gunzip(body, limit)
+        elif encoding == "zstd":
+            data = _unzstd(body, limit)
+        else:
+            raise UnsupportedMediaType(
+                f"Unsupported Content-Encoding: {shown(encoding)}", hint="Send gzip, zstd or identity."
+            )
+    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error
+    if len(data) > limit:
+        raise _too_large(limit)
+    return data
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    """All members, one after the other; stops soon after `limit` bytes."""
+    parts: list[bytes] = []
+    size, members, start, rest = 0, 0, 0, b""
+    unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    while (rest or start < len(body)) and size <= limit:
+        piece = rest
+        if not piece:
+            piece, start = body[start : start + PIECE_BYTES], start + PIECE_BYTES
+        if unfolder.eof:
+            unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        part = unfolder.decompress(piece, limit + 1 - size)
+        parts.append(part)
+        size += len(part)
+        rest = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
+        if unfolder.eof:
+            members += 1
+            _check_members(members, "gzip")
+    if not unfolder.eof and size <= limit:
+        raise BadRequest("Malformed request: the gzip body is cut short")
+    return b"".join(parts)
+
+
+def _unzstd(body: bytes, limit: int) -> bytes:
+    """All frames, one after the other; stops soon after `limit` bytes."""
+    decoder = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    with decoder.stream_reader(body, read_across_frames=True) as reader:
+        data = reader.read(limit + 1)
+    frames = 0
+    while body and len(data) <= limit:
+        # The reader does not say whether a frame ended; unfolding again is safe now that the size is known.
+        frame = decoder.decompressobj()
+        frame.decompress(body)
+        if not frame.eof:
+            raise BadRequest("Malformed request: the zstd body is cut short")
+        body = frame.unused_data
+        frames += 1
+        _check_members(frames, "zstd")
+    return data
+
+
+def _check_members(count: int, encoding: str) -> None:
+    if count > MAX_MEMBERS:
+        raise BadRequest(f"Malformed request: the {encoding} body is made of more than {MAX_MEMBERS} parts")
