@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -25,7 +26,7 @@ from nunatak.access.doors import open_doors
 from nunatak.access.vault import open_vault
 from nunatak.address_file import Address, published
 from nunatak.api.app import App
-from nunatak.api.connection import Arrival
+from nunatak.api.connection import Arrival, Gate
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
@@ -57,6 +58,7 @@ from nunatak.workers import Lifeline, Workers
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
+MOST_FILES = 65_536
 SPARE_SECONDS = 10  # for a worker to close its files and connections after that
 VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 UUIDS_AT_ONCE = 128  # 2 KiB of random bytes, for as many commits as share one wait
@@ -65,6 +67,7 @@ UUIDS_AT_ONCE = 128  # 2 KiB of random bytes, for as many commits as share one w
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
     _log_at(settings.log_level)
+    _allow_connections()
     tls = check(settings)
     listeners = _listen(settings)
     host, port = listeners[0].getsockname()[:2]
@@ -98,6 +101,16 @@ def _log_at(level: str) -> None:
     own = logging.getLogger(__package__)
     own.setLevel(level.upper())
     logging.getLogger().setLevel(max(own.level, logging.WARNING))
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it writes a line for every malformed request
+
+
+def _allow_connections() -> None:
+    """As many open files as the system allows: the usual limit of 1024 would be reached by one address."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _serve_by_workers(
@@ -195,7 +208,9 @@ async def _serve(
         app,
         log_config=None,
         access_log=False,
-        http=protocol_with(_fast_lane(app), Arrival(settings.receive_seconds, settings.max_body_bytes), app),
+        http=protocol_with(
+            _fast_lane(app), Arrival(settings.receive_seconds, settings.max_body_bytes), app, gate_of(settings, app)
+        ),
         ws="none",
         proxy_headers=False,  # anybody can send X-Forwarded-For; whom to believe is for authentication to say
         lifespan="off",
@@ -277,6 +292,22 @@ async def _in(company: _Company | None, app: App, server: _Server) -> AsyncItera
         app.metrics_page = partial(all_pages, company.places)
         yield
     loop.remove_reader(company.lifeline.fileno())
+
+
+def gate_of(settings: Settings, app: App) -> Gate:
+    """What the protocols ask about addresses; without authentication everybody is known and nobody counted."""
+    doors, rates = app.doors, app.rates
+    gate = Gate(settings.address_connections)
+    if doors is not None:
+        gate.knows = lambda authorization: doors.guard.known(authorization) is not None
+        gate.is_proxy = doors.proxies.include
+    if rates is not None:
+
+        def count(host: str) -> None:
+            rates.take("", host)
+
+        gate.count = count
+    return gate
 
 
 def _fast_lane(app: App) -> FastLane | None:

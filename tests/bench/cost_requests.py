@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +16,16 @@ T = path_of("ns", "tables", "t")
 MIB = 1024 * 1024
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 JSON = {"Content-Type": "application/json"}
-ANSWER_SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Costly:
-    """One request as bytes; `send` replaces the plain way of sending it and returns the answer's status."""
+    """One request as bytes; `send` replaces the plain way of sending it and is given the server."""
 
     name: str
     who: str
     request: bytes
-    send: Callable[[int], int] | None = None
+    send: Callable[[Any], int] | None = None
 
 
 def http1(method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
@@ -113,8 +111,10 @@ def authorizations() -> dict[str, str]:
         "a wrong API key": "Bearer nnk_" + "a" * 40,
         "30 kB of nothing": "Bearer " + "x" * 30_000,
         "a false signature": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host;x-amz-date, Signature={'0' * 64}",
-        "a signature of 5,000 headers": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders={';'.join('h%d' % n for n in range(4000))}, "
-        f"Signature={'0' * 64}",
+        "a signature of 4,000 headers": (
+            f"AWS4-HMAC-SHA256 {scope}, SignedHeaders={';'.join(f'h{number}' for number in range(4000))}, "
+            f"Signature={'0' * 64}"
+        ),
     }
 
 
@@ -136,6 +136,11 @@ def odd_heads(key: str) -> dict[str, bytes]:
         "a method of 30 kB": f"{'A' * 30_000} / HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
         "POST: an idempotency key of 30 kB": http1("POST", T, b"{}", {**who, "Idempotency-Key": long}),
         "GET: a request id of 30 kB": http1("GET", T, headers={**who, "X-Request-ID": long}),
+        "GET /metrics": http1("GET", "/metrics"),
+        "GET /management/v1/openapi.json": http1("GET", "/management/v1/openapi.json"),
+        "GET /ready": http1("GET", "/ready"),
+        "GET /v1/config": http1("GET", "/v1/config", headers=who),
+        "GET the public keys": http1("GET", "/.well-known/jwks.json"),
         "GET: a user agent of 30 kB": http1("GET", T, headers={**who, "User-Agent": long}),
     }
 
@@ -211,11 +216,3 @@ def _sorting(number: int) -> dict[str, Any]:
 
 def costly_requests(key: str) -> list[Costly]:
     return [*of_strangers(), *of_known(key)]
-
-
-def in_pieces(request: bytes, port: int) -> int:
-    """Sent with an end of the connection instead of an end of the body."""
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as sock:
-        sock.sendall(request)
-        sock.shutdown(socket.SHUT_WR)
-        return len(sock.recv(1))

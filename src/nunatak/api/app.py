@@ -65,6 +65,7 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
+METRICS_PAGES_A_SECOND = 10
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for its first copy
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -88,6 +89,8 @@ class App:
     audits_reads: bool = False
     vault: Vault | None = None
     room: BodyRoom = field(init=False)
+    _metrics_text: bytes = b""
+    _metrics_made: list[float] = field(default_factory=list)  # when, of the last second
 
     def __post_init__(self) -> None:
         # Two of the largest of one caller, or four of several: what they need besides is bounded by the threads.
@@ -101,6 +104,16 @@ class App:
     def identity(self) -> EmbeddedIdentity | None:
         """What issues tokens, if this server does."""
         return self.doors.identity if self.doors is not None else None
+
+    async def metrics_text(self) -> bytes:
+        """The page for Prometheus. Anybody may ask for it, so beyond a few times a second it is the last one."""
+        now = time.monotonic()
+        self._metrics_made = [made for made in self._metrics_made if made > now - 1]
+        if len(self._metrics_made) < METRICS_PAGES_A_SECOND:
+            self._metrics_made.append(now)
+            page = self.metrics.page() if self.metrics_page is None else await self.metrics_page()
+            self._metrics_text = page
+        return self._metrics_text
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

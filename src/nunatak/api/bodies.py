@@ -20,9 +20,10 @@ from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, Too
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 MAX_JSON_DEPTH = 64
-# Decoding so many takes less than 0.1 s, during which nobody else is served: the decoder keeps the interpreter. A schema
-# of 25,000 columns has as many objects and four times as many commas.
-MAX_JSON_MARKS = {b"{[": 100_000, b",": 1_000_000, b'"': 4_000_000, b"\\": 1_000_000}
+# Decoding so many takes less than 0.1 s, during which nobody else is served: the decoder keeps the interpreter. A
+# schema of 25,000 columns has as many objects and four times as many commas.
+BRACKETS = b"{["
+MAX_JSON_MARKS = {BRACKETS: 100_000, b",": 1_000_000, b'"': 4_000_000, b"\\": 1_000_000}
 _NEITHER_QUOTE_NOR_BRACKET = bytes(set(range(256)) - set(b'"[]{}'))
 _STEP = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 
@@ -184,8 +185,8 @@ class Body:
         return (await self._hashed(b"", self._raw)).hex()
 
     async def digest(self, resource: bytes, query: bytes) -> bytes:
-        """By which a request is recognised that is sent again: of the body once it is unpacked."""
-        return await self._hashed(b"\0".join((resource, query, b"")), await self.read())
+        """By which a request is recognised that is sent again, with the body as it was sent."""
+        return await self._hashed(b"\0".join((resource, query, b"")), await self.raw())
 
     async def _hashed(self, before: bytes, content: bytes) -> bytes:
         if len(content) <= LARGE_BYTES:
@@ -254,16 +255,15 @@ def _unpacked(raw: bytes, encoding: str, limit: int, is_json: bool) -> bytes:
 
 def check_json(body: bytes) -> None:
     """Refuse JSON that is nested deeper than any schema needs, or of more parts, before anything walks through it."""
-    if len(body) > LARGE_BYTES:
-        _check_marks(body)
-    if body.count(b"{") + body.count(b"[") <= MAX_JSON_DEPTH:
+    containers = body.count(b"{") + body.count(b"[") if len(body) <= LARGE_BYTES else _check_marks(body)
+    if containers <= MAX_JSON_DEPTH:
         return  # too few brackets to be deep: true of nearly every request
     if _depth(body) > MAX_JSON_DEPTH:
         raise BadRequest(f"Malformed request: JSON nested deeper than {MAX_JSON_DEPTH} levels")
 
 
-def _check_marks(body: bytes) -> None:
-    """In pieces: what is far too much is found early."""
+def _check_marks(body: bytes) -> int:
+    """The number of opening brackets; in pieces, so that what is far too much is found early."""
     counts = dict.fromkeys(MAX_JSON_MARKS, 0)
     for start in range(0, len(body), PIECE_BYTES):
         piece = body[start : start + PIECE_BYTES]
@@ -271,6 +271,7 @@ def _check_marks(body: bytes) -> None:
             counts[marks] += sum(piece.count(mark) for mark in marks)
             if counts[marks] > most:
                 raise BadRequest(f"Malformed request: the JSON holds more than {most} of {marks.decode()!r}")
+    return counts[BRACKETS]
 
 
 def _depth(body: bytes) -> int:

@@ -1,11 +1,67 @@
 """What both versions of HTTP know of a connection: how a request may arrive, and whose certificate was shown."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from nunatak.errors import HeadTooLarge, TooLarge, TooSlow
+from nunatak.access.addresses import network_of
+from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooLarge, TooSlow
 
 MAX_HEAD_BYTES = 32 * 1024  # tokens of large directories reach 16 KiB
+MAX_HEAD_FIELDS = 200  # browsers and proxies send thirty; each costs more than its bytes
+
+
+def _everybody(_: bytes | None) -> bool:
+    return True
+
+
+def _nobody(_: str) -> bool:
+    return False
+
+
+def _uncounted(_: str) -> None:
+    """Without authentication nobody's requests are counted."""
+
+
+@dataclass
+class Gate:
+    """What both protocols ask about an address: whether it may have one more connection, and whom to put up with.
+
+    `knows` tells whether an Authorization header is of somebody who was identified before; `is_proxy` whether an
+    address is a trusted proxy's, which has as many connections as it likes; `count` counts a refused request.
+    """
+
+    most_of_address: int = 0  # 0: as many as it likes
+    knows: Callable[[bytes | None], bool] = _everybody
+    is_proxy: Callable[[str], bool] = _nobody
+    count: Callable[[str], None] = _uncounted
+    _open: dict[str, int] = field(default_factory=dict)
+
+    def enter(self, host: str) -> bool:
+        """Whether the connection may stay; one that may has to `leave` at its end."""
+        network = network_of(host)
+        count = self._open.get(network, 0)
+        if self.most_of_address and count >= self.most_of_address and not self.is_proxy(host):
+            return False
+        self._open[network] = count + 1
+        return True
+
+    def leave(self, host: str) -> None:
+        network = network_of(host)
+        count = self._open.pop(network) - 1
+        if count:
+            self._open[network] = count
+
+    def refuse(self, host: str) -> None:
+        """A request was refused before the application saw it."""
+        if not self.is_proxy(host):
+            self.count(host)
+
+    def too_many(self) -> ServiceUnavailable:
+        return ServiceUnavailable(
+            f"This address has {self.most_of_address} connections already",
+            hint="Use connections again, or raise address_connections; name proxies in trusted_proxies.",
+        )
 
 
 @dataclass(frozen=True)
@@ -15,12 +71,15 @@ class Arrival:
     seconds: float
     body_bytes: int
     head_bytes: int = MAX_HEAD_BYTES
+    head_fields: int = MAX_HEAD_FIELDS
 
     def too_slow(self) -> TooSlow:
         return TooSlow(f"The request did not arrive within {self.seconds:g} s; nothing was done")
 
     def head_too_large(self) -> HeadTooLarge:
-        return HeadTooLarge(f"The request's URL and headers are larger than {self.head_bytes} bytes")
+        return HeadTooLarge(
+            f"The request's URL and headers are larger than {self.head_bytes} bytes, or more than {self.head_fields}"
+        )
 
     def body_too_large(self) -> TooLarge:
         return TooLarge(f"Request body is larger than {self.body_bytes} bytes")

@@ -20,7 +20,7 @@ from nunatak.database.records import Key
 from nunatak.errors import CatalogError
 from nunatak.iceberg.identifiers import Identifier, check_name, check_namespace
 
-MAX_TARGETS = 20_000  # remembered URLs; beyond that they are learnt anew
+MAX_TARGETS, MAX_TARGET_BYTES = 20_000, 1024  # remembered URLs; beyond that they are learnt anew
 MAX_REQUESTS, MAX_REQUEST_BYTES = 10_000, 2048  # whole requests that need not be parsed again
 # Headers that no load depends on. With any other, except those handled below, the handler decides.
 _PLAIN = frozenset(
@@ -102,8 +102,8 @@ class FastLane:
         targets = self._targets
         key = targets.get(url)
         if key is None:
-            if url in targets:
-                return None
+            if url in targets or len(url) > MAX_TARGET_BYTES:
+                return None  # a name of 255 bytes in every level is for the handler
             key = self._learn(url)
             if key is None:
                 return None

@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachine
@@ -30,7 +29,7 @@ from uvicorn import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
-from nunatak.api.connection import Arrival, certificate_name
+from nunatak.api.connection import Arrival, Gate, certificate_name
 from nunatak.api.http import error_response
 from nunatak.errors import BadRequest, CatalogError, InternalError
 
@@ -167,6 +166,7 @@ class Http2Protocol(asyncio.Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         arrival: Arrival,
+        gate: Gate,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.loop = loop
@@ -177,6 +177,9 @@ class Http2Protocol(asyncio.Protocol):
         self._connections: set[Any] = server_state.connections
         self._app_state = app_state
         self._arrival = arrival
+        self._gate = gate
+        self._host = ""
+        self._entered = False
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
         self._h2.state_machine = _AfterGoodbye()
         self._streams: dict[int, _Stream] = {}
@@ -195,6 +198,11 @@ class Http2Protocol(asyncio.Protocol):
         self._server, self._client = get_local_addr(transport), get_remote_addr(transport)
         certificate = certificate_name(transport)
         self._extensions = {"nunatak": {"certificate": certificate}} if certificate is not None else None
+        self._host = self._client[0] if self._client is not None else ""
+        self._entered = self._gate.enter(self._host)
+        if not self._entered:
+            transport.close()
+            return
         self._connections.add(self)
         self._h2.local_settings = _settings(MAX_STREAMS, self._arrival.head_bytes)
         self._h2.initiate_connection()
@@ -207,6 +215,8 @@ class Http2Protocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
+        if self._entered:
+            self._gate.leave(self._host)
         if self._watch is not None:
             self._watch.cancel()
         self._writable.set()
@@ -368,6 +378,8 @@ class Http2Protocol(asyncio.Protocol):
         scope, refusal = self._read(headers)
         stream = self._streams[number] = _Stream(self, number, scope, self.loop.time())
         stream.refusal = refusal
+        if refusal is not None:
+            self._gate.refuse(self._host)
         application = self._application if refusal is None else answered(refusal)
         stream.task = self.loop.create_task(stream.run(application))
         self._state.tasks.add(stream.task)
@@ -396,7 +408,7 @@ class Http2Protocol(asyncio.Protocol):
             "server": self._server,
             "client": self._client,
             "root_path": self._root_path,
-            "path": self._root_path + unquote(raw_path.decode("latin-1")),
+            "path": self._root_path + raw_path.decode("latin-1"),  # nobody wants it decoded
             "raw_path": self._root_path.encode("ascii") + raw_path,
             "query_string": query,
             "headers": headers,
@@ -405,7 +417,7 @@ class Http2Protocol(asyncio.Protocol):
         if self._extensions is not None:
             scope["extensions"] = self._extensions
         length = dict(headers).get(b"content-length", b"0")
-        if size > self._arrival.head_bytes:
+        if size > self._arrival.head_bytes or len(fields) > self._arrival.head_fields:
             return scope, self._arrival.head_too_large()
         if not raw_path.startswith(b"/"):
             return scope, BadRequest("Malformed path: it does not begin with a slash")

@@ -7,6 +7,7 @@ caller's own rights allow.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ from nunatak.api.management_wire import (
 from nunatak.api.needs import ENTRY_BITS
 from nunatak.api.openapi_management import management_document
 from nunatak.api.paging import Page, list_of
-from nunatak.api.route import TOP_WORDS
+from nunatak.api.route import TOP_WORDS, Route
 from nunatak.catalog.warehouses import WarehousePlace, check_warehouse_name
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, Change, Key
@@ -51,7 +52,12 @@ MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 
 async def openapi(request: Request) -> Response:
     """What this API looks like; nobody's secret."""
-    return json_response(management_document(request.context.router.management_routes))
+    return raw_json(_document(request.context.router.management_routes))
+
+
+@lru_cache(1)
+def _document(routes: tuple[Route, ...]) -> bytes:
+    return msgspec.json.encode(management_document(routes))
 
 
 # Who asks

@@ -6,7 +6,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from nunatak.api.connection import Arrival, certificate_name
+from nunatak.api.connection import Arrival, Gate, certificate_name
 from nunatak.api.exchange import Application, Exchange, Head, Heads
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
@@ -14,8 +14,11 @@ from nunatak.api.http2 import Http2Protocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
-WHOLE_BYTES = 256 * 1024  # up to here a body is waited for before anybody works on the request
+WHOLE_BYTES = 64 * 1024  # up to here a body is waited for before anybody works on the request
 DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
+# Thrown away before the connection is closed under the client, which then may not see why. Somebody known gets more.
+UNREAD_BYTES_OF_STRANGERS = 256 * 1024
+MAX_PIPELINED = 100  # requests that wait for the answer to another; no client of ours sends one before its time
 LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
 
 
@@ -30,14 +33,17 @@ class CatalogProtocol(HttpToolsProtocol):
     application: Application | None = None  # None: it wants every request in parts
     heads: Heads
     arrival: Arrival
+    gate: Gate
     certificate: str | None = None  # the name in the client's certificate
 
     # Of the connection
     begun = ended = 0  # messages, as far as they were parsed
     made_at = last_seen = 0.0
     arriving_since = 0.0  # when the first byte came of what is not here yet; 0: all that began is here
+    host = ""  # of the peer
+    entered = False
     refused = False  # whatever else comes is thrown away
-    unread_bytes = 0  # of that
+    unread_bytes = most_unread_bytes = 0  # of that
     unsent_bytes = 0  # when the timer looked
     watch: asyncio.TimerHandle | None = None
 
@@ -51,11 +57,17 @@ class CatalogProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() == "h2":
-            other = Http2Protocol(self.config, self.server_state, self.app_state, self.arrival, self.loop)
+            other = Http2Protocol(self.config, self.server_state, self.app_state, self.arrival, self.gate, self.loop)
             transport.set_protocol(other)
             other.connection_made(transport)
             return
         super().connection_made(transport)
+        self.host = self.client[0] if self.client is not None else ""
+        self.entered = self.gate.enter(self.host)
+        if not self.entered:
+            transport.write(_said(self.gate.too_many()))
+            transport.close()
+            return
         self.certificate = certificate_name(transport)
         if self.certificate is not None:
             self.fast_lane = None  # it knows callers by what they send, not by whom they are connected as
@@ -109,7 +121,7 @@ class CatalogProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         if self.refused:
             self.unread_bytes += len(data)
-            if self.unread_bytes > 2 * self.arrival.body_bytes:
+            if self.unread_bytes > self.most_unread_bytes:
                 self.transport.close()
             return
         begun, ended, body_bytes = self.begun, self.ended, self.body_bytes
@@ -149,8 +161,11 @@ class CatalogProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Trailers, the fields after a chunked body, are no headers: a proxy may not have looked at them."""
-        if self.in_head:
-            super().on_header(name, value)
+        if not self.in_head:
+            return
+        if len(self.headers) >= self.arrival.head_fields:
+            raise ValueError("too many fields")  # the parser stops here, and send_400_response finds out why
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self.in_head = False
@@ -178,14 +193,24 @@ class CatalogProtocol(HttpToolsProtocol):
             self.cycle = Exchange(self, head)  # type: ignore[assignment]
             self.handed_over = True
             return
-        url, headers, expecting = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expecting
-        self.headers.extend(headers)
-        if self.certificate is not None:
-            self.scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
-        super().on_headers_complete()
+        self._hand_over()
         self.handed_over = True
+
+    def _hand_over(self) -> None:
+        """To uvicorn's own cycle, which the application is run for."""
+        head = Head(self.url, self.headers, self.announced_bytes)
+        expecting = self.expect_100_continue
+        super().on_message_begin()
+        # uvicorn would decode the path, which takes milliseconds for a long one; the application wants it as it came.
+        self.url, self.expect_100_continue = b"/", expecting
+        self.headers.extend(head.headers)
+        scope = self.scope
+        if self.certificate is not None:
+            scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
+        super().on_headers_complete()
+        self.url = head.url
+        scope["path"], scope["raw_path"] = head.path.decode("latin-1"), head.path
+        scope["query_string"] = head.query
 
     def _comes_whole(self) -> bool:
         """Whether to wait for the body first: of a change, if it is small and nothing about it is unusual."""
@@ -210,6 +235,8 @@ class CatalogProtocol(HttpToolsProtocol):
                 self.announced_bytes = int(value)
         if head_bytes > self.arrival.head_bytes:
             return self.arrival.head_too_large()
+        if len(self.pipeline) >= MAX_PIPELINED:
+            return BadRequest(f"More than {MAX_PIPELINED} requests wait for the answer to another on this connection")
         if self.announced_bytes > self.arrival.body_bytes:
             return self.arrival.body_too_large()
         return None
@@ -265,7 +292,8 @@ class CatalogProtocol(HttpToolsProtocol):
     # What is refused, and how the connection ends then
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(BadRequest(msg))
+        too_many = self.in_head and len(self.headers) >= self.arrival.head_fields
+        self._refuse(self.arrival.head_too_large() if too_many else BadRequest(msg))
 
     def _has_answer(self) -> bool:
         return self.answered or (self.handed_over and self.cycle.response_complete)
@@ -276,6 +304,11 @@ class CatalogProtocol(HttpToolsProtocol):
             return
         silent = self._has_answer()
         self.refused = self.answered = True
+        self.gate.refuse(self.host)
+        authorization = dict(self.headers or ()).get(b"authorization")
+        self.most_unread_bytes = (
+            2 * self.arrival.body_bytes if self.gate.knows(authorization) else UNREAD_BYTES_OF_STRANGERS
+        )
         if self.cycle is not None and not self.cycle.response_complete:
             if not self.handed_over or self.begun == self.ended:
                 return  # it is of a message before: the connection is closed after its answer
@@ -293,7 +326,10 @@ class CatalogProtocol(HttpToolsProtocol):
             self._close_soon()
 
     def _close_soon(self) -> None:
-        self.flow.resume_reading()
+        if self.announced_bytes - self.body_bytes > self.most_unread_bytes:
+            self.flow.pause_reading()  # it would be cut off anyway: what comes may wait in the system's buffers
+        else:
+            self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
@@ -333,6 +369,8 @@ class CatalogProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.watch is not None:
             self.watch.cancel()
+        if self.entered:
+            self.gate.leave(self.host)
         super().connection_lost(exc)
 
 
@@ -346,8 +384,14 @@ def _said(error: CatalogError) -> bytes:
 
 
 def protocol_with(
-    lane: FastLane | None, arrival: Arrival, application: Application | None = None
+    lane: FastLane | None, arrival: Arrival, application: Application | None = None, gate: Gate | None = None
 ) -> type[CatalogProtocol]:
     """The protocol class for one server."""
-    members: dict[str, Any] = {"fast_lane": lane, "arrival": arrival, "application": application, "heads": Heads()}
+    members: dict[str, Any] = {
+        "fast_lane": lane,
+        "arrival": arrival,
+        "application": application,
+        "heads": Heads(),
+        "gate": gate or Gate(),
+    }
     return type("ServedProtocol", (CatalogProtocol,), members)

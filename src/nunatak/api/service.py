@@ -80,6 +80,5 @@ async def ready(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """What this process counted, or, if several share the address, what each of them did."""
-    app = request.context
-    page = app.metrics.page() if app.metrics_page is None else await app.metrics_page()
+    page = await request.context.metrics_text()
     return Response(200, page, ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
