@@ -1,5 +1,6 @@
 """Every error we answer with: one tree, each class knows its HTTP status and its Iceberg type."""
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -7,7 +8,9 @@ Headers = tuple[tuple[str, str], ...]
 
 MOST_SHOWN = 100  # characters of one thing that a client sent
 MOST_SHOWN_ITEMS = 10
+LONGEST_LOCATION = 1000  # which an operator has to find
 LONGEST_MESSAGE = 2000  # characters, whatever it is made of
+_LONG_RUN = re.compile(rf"[^\s,]{{{MOST_SHOWN + 21},}}")  # with quotes, and a word of ours before them
 
 
 def shown(text: object) -> str:
@@ -25,8 +28,17 @@ def shown_list(items: Iterable[object]) -> str:
 
 
 def bounded(message: str) -> str:
-    """No error is longer, even where somebody forgot to shorten what a client sent."""
-    return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+    """No error is longer than some lines, nor repeats a long name whole, though nobody thought of it where it is made."""
+    if len(message) <= MOST_SHOWN:
+        return message
+    message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+    return _LONG_RUN.sub(_shortened, message)
+
+
+def _shortened(found: re.Match[str]) -> str:
+    run = found.group()
+    most = LONGEST_LOCATION if "://" in run else MOST_SHOWN
+    return run if len(run) <= most else f"{run[:most]}…"
 
 
 class CatalogError(Exception):

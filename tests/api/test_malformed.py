@@ -21,7 +21,7 @@ LARGE = "PayloadTooLargeException"
 
 LONG = "x" * 256
 TWO_MIB = 2 * 1024 * 1024
-BODY_LIMIT = 32 * 1024 * 1024
+BODY_LIMIT = 8 * 1024 * 1024
 UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 NAMESPACES = "/v1/namespaces"

@@ -14,7 +14,7 @@ from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.errors import BadRequest, CatalogError
+from nunatak.errors import BadRequest, CatalogError, shown
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -135,7 +135,7 @@ class Request:
                 text = self.query_string.decode("ascii")
                 self._query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict"))
             except (UnicodeDecodeError, ValueError) as error:
-                raise BadRequest(f"Malformed query string: {error}") from error
+                raise BadRequest(f"Malformed query string: {shown(error)}") from error
         return self._query
 
     def header(self, name: bytes) -> str | None:
@@ -162,11 +162,17 @@ class Request:
         try:
             return msgspec.json.decode(self.body, type=kind)
         except msgspec.ValidationError as error:
-            raise BadRequest(f"Malformed request: {error}") from error
+            raise BadRequest(f"Malformed request: {_told(error)}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRequest(f"Malformed request: the body is not valid JSON: {error}") from error
         except RecursionError as error:
             raise BadRequest("Malformed request: nested too deeply") from error
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """What the decoder found, which may quote the client, and where, which comes last."""
+    what, separator, place = str(error).rpartition(" - at ")
+    return f"{shown(what)}{separator}{place}" if separator else shown(place)
 
 
 @lru_cache(maxsize=8192)  # clients name the same tables again and again

@@ -17,7 +17,7 @@ JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
 WHOLE_BYTES = 64 * 1024  # up to here a body is waited for before anybody works on the request
 DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
 # Thrown away before the connection is closed under the client, which then may not see why. Somebody known gets more.
-UNREAD_BYTES_OF_STRANGERS = 256 * 1024
+UNREAD_BYTES, UNREAD_BYTES_OF_STRANGERS = 64 * 1024 * 1024, 256 * 1024
 MAX_PIPELINED = 100  # requests that wait for the answer to another; no client of ours sends one before its time
 LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
 
@@ -306,9 +306,7 @@ class CatalogProtocol(HttpToolsProtocol):
         self.refused = self.answered = True
         self.gate.refuse(self.host)
         authorization = dict(self.headers or ()).get(b"authorization")
-        self.most_unread_bytes = (
-            2 * self.arrival.body_bytes if self.gate.knows(authorization) else UNREAD_BYTES_OF_STRANGERS
-        )
+        self.most_unread_bytes = UNREAD_BYTES if self.gate.knows(authorization) else UNREAD_BYTES_OF_STRANGERS
         if self.cycle is not None and not self.cycle.response_complete:
             if not self.handed_over or self.begun == self.ended:
                 return  # it is of a message before: the connection is closed after its answer

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from nunatak.errors import IllegalArgument
+from nunatak.errors import MOST_SHOWN, IllegalArgument
 
 Json = dict[str, Any]
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -206,4 +206,4 @@ def print_json(value: object) -> str:
         text = msgspec.json.encode(value).decode()
     except (RecursionError, UnicodeEncodeError):
         return "(unprintable)"
-    return text if len(text) <= 200 else text[:200] + "…"
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
+from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, shown_list
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import Int, Json, Long, Shape, check
 
@@ -125,7 +125,7 @@ def dialects(version: Json) -> set[str]:
 
 def print_set(names: Collection[str]) -> str:
     """As the reference prints a set, in a fixed order."""
-    return f"[{', '.join(sorted(names))}]"
+    return f"[{shown_list(sorted(names))}]"
 
 
 def parse_json(data: bytes | memoryview, what: str) -> Any:
