@@ -28,7 +28,7 @@ def shown_list(items: Iterable[object]) -> str:
 
 
 def bounded(message: str) -> str:
-    """No error is longer than some lines, nor repeats a long name whole, though nobody thought of it where it is made."""
+    """Cuts what a client sent, and the whole, wherever an error is made: none is longer than some lines."""
     if len(message) <= MOST_SHOWN:
         return message
     message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"

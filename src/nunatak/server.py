@@ -47,6 +47,7 @@ from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.events.audit import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
+from nunatak.events.retention import run_retention
 from nunatak.events.seals import run_seals
 from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
@@ -265,6 +266,8 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     yield run_seals(catalog.store, catalog.now_ms)
     if app.audit is not None:
         yield run_audit(app.audit, catalog.store)
+    if settings.audit_retention_days:
+        yield run_retention(catalog.store, catalog.now_ms, settings.audit_retention_days, app.router.reads)
     if catalog.spool is not None:
         yield run_spool(catalog.spool)
     if catalog.stowing is not None:

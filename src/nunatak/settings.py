@@ -285,6 +285,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("receive_seconds", 30, _positive, "How long a request may take to arrive before its connection is closed."),
     Setting("audit_reads", True, _flag, "Whether reads are audited, summed up by who and what, when auth is on."),
     Setting(
+        "audit_retention_days",
+        0,
+        _not_negative,
+        "Age in days from which on denials, logins and reads are deleted from the audit trail; changes never are; "
+        "0: nothing is deleted.",
+    ),
+    Setting(
         "spool_location",
         "",
         str,
@@ -349,6 +356,7 @@ class Settings:
     max_in_flight: int
     receive_seconds: int
     audit_reads: bool
+    audit_retention_days: int
     spool_location: str
     spool_bytes: int
     tls_certificate: str

@@ -242,7 +242,7 @@ def is_ours(token: str) -> bool:
         claims = msgspec.json.decode(jwt.utils.base64url_decode(parts[1]), type=_Issuer)
     except (ValueError, RecursionError):
         return False
-    return claims.iss == ISSUER
+    return bool(claims.iss == ISSUER)
 
 
 def _key_id(token: str) -> str:

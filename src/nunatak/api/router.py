@@ -25,6 +25,8 @@ class Router:
 
     def __init__(self, routes: Sequence[Route] = (*ROUTES, *MANAGEMENT_ROUTES)) -> None:
         self.management_routes = tuple(route for route in routes if route.template.startswith("/management/"))
+        # What the audit trail calls them: operations that change nothing, and logins.
+        self.reads = frozenset({route.operation for route in routes if not route.mutates} | {"getToken"})
         self._api: Tree = {}
         self._management: Tree = {}
         self._plain: dict[tuple[str, ...], dict[str, Route]] = {}

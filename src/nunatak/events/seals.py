@@ -3,6 +3,8 @@
 A seal's hash is that of a header, `previous-hash number day sealed-ms`, and of its records' lines: first those of the
 commit log, then the others, each as exported and with a line feed behind it. So an export can be verified without the
 database. What nobody has copied elsewhere can still be cut off at the end, seals and all; an export prevents that.
+
+Where old records were deleted on purpose (retention.py), a later record tells the hash of those that were kept.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ import msgspec
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, CatalogError, NotFound
-from nunatak.events.trail import AUDIT, BOTTOM, COMMITS, LAST, PAGE, Record, Source, line_of, time_text
+from nunatak.events.trail import AUDIT, BOTTOM, COMMITS, LAST, PAGE, Record, Source, audit_record, line_of, time_text
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +129,58 @@ async def records_between(store: Store, source: Source, after: int, last: int) -
         await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
 
 
+# What was deleted on purpose
+
+PRUNE_ACTION = "prune-audit"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is left of a seal's records after pruning: how many, and their hash, of which the seal's own is the head."""
+
+    seal: int
+    records: int
+    hash: str
+
+
+class Pruning(msgspec.Struct, frozen=True):
+    """The detail of a record about pruning."""
+
+    deleted: int
+    seals: tuple[Kept, ...]
+
+
+class Remains:
+    """Sums up what is kept of a seal."""
+
+    def __init__(self, seal: Seal | SealLine) -> None:
+        digest, number = (
+            (bytes.fromhex(seal.hash), seal.seal) if isinstance(seal, SealLine) else (seal.hash, seal.number)
+        )
+        self._number = number
+        self._hash = _Hash(digest, number, seal.day, seal.sealed_ms)
+
+    def add(self, line: bytes) -> None:
+        self._hash.add(line)
+
+    def kept(self) -> Kept:
+        return Kept(self._number, self._hash.records, self._hash.digest().hex())
+
+
+async def pruned_seals(store: Store) -> dict[int, Kept]:
+    """By their numbers."""
+    found: dict[int, Kept] = {}
+    for row in await store.rows("audit_of_action", {"action": PRUNE_ACTION}):
+        found.update(_pruned_by(audit_record(row).detail))
+    return found
+
+
+def _pruned_by(detail: object) -> dict[int, Kept]:
+    try:
+        return {kept.seal: kept for kept in msgspec.convert(detail, Pruning).seals}
+    except msgspec.ValidationError:  # written by hand: then the seals do not fit
+        return {}
+
+
 # Making seals
 
 
@@ -201,22 +255,25 @@ def _day(record: Record) -> str:
 
 async def verify(store: Store) -> AsyncIterator[Broken]:
     """Every seal that does not fit, in order; nothing if the trail is as it was sealed."""
-    previous = FIRST
+    previous, pruned = FIRST, await pruned_seals(store)
     async for seal in seals_after(store, 0):
-        why = await _why_broken(store, previous, seal)
+        why = await _why_broken(store, previous, seal, pruned.get(seal.number))
         if why is not None:
             yield Broken(seal.number, why)
         previous = seal
 
 
-async def _why_broken(store: Store, previous: Seal, seal: Seal) -> str | None:
+async def _why_broken(store: Store, previous: Seal, seal: Seal, kept: Kept | None) -> str | None:
     commits = f"commits {max(0, previous.commits_to) + 1} to {seal.commits_to}"
     covered = f"{commits}, audit rows {max(0, previous.audit_to) + 1} to {seal.audit_to}"
     if seal.number != previous.number + 1:
         return f"the seals between {previous.number} and {seal.number} are gone ({covered})"
-    made = _Hash(previous.hash, seal.number, seal.day, seal.sealed_ms)
+    made, remains = _Hash(previous.hash, seal.number, seal.day, seal.sealed_ms), Remains(seal)
     async for line in _lines(store, previous, seal.commits_to, seal.audit_to):
         made.add(line)
+        remains.add(line)
+    if kept is not None and remains.kept() == kept:
+        return None
     if made.records != seal.records:
         difference = made.records - seal.records
         what = f"{difference} more than" if difference > 0 else f"{-difference} fewer than"
@@ -262,9 +319,13 @@ def verify_export(lines: Iterable[bytes]) -> Verified:
     broken: list[Broken] = []
     last: SealLine | None = None
     waiting: list[bytes] = []
+    lacking: dict[Broken, Kept] = {}  # unless a record says that the rest was deleted on purpose
+    pruned: dict[int, Kept] = {}
     for line in lines:
         if not line.startswith(b'{"seal":'):
             waiting.append(line)
+            if _ABOUT_PRUNING in line:
+                pruned.update(_pruned_by(_detail_of(line)))
             continue
         seal = _read_seal(line)
         made = _Hash(bytes.fromhex(seal.previous), seal.seal, seal.day, seal.sealed_ms)
@@ -274,8 +335,27 @@ def verify_export(lines: Iterable[bytes]) -> Verified:
             broken.append(Broken(seal.seal, f"it does not follow seal {last.seal}, which stands before it"))
         elif made.records != seal.records or made.digest().hex() != seal.hash:
             broken.append(Broken(seal.seal, f"it covers {seal.records} lines, and not the {made.records} before it"))
+            lacking[broken[-1]] = _remains(seal, waiting)
         last, waiting = seal, []
-    return Verified(tuple(broken), last, tuple(waiting))
+    found = tuple(each for each in broken if each not in lacking or lacking[each] != pruned.get(each.seal))
+    return Verified(found, last, tuple(waiting))
+
+
+_ABOUT_PRUNING = b'"action":"%b"' % PRUNE_ACTION.encode()
+
+
+def _remains(seal: SealLine, lines: Iterable[bytes]) -> Kept:
+    remains = Remains(seal)
+    for line in lines:
+        remains.add(line)
+    return remains.kept()
+
+
+def _detail_of(line: bytes) -> object:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any]).get("detail")
+    except msgspec.MsgspecError:
+        return None
 
 
 async def count_strange(store: Store, verified: Verified) -> int:

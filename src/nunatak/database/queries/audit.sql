@@ -33,3 +33,11 @@ WHERE number = (SELECT max(number) FROM nunatak_seals);
 -- seals_after
 SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals
 WHERE number > :after ORDER BY number LIMIT :limit;
+
+-- audit_of_action
+SELECT sequence, at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin
+FROM nunatak_audit WHERE action = :action ORDER BY sequence;
+
+-- drop_audit
+-- Denials and reads whose time is over, in a row; what was kept of their seals is told by a row of its own.
+DELETE FROM nunatak_audit WHERE sequence BETWEEN :first AND :last;
