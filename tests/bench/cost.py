@@ -12,6 +12,7 @@ import socket
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,13 +76,18 @@ class Connection:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), ANSWER_SECONDS)
             self._stream = self._socket.makefile("rb")
+        # The answer to a large one may come, and the server stop to read, long before all of it is sent.
+        sending = threading.Thread(target=_send, args=(self._socket, request))
+        sending.start()
         try:
-            with contextlib.suppress(ConnectionError):  # refused before all of it was sent
-                self._socket.sendall(request)
             status, kept = read_answer(self._stream.readline, self._stream.read)
         except ConnectionError:
             status, kept = 0, False
-        if not kept:
+        if not kept or len(request) > SMALL_BYTES:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        sending.join()
+        if not kept or len(request) > SMALL_BYTES:
             self.close()
         return status
 
@@ -90,6 +96,11 @@ class Connection:
             self._stream.close()
             self._socket.close()
             self._socket = None
+
+
+def _send(sock: socket.socket, request: bytes) -> None:
+    with contextlib.suppress(OSError):
+        sock.sendall(request)
 
 
 def read_answer(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> tuple[int, bool]:
