@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import zstandard
@@ -44,8 +45,13 @@ def zstd_of(pattern: bytes, size: int) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(pattern * (size // len(pattern)))
 
 
-def bodies() -> Iterator[tuple[str, bytes, dict[str, str]]]:
+@cache
+def bodies() -> tuple[tuple[str, bytes, dict[str, str]], ...]:
     """Of any POST: name, bytes as sent, headers."""
+    return tuple(_bodies())
+
+
+def _bodies() -> Iterator[tuple[str, bytes, dict[str, str]]]:
     yield "gzip bomb of zeros, 32 MiB", gzip_of(b"\0", 32 * MIB - 1), {"Content-Encoding": "gzip"}
     yield "gzip of [] pairs, 32 MiB", gzip_of(b"[],", 32 * MIB - 1), {"Content-Encoding": "gzip"}
     yield "gzip of empty strings, 32 MiB", gzip_of(b'"",', 32 * MIB - 1), {"Content-Encoding": "gzip"}
@@ -214,5 +220,6 @@ def _sorting(number: int) -> dict[str, Any]:
     return {"source-id": 1, "transform": transform, "direction": "asc", "null-order": "nulls-first"}
 
 
-def costly_requests(key: str) -> list[Costly]:
-    return [*of_strangers(), *of_known(key)]
+@cache
+def costly_requests(key: str) -> tuple[Costly, ...]:
+    return (*of_strangers(), *of_known(key))
