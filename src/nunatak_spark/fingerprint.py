@@ -16,6 +16,7 @@ import msgspec
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
+from nunatak_spark.sql_text import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,10 +176,6 @@ def _unknown(column: str, kind: str) -> CannotRun:
     return CannotRun(
         f"Column {column} has the type {kind}, for which there is no fingerprint", fix="Leave the column out."
     )
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def printed_type(kind: Type) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nunatak_spark.errors import WrongSpec
+from nunatak_spark.sql_text import protect_sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,4 +94,5 @@ def silent(_: Step) -> None:
 
 
 def run(job: Job, spark: "SparkSession", spec: Spec, progress: Progress = silent) -> Report:
+    protect_sql_text(spark)  # the caller may have made the session itself
     return job.function(spark, spec, progress)

@@ -16,6 +16,7 @@ from nunatak_spark.errors import CannotRun, WrongSpec
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
 from nunatak_spark.sessions import session
+from nunatak_spark.sql_text import protect_sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,6 +112,7 @@ def _bare_session(master: str | None, remote: str | None, settings: dict[str, st
     elif master:
         builder = builder.master(master)
     spark: SparkSession = builder.getOrCreate()
+    protect_sql_text(spark)
     return spark
 
 

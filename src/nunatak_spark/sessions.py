@@ -26,6 +26,7 @@ from nunatak_spark.configuration import (
 from nunatak_spark.errors import Clash, NoJar
 from nunatak_spark.installation import GATEWAY, Installation, find_installation, import_pyspark, require_connect
 from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.sql_text import REQUIRED_SETTINGS, protect_sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,11 @@ def configure(
 
 
 def add_catalog(spark: "SparkSession", catalog: Catalog) -> None:
-    """Make the catalog known to a running session; Spark looks its settings up on first use."""
+    """Make the catalog known to a running session; Spark looks its settings up on first use.
+
+    From then on the session takes SQL text literally: `${…}` in it is no variable.
+    """
+    protect_sql_text(spark)
     settings = {**catalog.settings(), **catalog.secrets()}
     present = {key: value for key in settings if (value := spark.conf.get(key, None)) is not None}
     for key, value in additions(present, settings).items():
@@ -152,7 +157,8 @@ def _configured(
         **catalog.settings(),
         **(catalog.secrets() if secrets else {}),
     }
-    return builder.config(map=additions(present, wanted))
+    # Also in the configuration that further sessions of the application begin with; what was set otherwise is replaced.
+    return builder.config(map={**additions(present, wanted), **REQUIRED_SETTINGS})
 
 
 def _outside(installation: Installation) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nunatak_spark.fingerprint import quoted
+from nunatak_spark.sql_text import literal, quoted, quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ PROPERTIES = {
 
 def name_of(catalog: str, table: str) -> str:
     """A system table as SQL names it."""
-    return ".".join(map(quoted, (catalog, NAMESPACE, table)))
+    return quoted_name((catalog, NAMESPACE, table))
 
 
 def ensure(
@@ -58,8 +58,3 @@ def creation(
     pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in sorted(properties.items()))
     parts.append(f"TBLPROPERTIES ({pairs})")
     return " ".join(parts)
-
-
-def literal(text: str) -> str:
-    """A string as Spark's SQL reads it back."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

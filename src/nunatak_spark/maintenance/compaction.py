@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.fingerprint import quoted
 from nunatak_spark.maintenance import compaction_plan as planning
 from nunatak_spark.maintenance.compaction_plan import Partition, Sizes
 from nunatak_spark.maintenance.failures import Failed, is_conflict, one_line
@@ -13,7 +12,7 @@ from nunatak_spark.maintenance.pins import find_pinned, pin
 from nunatak_spark.maintenance.table import Snapshot, Table, call, load, options
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 TARGET_BYTES = 512 << 20  # Iceberg's own, for a table that says nothing
 FEW_FILES = 20_000  # up to which it is quicker to count them here than to have Spark plan an aggregation

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from nunatak.client import Json
-from nunatak_spark.fingerprint import quoted
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 # As Iceberg's own: what is smaller or larger than this part of the target is rewritten, if so many lie together.
 SMALL, LARGE = 0.75, 1.8

@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nunatak_spark.fingerprint import quoted
 from nunatak_spark.maintenance.reachable import printed_name, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,6 +11,7 @@ from nunatak_spark.maintenance.orphans import remove_orphans
 from nunatak_spark.maintenance.retention import retain_rows
 from nunatak_spark.maintenance.statistics import compute_statistics
 from nunatak_spark.maintenance.work import Maintain, Outcome, Work
+from nunatak_spark.sql_text import protect_sql_text
 
 MAINTENANCE: dict[JobType, Maintain] = {
     "row-retention": retain_rows,
@@ -32,4 +33,5 @@ def maintain(work: Work) -> Outcome:
     """
     with told_in_one_line():
         work.check()
+        protect_sql_text(work.spark)  # the caller may have made the session itself
         return MAINTENANCE[work.spec.type](work)

@@ -22,12 +22,12 @@ import msgspec
 from nunatak.client import Json
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.comparison import compare
-from nunatak_spark.fingerprint import fingerprint, quoted
+from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.pins import EVIDENCE_MS, find_pinned, pin, pin_of, unpin
 from nunatak_spark.maintenance.table import REPLACE, Snapshot, Table, load
 from nunatak_spark.maintenance.work import Outcome, Refused, Stopped, Work
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 Level = Literal["rows", "metadata", "full", "none"]
 LEVELS: tuple[Level, ...] = ("rows", "metadata", "full", "none")

@@ -14,7 +14,7 @@ from nunatak_spark import system_tables
 from nunatak_spark.maintenance.deleting import delete_files
 from nunatak_spark.maintenance.reachable import forgettable_files, printed_name, reachable_files
 from nunatak_spark.maintenance.work import Work
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

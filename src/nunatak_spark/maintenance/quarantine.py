@@ -7,7 +7,7 @@ from typing import Any
 
 from nunatak_spark import system_tables
 from nunatak_spark.maintenance.work import Work
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal
 
 TABLE = "orphan_candidates"
 COLUMNS = (

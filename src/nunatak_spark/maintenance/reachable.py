@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nunatak_spark.fingerprint import quoted
 from nunatak_spark.maintenance.work import Refused, Work
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.comparison import compare
-from nunatak_spark.fingerprint import fingerprint, quoted
+from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.failures import retried
 from nunatak_spark.maintenance.guards import Rewrite, Wrong, count_rows, level_of, report_wrong
 from nunatak_spark.maintenance.moments import cutoff_ms, date, timestamp, timestamp_ntz
@@ -13,6 +13,7 @@ from nunatak_spark.maintenance.pins import find_pinned, pin, unpin
 from nunatak_spark.maintenance.table import Snapshot, Table, load
 from nunatak_spark.maintenance.work import Outcome, Refused, Stopped, Work
 from nunatak_spark.progress import tasks_told
+from nunatak_spark.sql_text import quoted
 
 WRITERS: dict[str, Callable[[int], str]] = {"date": date, "timestamp": timestamp_ntz, "timestamptz": timestamp}
 JOB = "nunatak-job"  # in the summary of a snapshot, whose work it is

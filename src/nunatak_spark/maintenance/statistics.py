@@ -5,7 +5,7 @@ from nunatak_spark.maintenance.guards import watched
 from nunatak_spark.maintenance.table import Table, call, load
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal
 
 
 def compute_statistics(work: Work) -> Outcome:

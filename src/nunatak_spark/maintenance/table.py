@@ -6,10 +6,9 @@ from typing import Any
 
 from nunatak.client import Json
 from nunatak.errors import NotFound
-from nunatak_spark.fingerprint import quoted
 from nunatak_spark.maintenance.reachable import printed_name, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal, quoted
 
 REPLACE = "replace"  # the operation of a snapshot that changes files and no rows
 

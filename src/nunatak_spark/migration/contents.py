@@ -17,11 +17,11 @@ from nunatak_spark.fingerprint import (
     fingerprint_by,
     partition_name,
     plan,
-    quoted,
     reading_settings,
 )
 from nunatak_spark.migration.identity import DECLARED, current_schema, default_spec, normal
 from nunatak_spark.migration.values import Finding, Looked, Pair
+from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -198,7 +198,7 @@ def _inside(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str
 
 
 def _text(value: str | None) -> str:
-    return "null" if value is None else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "null" if value is None else literal(value)
 
 
 def _apart(left: "DataFrame", right: "DataFrame") -> tuple[list[str], list[str]]:

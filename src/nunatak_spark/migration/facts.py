@@ -8,6 +8,7 @@ import msgspec
 from nunatak_spark.migration.documents import Document, File
 from nunatak_spark.migration.risks import document_risks
 from nunatak_spark.migration.values import Found
+from nunatak_spark.sql_text import quoted
 
 Json = Mapping[str, Any]
 
@@ -82,7 +83,7 @@ def _column_names(content: Json) -> dict[int, str]:
 
 
 def _expression(transform: str, column: str) -> str:
-    name = "`" + column.replace("`", "``") + "`"
+    name = quoted(column)
     kind, _, size = transform.rstrip("]").partition("[")
     match kind:
         case "identity":

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from nunatak_spark.migration.identity import current_schema
 from nunatak_spark.migration.identity import normal as normal_document
+from nunatak_spark.sql_text import literal, quoted
 
 Json = dict[str, Any]
 Kind = Literal[
@@ -191,8 +192,8 @@ SPARK = Dialect(
     text_bytes="octet_length",
     list_size="size",
     map_size="size",
-    field=lambda value, name: f"{value}.`{name.replace('`', '``')}`",
-    escape=lambda text: text.replace("\\", "\\\\").replace("'", "\\'"),
+    field=lambda value, name: f"{value}.{quoted(name)}",
+    escape=lambda text: literal(text)[1:-1],
 )
 DUCKDB = Dialect(
     quote='"',

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.migration.target import file_access
 from nunatak_spark.migration.values import Finding, Looked, Pair
+from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -182,19 +183,15 @@ def _needed_by(pair: Pair, document: Json, paths: list[str]) -> dict[str, list[s
     if not paths or not refs:
         return {}
     parts = [
-        f"SELECT DISTINCT {_text(name)} AS ref, file_path FROM {pair.target_name}.files VERSION AS OF {snapshot_id}"
+        f"SELECT DISTINCT {literal(name)} AS ref, file_path FROM {pair.target_name}.files VERSION AS OF {snapshot_id}"
         for name, snapshot_id in sorted(refs.items())[:NAMED_PER_TASK]
     ]
-    wanted = ", ".join(map(_text, paths))
+    wanted = ", ".join(map(literal, paths))
     rows = pair.spark.sql(f"SELECT * FROM ({' UNION ALL '.join(parts)}) WHERE file_path IN ({wanted})").collect()
     needed: dict[str, list[str]] = {path: [] for path in paths}
     for row in rows:
         needed[row.file_path].append(row.ref)
     return needed
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _finding(row: Json, needed: Mapping[str, list[str]]) -> Finding:

@@ -11,8 +11,9 @@ from nunatak.errors import NotFound
 from nunatak_spark.jobs import Step
 from nunatak_spark.migration.documents import segments
 from nunatak_spark.migration.run import Run, Stuck, make_namespaces, name_now
-from nunatak_spark.migration.sources.folder import plain_type, quoted
+from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
+from nunatak_spark.sql_text import literal, quoted
 
 THREADS = 8  # registering is waiting for the two catalogs
 FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
@@ -245,10 +246,6 @@ def _marks(table: Table, pointer: str, *, keeps_files: bool) -> dict[str, str]:
     """Properties of a table that we make. Files that belong to the source must never be removed by the target."""
     marks = {FROM: title(table.found), POINTER: pointer}
     return {**marks, "gc.enabled": "false"} if keeps_files else marks
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 # Taking it away

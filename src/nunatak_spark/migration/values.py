@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from nunatak.client import Client
+from nunatak_spark.sql_text import quoted, quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -206,7 +207,7 @@ class Pair:
 
 
 def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
-    return ".".join("`" + level.replace("`", "``") + "`" for level in (catalog, *levels))
+    return quoted_name((catalog, *levels))
 
 
 def printed_name(levels: tuple[str, ...]) -> str:
@@ -220,4 +221,4 @@ def title(found: Found) -> str:
 
 
 def _printed(level: str) -> str:
-    return level if level and not re.search(r"[.`]", level) else "`" + level.replace("`", "``") + "`"
+    return level if level and not re.search(r"[.`]", level) else quoted(level)

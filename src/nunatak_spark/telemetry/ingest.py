@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nunatak_spark.jobs import Progress, Report, Spec, Step
-from nunatak_spark.system_tables import literal, name_of
+from nunatak_spark.sql_text import literal
+from nunatak_spark.system_tables import name_of
 from nunatak_spark.telemetry import spool, views
 from nunatak_spark.telemetry.spool import Waiting
 from nunatak_spark.telemetry.tables import COMMON, KINDS, REJECTED, declared, ensure_tables

@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nunatak_spark.fingerprint import quoted
-from nunatak_spark.system_tables import NAMESPACE, literal, name_of
+from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.system_tables import NAMESPACE, name_of
 from nunatak_spark.telemetry.tables import KINDS
 
 if TYPE_CHECKING:

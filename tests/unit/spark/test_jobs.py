@@ -12,6 +12,7 @@ from nunatak_spark.errors import WrongSpec
 from nunatak_spark.jobs import JOBS, Progress, Report, Spec, Step, find_job, parse_spec, run
 from nunatak_spark.runner import CANNOT_RUN, DONE, WRONG_USAGE, main
 from nunatak_spark.verification import CompareSpec, FingerprintSpec
+from tests.support.sql_session import Session
 
 
 class GreetSpec(Spec, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ def test_a_job_reports_and_says_how_far_it_is() -> None:
     steps: list[Step] = []
     job = find_job(f"{__name__}:greet")
 
-    report = run(job, None, parse_spec(job, '{"name": "Ada", "times": 2}'), steps.append)  # type: ignore[arg-type]
+    report = run(job, Session(), parse_spec(job, '{"name": "Ada", "times": 2}'), steps.append)  # type: ignore[arg-type]
 
     assert report == GreetReport(greeting="Hello Ada")
     assert steps == [Step("greeting", 1, 2), Step("greeting", 2, 2)]

@@ -9,7 +9,8 @@ from nunatak_spark.maintenance.orphans import DAY_MS, Limits, limits_of
 from nunatak_spark.maintenance.quarantine import Sorted, sorted_out
 from nunatak_spark.maintenance.reachable import path_of
 from nunatak_spark.maintenance.work import Refused
-from nunatak_spark.system_tables import creation, literal
+from nunatak_spark.sql_text import literal
+from nunatak_spark.system_tables import creation
 
 NOW = 1_800_000_000_000
 DAY = 86_400

@@ -12,6 +12,7 @@ from nunatak_spark.migration.documents import Document, File, Spark, digest, fir
 from nunatak_spark.migration.facts import with_files
 from nunatak_spark.migration.risks import declared_risks, file_risks
 from nunatak_spark.migration.values import Column, Finding, Found, Source
+from nunatak_spark.sql_text import quoted, require_type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,9 +176,5 @@ def _reader(spark: "SparkSession", found: Found) -> Any:
 
 def plain_type(kind: str) -> str:
     """A declared type as Iceberg has it: characters of any length are strings, small integers are integers."""
-    kind = re.sub(r"\b(var)?char\(\d+\)", "string", kind)
+    kind = re.sub(r"\b(var)?char\(\d+\)", "string", require_type_text(kind))
     return re.sub(r"\b(tinyint|smallint)\b", "int", kind)
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

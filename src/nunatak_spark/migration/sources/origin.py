@@ -8,6 +8,7 @@ from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, additions
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.documents import Document, Spark, first_line, read_document
 from nunatak_spark.migration.values import Found, Source, sql_name
+from nunatak_spark.sql_text import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,7 @@ class SparkCatalog:
         return "renamed", "the table has another name at the source, under which it can still be read"
 
     def rename(self, found: Found, old: Levels, new: Levels) -> None:
-        target = ".".join("`" + level.replace("`", "``") + "`" for level in new)
+        target = quoted_name(new)
         self.session().sql(f"ALTER TABLE {sql_name(self.source.name, old)} RENAME TO {target}")
 
     def block(self, found: Found, pointer: str) -> bool:
