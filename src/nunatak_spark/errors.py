@@ -1,13 +1,15 @@
 """What keeps Spark work from starting, or from ending; each says what to do about it."""
 
+from nunatak_spark.redaction import redacted_text
+
 
 class CannotRun(Exception):
     """This machine or this request lacks something; `fix` is the line that puts it right."""
 
     def __init__(self, problem: str, *, fix: str) -> None:
-        super().__init__(f"{problem}\nFix: {fix}")
-        self.problem = problem
-        self.fix = fix
+        self.problem = redacted_text(problem)  # what Spark says may repeat an address with its password
+        self.fix = redacted_text(fix)
+        super().__init__(f"{self.problem}\nFix: {self.fix}")
 
 
 class WrongPyspark(CannotRun):

@@ -15,6 +15,7 @@ from rich.markup import escape
 from nunatak_spark.errors import CannotRun, WrongSpec
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
+from nunatak_spark.redaction import redacted, redacted_text
 from nunatak_spark.sessions import session
 from nunatak_spark.sql_text import protect_sql_text
 
@@ -135,7 +136,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _write(outcome: Report, file: Path | None) -> None:
-    text = msgspec.json.format(msgspec.json.encode(outcome), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(redacted(msgspec.to_builtins(outcome))), indent=2)
     if file is None:
         click.echo(text)
     else:
@@ -197,4 +198,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _first_line(error: Exception) -> str:
     """Spark's messages carry whole plans; the first line says what is wrong."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return redacted_text(next(iter(str(error).strip().splitlines()), type(error).__name__))

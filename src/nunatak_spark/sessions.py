@@ -26,6 +26,7 @@ from nunatak_spark.configuration import (
 from nunatak_spark.errors import Clash, NoJar
 from nunatak_spark.installation import GATEWAY, Installation, find_installation, import_pyspark, require_connect
 from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.redaction import remember_secret
 from nunatak_spark.sql_text import REQUIRED_SETTINGS, protect_sql_text
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def add_catalog(spark: "SparkSession", catalog: Catalog) -> None:
     From then on the session takes SQL text literally: `${…}` in it is no variable.
     """
     protect_sql_text(spark)
+    remember_secret(catalog.token, catalog.credential)
     settings = {**catalog.settings(), **catalog.secrets()}
     present = {key: value for key in settings if (value := spark.conf.get(key, None)) is not None}
     for key, value in additions(present, settings).items():

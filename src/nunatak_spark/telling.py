@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.jobs import Step
+from nunatak_spark.redaction import redacted
 
 STEP_SECONDS = 10  # a log gets a line of the same step no more often
 
@@ -38,6 +39,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
 Tell = Callable[[Event], None]
 
 
+def without_secrets(event: Event) -> Event:
+    """What may be printed or logged of it."""
+    return msgspec.convert(redacted(msgspec.to_builtins(event)), Event)
+
+
 def gains_of(gains: list[Gain]) -> str:
     return ", ".join(f"{each.of} {_number(each.before)} -> {_number(each.after)}" for each in gains)
 
@@ -53,6 +59,7 @@ def lines() -> Iterator[Tell]:
 
     def tell(event: Event) -> None:
         nonlocal last
+        event = without_secrets(event)
         if event.step is not None:
             now = time.monotonic()
             if last is not None and last[0] == event.step.text and now < last[1] + STEP_SECONDS:
@@ -65,7 +72,7 @@ def lines() -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def json_lines() -> Iterator[Tell]:
-    yield lambda event: click.echo(msgspec.json.encode(event))
+    yield lambda event: click.echo(msgspec.json.encode(without_secrets(event)))
 
 
 @contextlib.contextmanager
@@ -75,6 +82,7 @@ def bars() -> Iterator[Tell]:
         tasks: dict[str, rich.progress.TaskID] = {}
 
         def tell(event: Event) -> None:
+            event = without_secrets(event)
             if event.step is None:
                 for task in tasks.values():
                     shown.remove_task(task)

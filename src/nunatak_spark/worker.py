@@ -21,6 +21,7 @@ from nunatak_spark.leases import Lease, Terms, Why, is_final
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.failures import one_line
 from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Work
+from nunatak_spark.redaction import redacted
 from nunatak_spark.telling import Event, Tell, gains_of
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class Worker:
         return self.leaving.wanted
 
     def _beat(self, job: Json, progress: Json | None) -> bool:
-        body = {"worker": self._wishes.name, "progress": progress}
+        body = {"worker": self._wishes.name, "progress": redacted(progress)}
         return bool(self._beats.manage("POST", _path(job, "heartbeat"), body)["cancelled"])
 
     def _work(self, job: Json, lease: Lease) -> Ended:
@@ -318,12 +319,17 @@ def _path(job: Json, action: str) -> tuple[str, ...]:
 
 
 def _result(ended: Ended) -> Json:
-    body: Json = {"state": ended.state, "error": ended.error}
+    """What the server is told, and shows to whoever may read the table: no secret of this worker is in it."""
+    body: Json = {"state": ended.state, "error": redacted(ended.error)}
     if ended.outcome is not None:
         outcome = ended.outcome
         if len(msgspec.json.encode(outcome)) > LONGEST_RESULT:
             outcome = msgspec.structs.replace(outcome, detail={"left-out": "more than the server keeps"})
-        body |= {"changed": outcome.changed, "size-bytes": outcome.size_bytes, "result": msgspec.to_builtins(outcome)}
+        body |= {
+            "changed": outcome.changed,
+            "size-bytes": outcome.size_bytes,
+            "result": redacted(msgspec.to_builtins(outcome)),
+        }
     return body
 
 

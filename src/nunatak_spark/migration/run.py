@@ -17,6 +17,7 @@ from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.state import Folder
 from nunatak_spark.migration.values import Found, Source, Table, title
+from nunatak_spark.redaction import redacted_text
 
 MOVED = "__moved"  # what a frozen table's name at the source ends with
 
@@ -78,7 +79,7 @@ class Run:
 
     def mark_failed(self, table: Table, step: str, error: Exception) -> Table:
         known = self.folder.find_table(title(table.found)) or table  # the action may have stored more by now
-        problem = reason(error)
+        problem = redacted_text(reason(error))
         failed = msgspec.structs.replace(known, state="failed", problem=problem, failed_at=step)
         return self.folder.save_table(failed, f"failed: {problem}")
 
