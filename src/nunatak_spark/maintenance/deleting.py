@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nunatak_spark.maintenance.neighbours import load_neighbours, refuse_neighbours, refuse_shadow
+from nunatak_spark.maintenance.places import Split, split
 from nunatak_spark.maintenance.reachable import printed_name, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
@@ -16,16 +18,25 @@ LONG_AGO, LESS_LONG_AGO_MS = "TIMESTAMP '1970-01-01 00:00:00'", 24 * 3_600_000
 MISMATCH = "Conflicting authorities/schemes:"
 
 
-def delete_files(work: Work, paths: "DataFrame") -> None:
-    """Delete those files that the table does not lead to; one that is gone already is no error, nor is one that the
-    store refuses to delete: whoever wants to know has to look."""
+def delete_files(work: Work, paths: "DataFrame") -> Split:
+    """Delete those files in the table's own places that the table does not lead to, and tell the others apart.
+
+    One that is gone already is no error, nor is one that the store refuses to delete: whoever wants to know has to
+    look. Every deletion of a job passes here, and whose the folders are is asked now: since the job began somebody may
+    have made a table of them. Refused if so.
+    """
+    neighbours = load_neighbours(work)
+    refuse_shadow(work, neighbours)
+    refuse_neighbours(work, neighbours)
+    chosen = split(work, neighbours.own_places(work), paths)
     view = "nunatak_delete_" + re.sub(r"\W", "_", work.job)
-    paths.selectExpr("path AS file_path", f"{LONG_AGO} AS last_modified").createOrReplaceTempView(view)
+    chosen.own.selectExpr("path AS file_path", f"{LONG_AGO} AS last_modified").createOrReplaceTempView(view)
     try:
         # Without a location only paths count that begin as the table's is spelled, and file:/ is not file:///.
         call_orphan_procedure(work, LESS_LONG_AGO_MS, file_list_view=literal(view), location="''")
     finally:
         work.spark.catalog.dropTempView(view)
+    return chosen
 
 
 def call_orphan_procedure(work: Work, older_than_ms: int, **arguments: str) -> list[str]:

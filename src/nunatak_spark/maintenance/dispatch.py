@@ -1,6 +1,7 @@
 """Which function does which type of maintenance job."""
 
 from nunatak.maintenance.job_spec import JobType
+from nunatak_spark.maintenance.admission import admit, admit_again
 from nunatak_spark.maintenance.compaction import compact
 from nunatak_spark.maintenance.deletes import compact_deletes
 from nunatak_spark.maintenance.expiry import expire_snapshots
@@ -34,4 +35,5 @@ def maintain(work: Work) -> Outcome:
     with told_in_one_line():
         work.check()
         protect_sql_text(work.spark)  # the caller may have made the session itself
-        return MAINTENANCE[work.spec.type](work)
+        admit(work)
+        return admit_again(work, MAINTENANCE[work.spec.type](work))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.maintenance.failures import retried
 from nunatak_spark.maintenance.guards import watched
 from nunatak_spark.maintenance.journal import deletions_noted, finish_deletions
-from nunatak_spark.maintenance.moments import cutoff_ms, timestamp
-from nunatak_spark.maintenance.table import Table, call, load
+from nunatak_spark.maintenance.moments import cutoff_ms
+from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
+from nunatak_spark.maintenance.table import Table, load
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from nunatak_spark.progress import tasks_told
 
@@ -64,15 +64,12 @@ def _line(table: Table, snapshot_id: int | None) -> Iterator[int]:
 
 
 def _expire(work: Work, table: Table, older_than_ms: int, retain: int) -> Outcome:
-    arguments = {
-        "table": table.argument,
-        "older_than": timestamp(older_than_ms),
-        "retain_last": str(retain),
-        "stream_results": "true",  # the driver never holds the list of all files
-        "clean_expired_metadata": "true",
-    }
+    def chosen(now: Table) -> set[int]:
+        """Only snapshots that were known when it was written down what may be deleted."""
+        return expirable(now, older_than_ms, retain, work.now_ms()) & table.snapshots.keys()
+
     with deletions_noted(work, REASON) as noted, tasks_told(work.spark, "expiring snapshots", work.progress):
-        conflicts = retried(work, lambda: call(work, "expire_snapshots", arguments))
+        conflicts = remove_snapshots(work, chosen)
     after = load(work)
     forgotten = table.snapshots.keys() - after.snapshots.keys()
     return Outcome(
@@ -84,5 +81,6 @@ def _expire(work: Work, table: Table, older_than_ms: int, retain: int) -> Outcom
             "deleted-bytes": noted.size_bytes,
             "deleted": dict(noted.by_kind),
             "conflicts": conflicts,
+            **({"left-outside": noted.outside} if noted.outside else {}),
         },
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nunatak_spark import system_tables
 from nunatak_spark.maintenance.deleting import delete_files
+from nunatak_spark.maintenance.places import Split
 from nunatak_spark.maintenance.reachable import forgettable_files, printed_name, reachable_files
 from nunatak_spark.maintenance.work import Work
 from nunatak_spark.sql_text import literal
@@ -35,14 +36,17 @@ class Deletions:
     files: int = 0
     size_bytes: int = 0
     by_kind: dict[str, int] = field(default_factory=dict)
+    outside: list[str] = field(default_factory=list)  # some of those that are left: not in the table's own places
 
 
 @contextmanager
 def deletions_noted(work: Work, reason: str) -> Iterator[Deletions]:
-    """Note every file that the table leads to before and no longer afterwards; for whatever forgets snapshots.
+    """Delete and note every file that the table leads to before and no longer afterwards; for whatever forgets
+    snapshots.
 
-    Metadata files are not among them: the server deletes those itself. If the block raises, what it deleted is noted
-    by the next attempt, or by a later job on the table.
+    What may go is written down before the block runs, so no commit that comes meanwhile adds to it. What lies outside
+    of the table's own places is left. Metadata files are not among them: the server deletes those itself. If the block
+    raises, the rest is done by the next attempt, or by a later job on the table.
     """
     noted = Deletions()
     if work.dry_run:
@@ -55,7 +59,7 @@ def deletions_noted(work: Work, reason: str) -> Iterator[Deletions]:
         journal.plan(files, reason)
     yield noted
     if files is not None:
-        journal.confirm(noted)
+        journal.confirm(noted, deleted=journal.delete_unreachable())
 
 
 def finish_deletions(work: Work) -> None:
@@ -111,10 +115,13 @@ class Journal:
         jobs = self._killed_jobs("kind <> 'orphan'")
         if not jobs:
             return
-        gone = self._unnoted(self._gone(jobs))
-        delete_files(self._work, gone)
-        self._note(gone)
+        deleted = delete_files(self._work, self._unnoted(self._gone(jobs)))
+        self._note(deleted.own)
         self._forget(jobs)
+
+    def delete_unreachable(self) -> Split:
+        """Delete what this job planned and the table no longer leads to, as far as it lies in the table's places."""
+        return delete_files(self._work, self._gone([self._work.job]))
 
     def unfinished_orphans(self) -> dict[str, list[str]]:
         """The paths that killed jobs were about to delete, by job; some may be deleted, and even noted."""
@@ -123,12 +130,17 @@ class Journal:
             found[job] = [str(row["path"]) for row in self._open_plans([job]).select("path").collect()]
         return found
 
-    def confirm(self, noted: Deletions, *, jobs: Sequence[str] = (), still_there: Sequence[str] = ()) -> None:
+    def confirm(
+        self, noted: Deletions, *, deleted: Split, jobs: Sequence[str] = (), still_there: Sequence[str] = ()
+    ) -> None:
         """Make rows of the journal of what was planned and happened; what did not happen is forgotten.
 
         `jobs` are killed ones whose work was finished along with this one's.
         """
         gone = self._gone([self._work.job, *jobs])
+        if deleted.outside is not None:
+            gone = gone.join(deleted.outside.select("path"), "path", "left_anti")
+            noted.outside = deleted.some_outside()
         if still_there:
             left = self._spark.createDataFrame([(path,) for path in still_there], "path STRING")
             gone = gone.join(left, "path", "left_anti")

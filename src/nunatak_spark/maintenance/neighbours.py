@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
+from nunatak.client import Json
+from nunatak_spark.maintenance.places import OwnPlaces, securable
 from nunatak_spark.maintenance.reachable import path_of, printed_name
 from nunatak_spark.maintenance.work import Refused, Work
 
@@ -12,23 +14,70 @@ MOST_NAMED = 5
 METADATA_FILE = re.compile(r"(?:^|/)v?(\d+)[^/]*\.metadata\.json(?:\.gz)?$")
 # What tables keep beside their data. Found elsewhere than in the table's own folder for it, there is another table.
 OF_A_TABLE = re.compile(r"\.metadata\.json(\.gz)?$|/metadata/[^/]+\.(avro|stats|puffin)$|/version-hint\.text$")
+DELETING = frozenset({"snapshot-expiry", "metadata-retention", "orphan-removal"})  # jobs that have files deleted
 
 
-def refuse_neighbours(work: Work) -> None:
-    """Refused if another table or view of the catalog lies in the folder, around it, or writes into it."""
-    spec = work.spec
-    parts = "/".join(quote(each, safe="") for each in (spec.warehouse, *spec.namespace, spec.table))
-    found = work.client.manage("GET", ("maintenance", "neighbours"), query={"securable": f"table:{parts}"})
-    if not found["count"]:
+@dataclass(frozen=True)
+class Neighbours:
+    """What the server answers to the one question that every job asks before it begins.
+
+    `names` are those of the `count` other tables and views that the caller may know of. `places` are the folders that
+    are the table's own. `shadow` says that the table stands for one of another catalog, and since when.
+    """
+
+    location: str
+    count: int
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    shadow: Json | None
+
+    def own_places(self, work: Work) -> OwnPlaces:
+        return OwnPlaces(work, self.places, is_alone=not self.count)
+
+
+def load_neighbours(work: Work) -> Neighbours:
+    found = work.client.manage("GET", ("maintenance", "neighbours"), query={"securable": securable(work)})
+    if "places" not in found:
+        raise Refused("The catalog is older than this worker and does not say which places are the table's: update it")
+    return Neighbours(
+        location=found["location"],
+        count=found["count"],
+        names=tuple(found["neighbours"]),
+        places=tuple(found["places"]),
+        shadow=found.get("shadow"),
+    )
+
+
+def refuse_shadow(work: Work, neighbours: Neighbours) -> None:
+    """Refused if the files are another catalog's still: none may go before the operator has retired the source."""
+    shadow = neighbours.shadow
+    if shadow is None:
         return
-    named = found["neighbours"][:MOST_NAMED]
-    others = found["count"] - len(named)
+    name, source = printed_name(work), shadow.get("source", "another catalog")
+    if shadow.get("state") != "cut-over":
+        raise Refused(
+            f"{name} is a shadow of {source}, whose files it shows: no job runs on it. It becomes a table of this "
+            "catalog with `nunatak migrate cutover`."
+        )
+    if work.spec.type in DELETING:
+        raise Refused(
+            f"{name} was cut over from {source}, and somebody may go back to that: none of its files is deleted before "
+            "`nunatak migrate retire`."
+        )
+
+
+def refuse_neighbours(work: Work, neighbours: Neighbours) -> None:
+    """Refused if another table or view of the catalog lies in the folder, around it, or writes into it."""
+    if not neighbours.count:
+        return
+    named = neighbours.names[:MOST_NAMED]
+    others = neighbours.count - len(named)
     who = ", ".join(named) if named else "another table"
     if named and others:
         who += f" and {others} more"
     raise Refused(
-        f"The folder of {printed_name(work)}, {found['location']}, is not its own: {who} lies or writes there, too. "
-        "Files that one of them needs look like orphans of the other, so nothing is deleted. Move one of them."
+        f"The folder of {printed_name(work)}, {neighbours.location}, is not its own: {who} lies or writes there, too. "
+        "Files that one of them needs look like nobody's to the other, so nothing is deleted. Move one of them."
     )
 
 

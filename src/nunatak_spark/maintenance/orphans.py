@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.jobs import Step
 from nunatak_spark.maintenance.deleting import call_orphan_procedure, delete_files
+from nunatak_spark.maintenance.hidden_names import visible_files
 from nunatak_spark.maintenance.journal import Deletions, Journal
-from nunatak_spark.maintenance.neighbours import refuse_foreign_metadata, refuse_neighbours
+from nunatak_spark.maintenance.neighbours import refuse_foreign_metadata
 from nunatak_spark.maintenance.quarantine import Quarantine, sorted_out
-from nunatak_spark.maintenance.reachable import load_metadata, paths_frame, printed_name, reachable_among
+from nunatak_spark.maintenance.reachable import load_metadata, path_of, paths_frame, printed_name, reachable_among
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +43,12 @@ def remove_orphans(work: Work) -> Outcome:
     limits = limits_of(work.spec.options, work.now_ms())
     metadata = _admitted(work)
     _told(work, "looking for orphan files", 0)
-    found = find_orphans(work, limits.older_than_ms)
+    found = find_orphans(work, metadata, limits.older_than_ms)
     refuse_foreign_metadata(metadata, found)
     work.check()
     if work.dry_run:
         return _foreseen(work, found, limits)
-    return _carried_out(work, found, limits)
+    return _carried_out(work, metadata, found, limits)
 
 
 def limits_of(options: dict[str, Any], now_ms: int) -> Limits:
@@ -61,9 +63,14 @@ def limits_of(options: dict[str, Any], now_ms: int) -> Limits:
     return Limits(older_than_ms, now_ms - quarantine_ms)
 
 
-def find_orphans(work: Work, older_than_ms: int) -> list[str]:
-    """Files in the table's folder that it does not lead to, in order; of very many only some."""
-    return sorted(call_orphan_procedure(work, older_than_ms, dry_run="true", prefix_listing="true"))
+def find_orphans(work: Work, metadata: dict[str, Any], older_than_ms: int) -> list[str]:
+    """Files in the table's folder that it does not lead to, in order, without hidden names; of very many only some."""
+    arguments = {"dry_run": "true", "prefix_listing": "true"}
+    location = str(metadata["location"])
+    if location.startswith("file:"):
+        # Iceberg names at most 20,000 files, and passes over hidden ones only if the spelling is that of the listing.
+        arguments["location"] = literal(f"file:{path_of(location)}")
+    return sorted(visible_files(metadata, call_orphan_procedure(work, older_than_ms, **arguments)))
 
 
 def _admitted(work: Work) -> dict[str, Any]:
@@ -71,7 +78,6 @@ def _admitted(work: Work) -> dict[str, Any]:
     metadata = load_metadata(work)
     if str(metadata.get("properties", {}).get("gc.enabled", "true")).lower() == "false":
         raise Refused(f"{printed_name(work)} has gc.enabled=false: its files are not its own to delete")
-    refuse_neighbours(work)
     return metadata
 
 
@@ -84,7 +90,7 @@ def _foreseen(work: Work, found: list[str], limits: Limits) -> Outcome:
     return Outcome(gains=[gain], detail={**detail, "files": sorts.due[:MOST_NAMED]})
 
 
-def _carried_out(work: Work, found: list[str], limits: Limits) -> Outcome:
+def _carried_out(work: Work, metadata: dict[str, Any], found: list[str], limits: Limits) -> Outcome:
     journal, quarantine = Journal(work), Quarantine(work)
     known, begun = quarantine.rows(), journal.unfinished_orphans()
     planned = {path for paths in begun.values() for path in paths}
@@ -96,11 +102,13 @@ def _carried_out(work: Work, found: list[str], limits: Limits) -> Outcome:
         work.check()
     noted, left = Deletions(), []
     if planned:
-        _told(work, f"deleting {len(planned)} orphan files", 2)
-        delete_files(work, paths_frame(work, sorted(planned), "orphan"))
+        # The plan of a killed job may be an earlier version's, which looked at hidden names as well.
+        chosen = visible_files(metadata, sorted(planned))
+        _told(work, f"deleting {len(chosen)} orphan files", 2)
+        deleted = delete_files(work, paths_frame(work, chosen, "orphan"))
         _told(work, "making sure that they are gone", 3)
-        left = [path for path in find_orphans(work, limits.older_than_ms) if path in planned]
-        journal.confirm(noted, jobs=list(begun), still_there=left)
+        left = [path for path in find_orphans(work, metadata, limits.older_than_ms) if path in planned]
+        journal.confirm(noted, deleted=deleted, jobs=list(begun), still_there=[*planned.difference(chosen), *left])
     # What was seen before and is not among so many may only not have been named.
     lost = sorts.unseen if len(found) < MOST_TOLD else []
     returned = reachable_among(work, lost) if lost else []
@@ -127,6 +135,7 @@ def _outcome(
             "deleted": noted.files,
             "became-reachable": list(returned[:MOST_NAMED]),
             "not-deleted": list(left[:MOST_NAMED]),
+            **({"left-outside": noted.outside} if noted.outside else {}),
             "more": len(found) >= MOST_TOLD,
         },
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nunatak_spark.maintenance.class_names import refuse_class_names
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
 
@@ -28,9 +29,11 @@ def printed_name(work: Work) -> str:
 
 def load_metadata(work: Work) -> dict[str, Any]:
     """The table's metadata as the catalog has it now; Refused if another table has the name by now."""
-    metadata: dict[str, Any] = work.client.load_table((*work.spec.namespace, work.spec.table))["metadata"]
+    loaded = work.client.load_table((*work.spec.namespace, work.spec.table))
+    metadata: dict[str, Any] = loaded["metadata"]
     if metadata["table-uuid"] != work.spec.table_uuid:
         raise Refused(f"{printed_name(work)} is another table by now: plan the job again")
+    refuse_class_names(printed_name(work), loaded)
     return metadata
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nunatak.client import Json
 from nunatak.errors import NotFound
+from nunatak_spark.maintenance.class_names import refuse_class_names
 from nunatak_spark.maintenance.reachable import printed_name, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
@@ -106,14 +107,16 @@ def load(work: Work) -> Table:
     spec = work.spec
     printed = printed_name(work)
     try:
-        metadata = work.client.load_table((*spec.namespace, spec.table))["metadata"]
+        loaded = work.client.load_table((*spec.namespace, spec.table))
     except NotFound as error:
         raise Refused(f"{printed} is not there any more: {error}") from error
+    metadata = loaded["metadata"]
     if metadata["table-uuid"] != spec.table_uuid:
         raise Refused(
             f"{printed} is another table than the one the job is for: its uuid is {metadata['table-uuid']} and not "
             f"{spec.table_uuid}. Plan the job anew."
         )
+    refuse_class_names(printed, loaded)
     name = sql_name(work)
     work.spark.sql(f"REFRESH TABLE {name}")  # Spark remembers tables for a while, and would work on an old one
     snapshots = {each["snapshot-id"]: _snapshot(each) for each in metadata.get("snapshots") or ()}
