@@ -25,7 +25,7 @@ MOST_NAMED, MOST_LEFT = 5, 20  # in an error, and in a result
 FOLDER = "left({0}, length({0}) - length(substring_index({0}, '/', -1)) - 1)"
 LOCAL = "file:///"
 # Segments that lead elsewhere, or that a store may read as such; a path with one of them is the server's to judge.
-DOUBTFUL = r"//|/\.\.?(/|$)|\\|(?i)%2e|(?i)%2f|(?i)%5c|[\x00-\x1f]"
+DOUBTFUL = r"//|/\.\.?(/|$)|\\|%2[eEfF]|%5[cC]|[\x00-\x1f]"
 
 
 def securable(work: Work) -> str:
@@ -56,8 +56,10 @@ class OwnPlaces:
 
     def __init__(self, work: Work, places: Sequence[str], *, is_alone: bool) -> None:
         self._work = work
-        # With another table inside or around, even a folder in an own place may be the other's: all are asked about.
-        self._places = tuple(normal(place).rstrip("/") for place in places) if is_alone else ()
+        known = [normal(place).rstrip("/") for place in places]
+        self._local = tuple(place for place in known if place.startswith(LOCAL))
+        # A folder in an own place may be another table's that lies deeper, or behind a link of this machine: ask.
+        self._places = tuple(place for place in known if is_alone and place not in self._local)
 
     def holds(self, path: str) -> bool:
         """Whether the path obviously lies in one; else the server has to be asked."""
@@ -95,12 +97,12 @@ class OwnPlaces:
 
     def linked_folders(self, paths: "DataFrame") -> list[str]:
         """Folders on this machine that lie in an own place by name, and elsewhere by a symbolic link."""
-        if not any(place.startswith(LOCAL) for place in self._places):
+        if not self._local:
             return []
         return [folder for folder in _folders(paths.where("path LIKE 'file:%'")) if self._is_linked(normal(folder))]
 
     def _is_linked(self, folder: str) -> bool:
-        for place in self._places:
+        for place in self._local:
             if folder == place or folder.startswith(f"{place}/"):
                 root, inside = place.removeprefix("file://"), folder.removeprefix(place)
                 return os.path.realpath(root + inside) != os.path.realpath(root) + inside
