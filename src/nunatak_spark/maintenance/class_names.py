@@ -2,7 +2,8 @@
 
 Who may commit to a table sets its properties, and the job runs with the worker's rights. Iceberg loads the class that
 `write.location-provider.impl` names, and copies all properties of a table into the Hadoop configuration with which it
-writes Parquet and ORC: so those of Hadoop and Parquet count, too, such as `parquet.crypto.factory.class`.
+writes Parquet and ORC: so those of Hadoop and Parquet count, too, such as `parquet.crypto.factory.class`. Hadoop also
+replaces `${env.X}` in the values of its configuration, and an error would tell what it found.
 """
 
 import re
@@ -44,6 +45,12 @@ def refuse_class_names(table: str, loaded: Mapping[str, Any]) -> None:
     Of the catalog's settings those pass that name a class of Iceberg itself, such as its S3FileIO.
     """
     properties = loaded["metadata"].get("properties") or {}
+    variables = sorted(key for key, value in properties.items() if "${" in str(value) and "." in key)
+    if variables:
+        raise Refused(
+            f"{table} has the property {', '.join(key[:100] for key in variables[:3])} with a variable in it, which "
+            "Hadoop would replace with what the worker's environment holds. Write the value without ${."
+        )
     found = sorted(key for key, value in properties.items() if names_class(key, value))
     if found:
         raise Refused(

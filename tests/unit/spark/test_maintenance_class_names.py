@@ -71,3 +71,11 @@ def test_a_catalog_may_name_classes_of_iceberg_and_no_others() -> None:
             refuse_catalog_classes({"io-impl": value})
         with pytest.raises(Refused, match="io-impl"):
             refuse_class_names("a.t", {"metadata": {}, "config": {"io-impl": value}})
+
+
+@pytest.mark.parametrize("value", ["${env.NUNATAK_TOKEN}", "x${user.home}", "${env.A-${env.B}}"])
+def test_a_value_that_hadoop_would_replace_is_refused(value: str) -> None:
+    with pytest.raises(Refused, match=r"zstd\.level with a variable"):
+        refuse_class_names("a.t", {"metadata": {"properties": {"parquet.compression.codec.zstd.level": value}}})
+
+    refuse_class_names("a.t", {"metadata": {"properties": {"comment": value}}})
