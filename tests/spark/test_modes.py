@@ -21,6 +21,7 @@ from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.installation import require_connect
 from nunatak_spark.jobs import silent
 from nunatak_spark.runner import DONE
+from nunatak_spark.sql_text import SUBSTITUTE, quoted_name
 from nunatak_spark.verification import FingerprintReport
 from tests.spark.maintaining import ManyReport, ManySpec, do_all
 from tests.support.server import ROOT, RunningServer
@@ -214,11 +215,25 @@ def test_spark_connect_does_the_jobs_and_a_worker_there_ends_in_good_order(
         require_connect()
     except CannotRun as reason:
         pytest.skip(f"NOT RUN: {reason}")
-    settings = {JARS: str(installation.jars[0]), EXTENSIONS: EXTENSIONS_CLASS}
+    settings = {JARS: str(installation.jars[0]), EXTENSIONS: EXTENSIONS_CLASS, SUBSTITUTE: "true"}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))}
     with connect_server(installation, tmp_path, settings) as remote:
+        assert_names_are_text(["--remote", remote], environment, tmp_path, shared_server, messy("plain").sql)
         assert_maintained_alike(["--remote", remote], environment, tmp_path, shared_server, messy)
         assert_handed_back_midway(remote, environment, tmp_path / "worker.log", shared_server, messy("interrupted"))
+
+
+def assert_names_are_text(
+    where: list[str], environment: Mapping[str, str], folder: Path, server: RunningServer, sql: Sql
+) -> None:
+    """Spark replaces no variable in a name, although it was started to do so."""
+    name = quoted_name(("lake", sql.namespace, "t${env:PATH}${system:user.home}"))
+    sql(f"CREATE TABLE {name} AS SELECT 1 AS `${{env:PATH}}`")
+    command = [sys.executable, "-m", "nunatak_spark", *job(name), "--uri", server.uri, *where]
+
+    report = fingerprinted(command, environment, folder / "named.json")
+
+    assert report.fingerprint == fingerprint(sql.spark, name)
 
 
 def assert_handed_back_midway(

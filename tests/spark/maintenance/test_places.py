@@ -45,7 +45,7 @@ class Tables:
     def victims_data(self) -> str:
         """The path of one of its data files."""
         sql = self.maintenance.sql
-        return str(sql.value("SELECT file_path FROM victim.files LIMIT 1"))
+        return str(sql.value(f"SELECT file_path FROM lake.{sql.namespace}.victim.files LIMIT 1"))
 
     def run(self, kind: JobType, **more: object) -> Outcome:
         return self.maintenance.run("own", kind, now_ms=later(3600), **{**OPTIONS, **more})
