@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -42,16 +42,7 @@ HOSTILE = (
     "${${env:NUNATAK_TEST_SECRET}}",
     "x\\",
 )
-JOB_TYPES: tuple[JobType, ...] = (
-    "row-retention",
-    "data-compaction",
-    "delete-compaction",
-    "manifest-rewrite",
-    "statistics",
-    "snapshot-expiry",
-    "metadata-retention",
-    "orphan-removal",
-)
+JOB_TYPES: tuple[JobType, ...] = get_args(JobType)
 
 
 @pytest.fixture(autouse=True)

@@ -112,7 +112,7 @@ class OwnPlaces:
 def _folders(paths: "DataFrame") -> list[str]:
     rows = paths.selectExpr(f"{FOLDER.format('path')} AS folder").distinct().limit(MOST_FOLDERS + 1).collect()
     if len(rows) > MOST_FOLDERS:
-        raise Refused(f"The job has to do with more than {MOST_FOLDERS} folders outside of the table's own places")
+        raise Refused(f"The server would have to be asked about more than {MOST_FOLDERS} folders of the table's files")
     return [str(row["folder"] or "") for row in rows]
 
 

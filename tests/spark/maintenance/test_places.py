@@ -12,6 +12,7 @@ from nunatak.maintenance.job_spec import JobType
 from nunatak_spark.maintenance import dispatch, expiry, snapshot_removal
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.failures import Failed
+from nunatak_spark.maintenance.places import OwnPlaces, folder_of
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from tests.spark.maintenance.conftest import Maintenance, later
 from tests.support.forged_manifests import Forger, forge_avro
@@ -240,6 +241,30 @@ def test_a_commit_between_the_look_and_the_act_deletes_nothing_of_others_and_is_
 
     assert not (is_silent and kind == "data-compaction")
     assert tables.victims_files == victims
+
+
+def test_spark_and_python_agree_on_what_lies_in_an_own_place(maintenance: Maintenance) -> None:
+    """The condition of SQL leaves out what the server need not be asked about."""
+    inside = ["s3://b/t/x/y.parquet", "s3a://b/t/a=%20/y", "s3n://b/d/y", "s3://b/t/..a/y", "s3://b/t/a./it's ☃/y"]
+    doubtful = [
+        *("s3://b/tt/x", "s3://b/t", "s3://c/t/x", "gs://b/t/x", "x", "", "/b/t/x", "S3://b/t/x", "s3://b/T/x"),
+        *(
+            "s3://b/t/../v/x",
+            "s3://b/t/./x",
+            "s3://b/t//x",
+            "s3://b/t/%2E%2e/v/x",
+            "s3://b/t/..\\v\\x",
+            "s3://b/t/a\nb",
+        ),
+        *("s3://b/t/..", "s3://b/t/a%2fb/x", "file:///b/t/x", "s3://b/t?x/y"),
+    ]
+    maintenance.sql("CREATE TABLE t (id BIGINT) USING iceberg")
+    places = OwnPlaces(maintenance.work("t", "statistics"), ["s3://b/t/", "s3a://b/d"], is_alone=True)
+    paths = maintenance.sql.spark.createDataFrame([(path,) for path in (*inside, *doubtful, None)], "path STRING")
+
+    assert [path for path in inside if not places.holds(path)] == []
+    assert [path for path in doubtful if places.holds(path)] == []
+    assert set(places.suspects(paths)) == {folder_of(path) for path in doubtful}
 
 
 def test_a_property_that_names_a_class_keeps_every_job_from_the_table(tables: Tables) -> None:
