@@ -3,22 +3,16 @@
 import msgspec
 
 from nunatak_spark.maintenance.class_names import refuse_catalog_classes
-from nunatak_spark.maintenance.neighbours import (
-    DELETING,
-    Neighbours,
-    load_neighbours,
-    refuse_neighbours,
-    refuse_shadow,
-)
+from nunatak_spark.maintenance.neighbours import DELETING, load_neighbours, refuse_neighbours, refuse_shadow
 from nunatak_spark.maintenance.places import refuse_foreign
-from nunatak_spark.maintenance.table import load
+from nunatak_spark.maintenance.table import Table, load
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 
 READING = frozenset({"row-retention", "data-compaction", "delete-compaction", "statistics"})  # read rows, write files
 
 
-def admit(work: Work) -> Neighbours:
-    """Refused if the table is not this catalog's own, or if it leads to files of another one."""
+def admit(work: Work) -> frozenset[int]:
+    """The snapshots that were looked at. Refused if the table is not this catalog's own, or leads to another's files."""
     config = work.client.load_config()
     refuse_catalog_classes({**(config.get("defaults") or {}), **(config.get("overrides") or {})})
     table = load(work)
@@ -27,11 +21,11 @@ def admit(work: Work) -> Neighbours:
     if work.spec.type in DELETING:
         refuse_neighbours(work, neighbours)
     refuse_foreign(work, neighbours.own_places(work), table.metadata)
-    return neighbours
+    return frozenset(table.snapshots)
 
 
-def admit_again(work: Work, outcome: Outcome) -> Outcome:
-    """The outcome; not ok if a commit that came while the job ran leads to files of another table.
+def admit_again(work: Work, known: frozenset[int], outcome: Outcome) -> Outcome:
+    """The outcome; not ok if a commit that came while the job ran may have led it to files of another table.
 
     Iceberg works on what is current when it begins, and a client may have committed between the first look and that.
     What is deleted does not depend on this: each path is looked at by itself.
@@ -44,7 +38,17 @@ def admit_again(work: Work, outcome: Outcome) -> Outcome:
         return outcome  # dropped or replaced by now
     try:
         refuse_foreign(work, load_neighbours(work).own_places(work), table.metadata)
+        _refuse_unseen_parents(table, known, outcome)
     except Refused as error:
-        problem = f"While the job ran, a commit led it to files that it may not read: {error}"
+        problem = f"While the job ran, a commit may have led it to files that it may not read: {error}"
         return msgspec.structs.replace(outcome, ok=False, detail={**outcome.detail, "problem": problem})
     return outcome
+
+
+def _refuse_unseen_parents(table: Table, known: frozenset[int], outcome: Outcome) -> None:
+    """Refused if the job built on a snapshot that came after the first look and went before the second."""
+    made = [table.snapshots.get(each) for each in outcome.detail.get("snapshots") or ()]
+    parents = {each.parent_id for each in made if each is not None and each.parent_id is not None}
+    unseen = sorted(parents - known - table.snapshots.keys())
+    if unseen:
+        raise Refused(f"snapshot {unseen[0]}, which the job rewrote, came and went while it ran")

@@ -35,5 +35,5 @@ def maintain(work: Work) -> Outcome:
     with told_in_one_line():
         work.check()
         protect_sql_text(work.spark)  # the caller may have made the session itself
-        admit(work)
-        return admit_again(work, MAINTENANCE[work.spec.type](work))
+        known = admit(work)
+        return admit_again(work, known, MAINTENANCE[work.spec.type](work))
