@@ -12,7 +12,7 @@ READING = frozenset({"row-retention", "data-compaction", "delete-compaction", "s
 
 
 def admit(work: Work) -> frozenset[int]:
-    """The snapshots that were looked at. Refused if the table is not this catalog's own, or leads to another's files."""
+    """The snapshots that were looked at. Refused if the table is not this catalog's own, or leads to others' files."""
     config = work.client.load_config()
     refuse_catalog_classes({**(config.get("defaults") or {}), **(config.get("overrides") or {})})
     table = load(work)

@@ -34,7 +34,7 @@ def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) 
 
 class Jdbc(SparkCatalog):
     def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
-        for row in self.all_rows(f"catalog_name = {_text(self.source.name)}"):
+        for row in self.all_rows(f"catalog_name = {self._text(self.source.name)}"):
             namespace = tuple(row["table_namespace"].split("."))
             kind: TableKind = "view" if str(row.get("iceberg_type") or "").upper() == "VIEW" else "iceberg"
             pointer = str(row["metadata_location"] or "")
@@ -43,15 +43,21 @@ class Jdbc(SparkCatalog):
 
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         where = (
-            f"catalog_name = {_text(self.source.name)} AND table_namespace = {_text('.'.join(name[:-1]))} "
-            f"AND table_name = {_text(name[-1])}"
+            f"catalog_name = {self._text(self.source.name)} "
+            f"AND table_namespace = {self._text('.'.join(name[:-1]))} AND table_name = {self._text(name[-1])}"
         )
         rows = self.all_rows(where)
         return str(rows[0]["metadata_location"] or "") if rows else ""
 
+    @property
+    def _kind(self) -> str:
+        return self.source.address.split(":")[1]
+
+    def _text(self, value: str) -> str:
+        return database_literal(self._kind, value)
+
     def all_rows(self, where: str) -> list[dict[str, Any]]:
-        address = self.source.address
-        kind = address.split(":")[1]
+        address, kind = self.source.address, self._kind
         options = {"url": address, "query": f"SELECT * FROM iceberg_tables WHERE {where}"}
         if kind in DRIVERS:
             options["driver"] = DRIVERS[kind]
@@ -75,5 +81,14 @@ def jdbc_catalogs(source: Source, spark: Spark, environment: Mapping[str, str]) 
     return sorted({str(row["catalog_name"]) for row in Jdbc(source, spark, secrets).all_rows("1 = 1")})
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def database_literal(kind: str, value: str) -> str:
+    """A string as the source's database reads it back; names of tables are in it, which anybody there may choose.
+
+    A backslash before a quote hides it from MySQL and MariaDB, and from a PostgreSQL with old settings.
+    """
+    doubled = value.replace("'", "''")
+    if kind in ("mysql", "mariadb"):
+        return "'" + doubled.replace("\\", "\\\\") + "'"
+    if kind == "postgresql":
+        return "E'" + doubled.replace("\\", "\\\\") + "'"
+    return f"'{doubled}'"
