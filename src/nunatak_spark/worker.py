@@ -21,7 +21,7 @@ from nunatak_spark.leases import Lease, Terms, Why, is_final
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.failures import one_line
 from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Work
-from nunatak_spark.redaction import redacted
+from nunatak_spark.redaction import redacted, redacted_text
 from nunatak_spark.telling import Event, Tell, gains_of
 
 if TYPE_CHECKING:
@@ -270,7 +270,9 @@ class Worker:
         except CannotRun:
             raise
         except Refused as error:
-            return Ended("failed", error=str(error)[:LONGEST_ERROR])
+            return Ended(
+                "failed", error=redacted_text(str(error))[:LONGEST_ERROR]
+            )  # cut afterwards: half a secret is one
         except Exception as error:
             if lease.why is not None:  # what was interrupted fails in its own way
                 return Ended(INSTEAD[lease.why])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nunatak_spark.maintenance.neighbours import load_neighbours, refuse_neighbours, refuse_shadow
 from nunatak_spark.maintenance.places import Split, split
-from nunatak_spark.maintenance.reachable import printed_name, sql_name
+from nunatak_spark.maintenance.reachable import load_metadata, printed_name, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
 
@@ -25,6 +25,7 @@ def delete_files(work: Work, paths: "DataFrame") -> Split:
     look. Every deletion of a job passes here, and whose the folders are is asked now: since the job began somebody may
     have made a table of them. Refused if so.
     """
+    load_metadata(work)  # another table may have the name by now
     neighbours = load_neighbours(work)
     refuse_shadow(work, neighbours)
     refuse_neighbours(work, neighbours)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from nunatak.errors import CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.maintenance.work import Refused, Stopped, Work
+from nunatak_spark.redaction import redacted_text
 
 LONGEST = 500
 TRIES = 5
@@ -36,7 +37,7 @@ def one_line(error: BaseException) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     chosen = causes[-1] if causes else (lines[0] if lines else type(error).__name__)
     plain = CLASS.sub("", chosen)
-    return (plain or chosen)[:LONGEST]
+    return redacted_text(plain or chosen)[:LONGEST]  # cut afterwards: half a secret is one
 
 
 def is_conflict(error: BaseException) -> bool:

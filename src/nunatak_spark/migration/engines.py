@@ -20,6 +20,7 @@ from nunatak_spark.migration.packages import load_module
 from nunatak_spark.migration.questions import Column, Dialect, Filter, Measure, Rows
 from nunatak_spark.migration.target import login_settings, rest_catalog
 from nunatak_spark.migration.values import Finding, Looked, Pair
+from nunatak_spark.redaction import redacted_text
 
 Json = dict[str, Any]
 Answers = dict[str, str | None]
@@ -142,12 +143,12 @@ class Asked:
     def outcome(self) -> Looked:
         findings = list(self._disagreements())
         if len(self.answers) < ENOUGH:
-            reasons = "; ".join(f"{name} could not: {reason}" for name, reason in self.cannot.items())
+            reasons = "; ".join(f"{name} could not: {redacted_text(reason)}" for name, reason in self.cannot.items())
             asked = len(self.answers) + len(self.cannot)
             text = f"{len(self.answers)} of {asked} engines answered; {reasons}"
             findings.append(Finding("too-few-engines", text))
         agreed = next(iter(self.answers.values()), {})
-        refused = {name: f"could not: {reason}" for name, reason in self.cannot.items()}
+        refused = {name: f"could not: {redacted_text(reason)}" for name, reason in self.cannot.items()}
         facts = {
             "engines": {**dict.fromkeys(self.answers, "answered"), **refused},
             "questions": len(agreed),
