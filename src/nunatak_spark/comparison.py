@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from nunatak_spark.column_types import keeps_values, parsed_type
 from nunatak_spark.fingerprint import Fingerprint
 
 
@@ -16,7 +17,8 @@ class TypeChange(msgspec.Struct, frozen=True, rename="kebab"):
 class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """How the right table differs from the left one; all empty where they are equal.
 
-    `retyped` alone is no difference of the data: Iceberg widens columns. `rows_paired_differently` is where every
+    `retyped` alone is no difference of the data: Iceberg widens columns. A column in `other_types` has a type that does
+    not keep the values, such as bigint for a timestamp, whatever its sum. `rows_paired_differently` is where every
     column holds the same values as before, but in other rows.
     """
 
@@ -27,6 +29,7 @@ class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
     changed: tuple[str, ...] = ()
     rows_paired_differently: bool = False
     retyped: tuple[TypeChange, ...] = ()
+    other_types: tuple[TypeChange, ...] = ()
 
     @property
     def same_data(self) -> bool:
@@ -35,6 +38,7 @@ class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
             or self.only_left
             or self.only_right
             or self.changed
+            or self.other_types
             or self.rows_paired_differently
         )
 
@@ -48,6 +52,8 @@ class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
             yield f"columns are new: {', '.join(self.only_right)}"
         if self.changed:
             yield f"values differ in: {', '.join(self.changed)}"
+        for one in self.other_types:
+            yield f"{one.column} was {one.left} and is {one.right}, which does not keep the values"
         if self.rows_paired_differently:
             yield "every column holds the same values, but in other rows"
         for one in self.retyped:
@@ -76,16 +82,21 @@ def compare(left: Fingerprint, right: Fingerprint) -> Difference:
         for name in both
         if (left.columns[name].nulls, left.columns[name].sum) != (right.columns[name].nulls, right.columns[name].sum)
     )
-    retyped = tuple(
+    changes = [
         TypeChange(name, left.columns[name].type, right.columns[name].type)
         for name in both
         if left.columns[name].type != right.columns[name].type
-    )
+    ]
+    retyped = tuple(one for one in changes if _is_wider(one))
+    other_types = tuple(one for one in changes if not _is_wider(one))
     # Where columns are missing or changed, the sums over whole rows differ anyway and say nothing more.
     comparable = not (only_left or only_right or changed) and left.rows == right.rows
-    return Difference(
-        left.rows, right.rows, only_left, only_right, changed, comparable and left.sum != right.sum, retyped
-    )
+    paired = comparable and left.sum != right.sum
+    return Difference(left.rows, right.rows, only_left, only_right, changed, paired, retyped, other_types)
+
+
+def _is_wider(change: TypeChange) -> bool:
+    return keeps_values(parsed_type(change.left), parsed_type(change.right))
 
 
 def compare_partitions(left: Mapping[str, Fingerprint], right: Mapping[str, Fingerprint]) -> PartitionDifferences:

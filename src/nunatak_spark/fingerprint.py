@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from nunatak_spark.column_types import DECIMAL, Type, printed_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.sql_text import quoted
@@ -35,9 +36,9 @@ PLAIN = re.compile(
     r"boolean|long|double|string|(var)?char\(\d+\)|binary|date|time\(\d\)|timestamp|timestamp_ntz|void|interval( .*)?"
 )
 INTEGERS = {"byte", "short", "integer"}
+VARIANT_LEVELS = 3  # of arrays of several types inside each other; a deeper one is refused, never passed over
+TOO_DEEP = f"a variant has more than {VARIANT_LEVELS} levels of arrays of several types: it has no fingerprint"
 SHORT_DIGITS = 18  # a decimal of so many is a bigint inside and hashed as one; a longer one is hashed otherwise
-
-Type = str | Mapping[str, Any]
 
 
 class ColumnPrint(msgspec.Struct, frozen=True, rename="kebab"):
@@ -126,10 +127,12 @@ def marked(value: str, kind: Type, column: str, depth: int = 0) -> str:
 def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
     """An expression with the same bytes for equal values, also after a column was widened as Iceberg allows."""
     if isinstance(kind, str):
-        return _canonical_simple(value, kind, column)
+        return _canonical_simple(value, kind, column, depth)
     match kind["type"]:
         case "struct":
-            fields = [(f"{value}.{quoted(field['name'])}", field["type"]) for field in kind["fields"]]
+            # By name: the order of fields means nothing, and fields that were exchanged have other values.
+            by_name = sorted(kind["fields"], key=lambda field: str(field["name"]))
+            fields = [(f"{value}.{quoted(field['name'])}", field["type"]) for field in by_name]
             inner = ", ".join(marked(inside, inner_kind, column, depth) for inside, inner_kind in fields)
             return f"xxhash64({inner or 'true'})"
         case "array":
@@ -147,51 +150,53 @@ def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
             raise _unknown(column, str(other))
 
 
-def _canonical_simple(value: str, kind: str, column: str) -> str:
+def _canonical_simple(value: str, kind: str, column: str, depth: int) -> str:
     if kind in INTEGERS:
         return f"cast({value} as bigint)"
     if kind == "float":
         return f"cast({value} as double)"
-    if found := re.fullmatch(r"decimal\((\d+),\s*(-?\d+)\)", kind):
+    if found := DECIMAL.fullmatch(kind):
         return _canonical_decimal(value, precision=int(found.group(1)), scale=int(found.group(2)))
     if kind.startswith("string collate "):
         return f"cast({value} as binary)"  # never a collation's key
     if kind == "variant":
-        # Its text does not tell a date from a string; its schema does.
-        return f"cast(to_json({value}) as binary), cast(schema_of_variant({value}) as binary)"
+        return _canonical_variant(value, depth)
     if PLAIN.fullmatch(kind):
         return value
     raise _unknown(column, kind)
 
 
 def _canonical_decimal(value: str, *, precision: int, scale: int) -> str:
-    """The hash of a small number is that of its short form, however many digits its column has room for."""
+    """The hash of a small number is that of its short form, however many digits its column has room for.
+
+    The scale is hashed too, because Spark hashes the digits alone: those of 1.50 and 0.150 are the same.
+    """
     if precision <= SHORT_DIGITS or scale > SHORT_DIGITS:
-        return f"xxhash64({value})"
-    short = f"xxhash64(cast({value} as decimal({SHORT_DIGITS},{scale})))"
-    return f"if(abs({value}) < 1{'0' * (SHORT_DIGITS - scale)}BD, {short}, xxhash64({value}))"
+        return f"xxhash64({value}, {scale})"
+    short = f"xxhash64(cast({value} as decimal({SHORT_DIGITS},{scale})), {scale})"
+    return f"if(abs({value}) < 1{'0' * (SHORT_DIGITS - scale)}BD, {short}, xxhash64({value}, {scale}))"
+
+
+def _canonical_variant(value: str, depth: int, levels: int = VARIANT_LEVELS) -> str:
+    """The text does not tell a date from a string; the schema does, except inside an array of several types.
+
+    Such an array has the schema ARRAY<VARIANT>. Then its elements are hashed one by one, each with its own schema.
+    """
+    text = f"cast(to_json({value}) as binary), cast(schema_of_variant({value}) as binary)"
+    is_mixed = f"contains(schema_of_variant({value}), 'VARIANT')"
+    if not levels:
+        return f"{text}, if({is_mixed}, raise_error('{TOO_DEEP}'), null)"
+    item = f"e{depth}"
+    each = f"{item} -> xxhash64({_canonical_variant(item, depth + 1, levels - 1)})"
+    elements = f"transform(try_variant_get({value}, '$', 'array<variant>'), {each})"
+    fields = f"transform(map_values(try_variant_get({value}, '$', 'map<string,variant>')), {each})"
+    return f"{text}, if({is_mixed}, coalesce({elements}, {fields}), null)"
 
 
 def _unknown(column: str, kind: str) -> CannotRun:
     return CannotRun(
         f"Column {column} has the type {kind}, for which there is no fingerprint", fix="Leave the column out."
     )
-
-
-def printed_type(kind: Type) -> str:
-    """A type as people write it."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = ", ".join(f"{field['name']}: {printed_type(field['type'])}" for field in kind["fields"])
-            return f"struct<{fields}>"
-        case "array":
-            return f"array<{printed_type(kind['elementType'])}>"
-        case "map":
-            return f"map<{printed_type(kind['keyType'])}, {printed_type(kind['valueType'])}>"
-        case other:
-            return str(other)
 
 
 # Reading the answer

@@ -13,97 +13,9 @@ from tests.support.spark import Sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EQUAL = {
-    "order": ("select id a from range(100)", "select 99 - id a from range(100)"),
-    "int widened to bigint": ("select cast(id as int) a from range(9)", "select id a from range(9)"),
-    "float widened to double": (
-        "select cast(id / 7 as float) a from range(9)",
-        "select cast(cast(id / 7 as float) as double) a from range(9)",
-    ),
-    "decimal precision widened": (
-        "select cast(1.25 as decimal(9,2)) a",
-        "select cast(1.25 as decimal(30,2)) a",
-    ),
-    "decimal that fills the short form": (
-        "select * from values (-999999999999999.999), (null), (0.001) t(a)",
-        "select cast(a as decimal(38,3)) a from values (-999999999999999.999), (null), (0.001) t(a)",
-    ),
-    "decimal that is too long for it": (
-        "select cast(-12345678901234567890.12 as decimal(30,2)) a",
-        "select cast(-12345678901234567890.12 as decimal(38,2)) a",
-    ),
-    "minus zero in a float": ("select cast(-0.0D as float) a", "select cast(0 as float) a"),
-    "minus zero": ("select -0.0D a", "select 0.0D a"),
-    "not a number": ("select double('NaN') a", "select 0.0D * double('Infinity') a"),
-    "map order": ("select map('a',1,'b',2) a", "select map('b',2,'a',1) a"),
-    "variant key order": (
-        """select parse_json('{"a":1,"b":2}') a""",
-        """select parse_json('{"b":2,"a":1}') a""",
-    ),
-    "array of maps": ("select array(map(1,'x',2,'y')) a", "select array(map(2,'y',1,'x')) a"),
-    "empty tables of the same type": ("select id a from range(0)", "select id a from range(0)"),
-    "columns in another order": ("select 1 a, 'x' b", "select 'x' b, 1 a"),
-}
-DIFFERENT = {
-    "swap of nullable columns": (
-        "select 'a' a, cast(null as string) b",
-        "select cast(null as string) a, 'a' b",
-    ),
-    "rows paired differently": (
-        "select * from values (1,'x'),(2,'y') t(a,b)",
-        "select * from values (1,'y'),(2,'x') t(a,b)",
-    ),
-    "duplicated pairs": (
-        "select * from values (1),(1),(2),(2) t(a)",
-        "select * from values (3),(3),(4),(4) t(a)",
-    ),
-    "long decimals": (
-        "select cast(12345678901234567890.12 as decimal(30,2)) a",
-        "select cast(12345678901234567890.13 as decimal(30,2)) a",
-    ),
-    "a row twice": ("select 1 a", "select * from values (1),(1) t(a)"),
-    "map with null value": ("select map('a',cast(null as int)) a", "select map('a',0) a"),
-    "map with key and value exchanged": ("select map(1,2) a", "select map(2,1) a"),
-    "[NULL,1] and [1]": ("select array(null,1) a", "select array(1) a"),
-    "[] and NULL": ("select cast(array() as array<int>) a", "select cast(null as array<int>) a"),
-    "[[1],[2]] and [[1,2]]": ("select array(array(1),array(2)) a", "select array(array(1,2)) a"),
-    "order inside an array": ("select array(1,2) a", "select array(2,1) a"),
-    "nested struct null": (
-        "select named_struct('x',cast(null as int),'y',1) a",
-        "select named_struct('x',1,'y',cast(null as int)) a",
-    ),
-    "null struct and struct of nulls": (
-        "select cast(null as struct<x:int>) a",
-        "select named_struct('x',cast(null as int)) a",
-    ),
-    "empty string and NULL": ("select '' a", "select cast(null as string) a"),
-    "letters of another case": ("select 'A' collate UTF8_LCASE a", "select 'a' collate UTF8_LCASE a"),
-    "a date and its text in a variant": (
-        "select to_variant_object(named_struct('d',date'2026-01-01')) a",
-        """select parse_json('{"d":"2026-01-01"}') a""",
-    ),
-    "a null variant and a variant of null": ("select cast(null as variant) a", "select parse_json('null') a"),
-}
-
 
 def of(spark: "SparkSession", query: str) -> Fingerprint:
     return fingerprint(spark, spark.sql(query))
-
-
-@pytest.mark.parametrize("case", EQUAL)
-def test_what_is_equal_has_equal_fingerprints(spark: "SparkSession", case: str) -> None:
-    left, right = EQUAL[case]
-
-    difference = compare(of(spark, left), of(spark, right))
-
-    assert difference.same_data, list(difference.sentences())
-
-
-@pytest.mark.parametrize("case", DIFFERENT)
-def test_what_differs_has_other_fingerprints(spark: "SparkSession", case: str) -> None:
-    left, right = DIFFERENT[case]
-
-    assert not compare(of(spark, left), of(spark, right)).same_data
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,9 @@ def _findings(difference: Difference) -> Iterator[Finding]:
     counts = f"both sides have {left} rows" if left == right else "the row counts differ too"
     for column in difference.changed:
         yield Finding("changed-values", f"values of column {column} differ; {counts}", column)
+    for one in difference.other_types:
+        text = f"column {one.column} was {one.left} and is {one.right}, which does not keep the values"
+        yield Finding("changed-type", text, one.column)
     if difference.rows_paired_differently:
         yield Finding("changed-rows", "every column holds the same values, but in other rows")
 

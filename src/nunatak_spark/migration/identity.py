@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nunatak_spark.fingerprint import printed_type
+from nunatak_spark.column_types import printed_type
 from nunatak_spark.migration.values import Finding
 
 Json = dict[str, Any]

@@ -48,11 +48,19 @@ def test_missing_and_new_columns_are_named() -> None:
 
 
 def test_a_widened_column_is_told_but_is_no_difference_of_the_data() -> None:
-    difference = compare(a_print(), a_print(id=("integer", 0, "1"), city=("string", 1, "2")))
+    difference = compare(a_print(id=("integer", 0, "1")), a_print(id=("long", 0, "1")))
 
-    assert difference.retyped == (TypeChange("id", "long", "integer"),)
+    assert difference.retyped == (TypeChange("id", "integer", "long"),)
     assert difference.same_data
-    assert list(difference.sentences()) == ["id was long and is integer"]
+    assert list(difference.sentences()) == ["id was integer and is long"]
+
+
+def test_a_type_that_does_not_keep_the_values_is_a_difference_although_the_sums_are_equal() -> None:
+    difference = compare(a_print(at=("timestamp", 0, "1")), a_print(at=("long", 0, "1")))
+
+    assert difference.other_types == (TypeChange("at", "timestamp", "long"),)
+    assert not difference.same_data
+    assert list(difference.sentences()) == ["at was timestamp and is long, which does not keep the values"]
 
 
 def test_other_counts_are_a_difference() -> None:
