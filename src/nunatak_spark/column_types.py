@@ -16,6 +16,7 @@ BOUNDED_TEXT = re.compile(r"(var)?char\(\d+\)")
 # Each list from the narrowest to the widest. Iceberg has no byte and no short: they become int.
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
+IN_SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 # One token of a printed type: a quoted or plain name before a colon, a bracket, a comma, or the name of a type.
 TOKEN = re.compile(r"\s*(?:(?P<name>`(?:[^`]|``)*`|\w+):|(?P<mark>[<>,])|(?P<type>[^<>,:(]+(?:\([^)]*\))?[^<>,:(]*))")
 
@@ -38,6 +39,22 @@ def printed_type(kind: Type) -> str:
 
 def _printed_name(name: str) -> str:
     return name if PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
+def ddl_type(kind: Type) -> str:
+    """A type as SQL takes it in a schema; names inside structs are quoted where they have to be."""
+    if isinstance(kind, str):
+        return IN_SQL.get(kind, kind)
+    match kind["type"]:
+        case "struct":
+            fields = (f"{_printed_name(field['name'])}:{ddl_type(field['type'])}" for field in kind["fields"])
+            return f"struct<{','.join(fields)}>"
+        case "array":
+            return f"array<{ddl_type(kind['elementType'])}>"
+        case "map":
+            return f"map<{ddl_type(kind['keyType'])},{ddl_type(kind['valueType'])}>"
+        case other:
+            return str(other)
 
 
 def parsed_type(text: str) -> Type:

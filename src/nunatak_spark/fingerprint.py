@@ -8,8 +8,9 @@ Whoever changes an expression looks at the speed: `make bench BENCH="spark finge
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from nunatak_spark.column_types import DECIMAL, Type, printed_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
+from nunatak_spark.session_settings import temporary_settings
 from nunatak_spark.sql_text import quoted
 
 if TYPE_CHECKING:
@@ -232,6 +234,28 @@ def fingerprint(spark: "SparkSession", source: "str | DataFrame", *, snapshot_id
     return fingerprint_of(planned, row.asDict())
 
 
+def fingerprints(spark: "SparkSession", frames: "Sequence[DataFrame]") -> list[Fingerprint]:
+    """Those of several tables by one job, in their order."""
+    plans = [plan(frame.schema.jsonValue()) for frame in frames]
+    with reading_settings(spark):
+        parts = [
+            _summed(frame, planned).selectExpr(f"{number} AS i", "n", "s", _listed("s", planned), _listed("v", planned))
+            for number, (frame, planned) in enumerate(zip(frames, plans, strict=True))
+        ]
+        rows = {row["i"]: row for row in reduce(lambda left, right: left.unionAll(right), parts).collect()}
+    return [fingerprint_of(planned, _spread(rows[number].asDict())) for number, planned in enumerate(plans)]
+
+
+def _listed(name: str, planned: Plan) -> str:
+    return f"array({', '.join(f'{name}{i}' for i in range(len(planned.columns)))}) AS {name}s"
+
+
+def _spread(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays of `_listed` as the columns that they were made of."""
+    spread = {f"{name}{i}": value for name in ("s", "v") for i, value in enumerate(row[f"{name}s"])}
+    return {"n": row["n"], "s": row["s"], **spread}
+
+
 def fingerprint_by(
     spark: "SparkSession", source: "str | DataFrame", by: Sequence[str], *, snapshot_id: int | None = None
 ) -> dict[str, Fingerprint]:
@@ -266,17 +290,6 @@ def _summed(frame: "DataFrame", planned: Plan) -> "DataFrame":
     return hashed.groupBy(*keys).agg(*map(functions.expr, planned.sums))
 
 
-@contextmanager
-def reading_settings(spark: "SparkSession") -> Iterator[None]:
+def reading_settings(spark: "SparkSession") -> AbstractContextManager[None]:
     """What a fingerprint needs from the session, which then gets its own settings back."""
-    before = {key: spark.conf.get(key, None) for key in SETTINGS}
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+    return temporary_settings(spark, SETTINGS)

@@ -24,6 +24,7 @@ from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.work import Work
 from tests.bench.report import geometric_mean_of_ratios
+from tests.bench.verification import measure_verification, verification_lines
 from tests.support.server import running_server
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def compaction_lines(readings: Sequence[Reading]) -> list[tuple[str, str]]:
 def spark(context: click.Context) -> None:
     """Measure the jobs on Spark; all of them unless one is named."""
     if context.invoked_subcommand is None:
-        for command in (fingerprint_command, compaction_command):
+        for command in (fingerprint_command, compaction_command, verification_command):
             context.invoke(command)
 
 
@@ -192,16 +193,27 @@ def compaction_command(rows: int, files: int, rounds: int) -> None:
     show(f"Compaction of {files:,} files with {rows:,} rows, {CORES} cores", compaction_lines(readings))
 
 
+@spark.command(name="verification")
+@click.option("--tables", default=300, show_default=True, type=click.IntRange(1, 10_000))
+def verification_command(tables: int) -> None:
+    """How long it takes to verify a small table that was migrated, if there are many."""
+    with started() as bench:
+        seconds, verified = measure_verification(bench.spark, bench.client, tables)
+    show(f"Verification of {tables:,} small tables, {CORES} cores", verification_lines(seconds, verified, tables))
+
+
 @contextlib.contextmanager
 def started() -> Iterator[Bench]:
     """A fresh catalog and a fresh JVM, as jobs have them."""
     console = Console(stderr=True, highlight=False)
     with (
         tempfile.TemporaryDirectory(prefix="nunatak-bench-") as folder,
-        running_server(Path(folder) / "nunatak-data") as server,
+        running_server(
+            Path(folder) / "nunatak-data", environment={"NUNATAK_ALLOWED_LOCATIONS": f"file://{tempfile.gettempdir()}"}
+        ) as server,
         Client(server.uri) as client,
     ):
-        config = {"spark.driver.memory": "3g", "spark.local.dir": f"{folder}/spark"}
+        config = {"spark.scheduler.mode": "FAIR", "spark.driver.memory": "3g", "spark.local.dir": f"{folder}/spark"}
         session = nunatak_spark.session(server.uri, master=f"local[{CORES}]", config=config)
         try:
             session.sql("CREATE NAMESPACE lake.bench")

@@ -22,7 +22,7 @@ from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.output import counted, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back, verify_tables
+from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back
 from nunatak_spark.migration.inventory import take_inventory
 from nunatak_spark.migration.permissions import map_permissions
 from nunatak_spark.migration.planning import Wishes
@@ -30,6 +30,7 @@ from nunatak_spark.migration.plans import plan_tables
 from nunatak_spark.migration.report import as_json, render
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow as make_shadow
+from nunatak_spark.migration.side_by_side import verify_tables
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.hadoop import hadoop_source
@@ -85,6 +86,7 @@ Choose = Callable[..., list[Table]]
 @click.option("--catalog-id", help="For Glue: the catalog of another account.")
 @click.option("--format", "kind", help="For folders: the format of all files, if their names do not tell.")
 @click.option("--read", multiple=True, metavar="KEY=VALUE", help="For folders: an option of Spark's reader.")
+@click.option("--infer-types", is_flag=True, help="For folders: guess types from text; else all of it is strings.")
 @click.option("--property", "more", multiple=True, metavar="KEY=VALUE", help="Of the source's catalog in Spark.")
 @runs
 def inventory(run: Run, output: str, **given: Any) -> None:
@@ -110,7 +112,8 @@ def _source(run: Run, given: Mapping[str, Any]) -> Source:
         case "rest":
             return rest_source(name, address, given["source_warehouse"], headers, more)
         case _:
-            return folder_source(name, str(address), given["kind"], pairs(given["read"], "--read"))
+            options = pairs(given["read"], "--read")
+            return folder_source(name, str(address), given["kind"], options, infer_types=given["infer_types"])
 
 
 def _jdbc_source(run: Run, address: str, name: str | None, user: str | None, more: Mapping[str, str]) -> Source:

@@ -151,7 +151,7 @@ def _starter(
             remote=remote,
             bundles=needs.bundles,
             jars=needs.jars(),
-            config=config,
+            config={"spark.scheduler.mode": "FAIR", **config},  # tables are verified side by side
             app_name="nunatak migrate",
         )
     )

@@ -13,13 +13,15 @@ from nunatak_spark.comparison import Difference, PartitionDifferences, compare, 
 from nunatak_spark.fingerprint import (
     SETTINGS,
     Plan,
-    fingerprint,
     fingerprint_by,
+    fingerprints,
     partition_name,
     plan,
     reading_settings,
 )
 from nunatak_spark.migration.identity import DECLARED, current_schema, default_spec, normal
+from nunatak_spark.migration.reading import TEXT
+from nunatak_spark.migration.text_records import count_records
 from nunatak_spark.migration.values import Finding, Looked, Pair
 from nunatak_spark.sql_text import literal, quoted
 
@@ -40,7 +42,7 @@ def look(pair: Pair, document: Json) -> Looked:
     source = rows.selectExpr(*selected(rows.columns, rows.columns, trimmed))
     table = spark.table(pair.target_name)
     target = table.selectExpr(*selected(table.columns, rows.columns, trimmed))
-    before, after = fingerprint(spark, source), fingerprint(spark, target)
+    before, after = fingerprints(spark, (source, target))
     difference = compare(before, after)
     facts: Json = {
         "rows": after.rows,
@@ -58,6 +60,10 @@ def look(pair: Pair, document: Json) -> Looked:
         statement(plan(target.schema.jsonValue()), pair.target_name),
     )
     findings = list(_findings(difference))
+    if pair.table.found.format in TEXT and pair.table.found.kind != "iceberg":
+        more, wrong = _look_at_text(pair, before.rows)
+        findings += wrong
+        facts |= more
     if not difference.same_data:
         by = partition_expressions(document, pair.catalog)
         common = [quoted(column) for column in before.columns if column in after.columns]
@@ -65,6 +71,23 @@ def look(pair: Pair, document: Json) -> Looked:
         findings += where
         facts |= more
     return Looked(tuple(findings), facts, statements)
+
+
+def _look_at_text(pair: Pair, rows: int) -> tuple[Json, list[Finding]]:
+    """Text has no types, so the comparison is with what Spark reads from it; a second parser counts the records."""
+    found = pair.table.found
+    counted = count_records(pair.spark, found)
+    options = ", ".join(f"{key}={value!r}" for key, value in sorted(found.read_options.items()))
+    facts: Json = {
+        "shows": f"the target holds what Spark reads from the {found.format} files with {options or 'no options'}; "
+        "not that this is what their writer meant",
+        "records": counted.note if counted.records is None else f"{counted.records}, {counted.note}",
+    }
+    findings = list(counted.findings)
+    if counted.records is not None and not findings and counted.records != rows:
+        text = f"a second parser counts {counted.records} records in the files, and Spark {rows} rows"
+        findings.append(Finding("other-record-count", text))
+    return facts, findings
 
 
 # What is compared

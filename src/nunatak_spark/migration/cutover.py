@@ -1,13 +1,18 @@
 """From one catalog to the other: verified, frozen, caught up, verified again; and the way back."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from nunatak_spark.migration.pinning import pin
 from nunatak_spark.migration.run import MOVED, Run, Stuck, asking, name_now
 from nunatak_spark.migration.shadow import drop_target, planned_of, refreshed, require_pointer
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TRIES = 3  # a source that is written to all the time is frozen first, or never caught
 FINAL_LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2")
@@ -22,40 +27,45 @@ def verify_table(run: Run, verify: Verify, table: Table, levels: Sequence[LevelN
         table = refreshed(run, table)
         evidence = verify(pair_of(run, table), levels)
         run.folder.save_evidence(table, evidence)
-        if not any(finding.kind == MOVED_SOURCE for each in evidence for finding in each.findings):
+        if not is_outdated(evidence):
             break
-    problems = [f"{each.level}: {finding.text}" for each in evidence for finding in each.findings if not each.ok]
-    if not all(each.ok for each in evidence):
-        raise Stuck("; ".join(problems) or "a level of the verification is not green")
+    require_green(evidence)
     return table
 
 
-def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Sequence[LevelName]) -> list[Table]:
-    def step(table: Table) -> Table:
-        checked = verify_table(run, verify, table, levels)
-        state = checked.state if checked.state in {"cutover", "done"} else "verified"
-        green = msgspec.structs.replace(checked, state=state, problem="", failed_at="")
-        return run.folder.save_table(green, f"{' '.join(levels)} green")
-
-    return run.each(tables, "verify", step)
+def is_outdated(evidence: Sequence[Evidence]) -> bool:
+    return any(finding.kind == MOVED_SOURCE for each in evidence for finding in each.findings)
 
 
-def pair_of(run: Run, table: Table) -> Pair:
+def require_green(evidence: Sequence[Evidence]) -> None:
+    problems = [f"{each.level}: {finding.text}" for each in evidence for finding in each.findings if not each.ok]
+    if not all(each.ok for each in evidence):
+        raise Stuck("; ".join(problems) or "a level of the verification is not green")
+
+
+def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
+    """Both ends of a table; the source may move if its rows can be read as they were at `table.source_pointer`."""
     found, origin, name = table.found, run.origin(table.found), name_now(table)
+    source, planned = pin(origin, found, name, table.source_pointer), planned_of(table)
 
-    def metadata() -> dict[str, object] | None:
-        document = origin.find_document(found, name)
-        return None if document is None else document.content
+    def pointer() -> str:
+        with run.source_lock:
+            return origin.find_pointer(found, name)
+
+    def rows() -> "DataFrame":
+        with run.source_lock:
+            return source.rows()
 
     return Pair(
         spark=run.spark(),
         client=run.client,
         catalog=run.catalog,
         table=table,
-        planned=planned_of(table),
-        source_pointer=lambda: origin.find_pointer(found, name),
-        source_metadata=metadata,
-        source_rows=lambda: origin.rows(found, name),
+        planned=planned,
+        source_pointer=pointer,
+        source_metadata=lambda: source.document,
+        source_rows=rows,
+        may_move=may_move and source.is_fixed and planned.method != "adopt",
     )
 
 

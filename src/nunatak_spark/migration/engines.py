@@ -7,6 +7,7 @@ two must have answered everything.
 import contextlib
 import functools
 import importlib.resources
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -28,6 +29,7 @@ Answers = dict[str, str | None]
 IN_MEMORY_BYTES = 2 * 2**30  # PyIceberg reads a whole table into this process
 SHOWN_CHARACTERS = 200
 ENOUGH = 2
+ATTACHED = itertools.count(1)
 DUCKDB_EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two, so they are loaded first
 
 
@@ -56,7 +58,9 @@ class Sql:
         return self._rows(questions.rows_sql(asked, self.table, self.dialect))
 
     def count(self, asked: Sequence[Filter]) -> list[int]:
-        return [int(self._rows(one)[0][0]) for one in questions.filters_sql(asked, self.table, self.dialect)]
+        if not asked:
+            return []
+        return [int(count) for _, count in sorted(self._rows(questions.filters_sql(asked, self.table, self.dialect)))]
 
     def _rows(self, statement: str) -> list[list[Any]]:
         self.statements.append(statement)
@@ -197,18 +201,29 @@ def _pyiceberg(pair: Pair, document: Json) -> Iterator[Engine]:
 @contextlib.contextmanager
 def _duckdb(pair: Pair, _: Json) -> Iterator[Engine]:
     duckdb = load_module("duckdb", "L3")
-    with contextlib.closing(duckdb.connect(config={"autoinstall_known_extensions": "false"})) as connection:
-        for name in DUCKDB_EXTENSIONS:
-            connection.execute(f"LOAD '{_extension(name)}'")
+    login, name = login_settings(pair.spark, pair.catalog), f"target{next(ATTACHED)}"
+    with contextlib.closing(_loaded_duckdb().cursor()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        login = login_settings(pair.spark, pair.catalog)
         try:
-            _attach(connection, login)
+            _attach(connection, login, name)
         except duckdb.Error as error:  # it quotes the statement, and the reason becomes part of a report
             raise RuntimeError(without_secrets(str(error), login)) from None
-        *namespace, table = pair.planned.target
-        name = f"target.{questions.DUCKDB.quoted('.'.join(namespace))}.{questions.DUCKDB.quoted(table)}"
-        yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), name, questions.DUCKDB)
+        try:
+            *namespace, table = pair.planned.target
+            full = f"{name}.{questions.DUCKDB.quoted('.'.join(namespace))}.{questions.DUCKDB.quoted(table)}"
+            yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), full, questions.DUCKDB)
+        finally:
+            connection.execute(f"DETACH {name}")
+            connection.execute(f"DROP SECRET IF EXISTS {name}_login")
+
+
+@functools.cache
+def _loaded_duckdb() -> Any:
+    """One database in memory for all tables: to load the extensions takes longer than a small table."""
+    connection = load_module("duckdb", "L3").connect(config={"autoinstall_known_extensions": "false"})
+    for name in DUCKDB_EXTENSIONS:
+        connection.execute(f"LOAD '{_extension(name)}'")
+    return connection
 
 
 ENGINES: Mapping[str, Callable[[Pair, Json], "contextlib.AbstractContextManager[Engine]"]] = {
@@ -233,23 +248,24 @@ def _extension(name: str) -> str:
         return name
 
 
-def _attach(connection: Any, login: Mapping[str, str]) -> None:
-    literal = questions.DUCKDB.literal
+def _attach(connection: Any, login: Mapping[str, str], name: str) -> None:
+    """Each table by an attachment of its own, so that nothing is remembered from one to the next."""
+    literal, secret_name = questions.DUCKDB.literal, f"{name}_login"
     options = f"TYPE iceberg, ENDPOINT {literal(login['uri'])}"
     if "credential" in login:
         client_id, _, secret = login["credential"].partition(":")
         server = login.get("oauth2-server-uri", f"{login['uri'].rstrip('/')}/v1/oauth/tokens")
         connection.execute(
-            f"CREATE SECRET login (TYPE iceberg, CLIENT_ID {literal(client_id)}, CLIENT_SECRET {literal(secret)}, "
-            f"OAUTH2_SERVER_URI {literal(server)})"
+            f"CREATE SECRET {secret_name} (TYPE iceberg, CLIENT_ID {literal(client_id)}, "
+            f"CLIENT_SECRET {literal(secret)}, OAUTH2_SERVER_URI {literal(server)})"
         )
-        options += ", SECRET login"
+        options += f", SECRET {secret_name}"
     elif "token" in login:
-        connection.execute(f"CREATE SECRET login (TYPE iceberg, TOKEN {literal(login['token'])})")
-        options += ", SECRET login"
+        connection.execute(f"CREATE SECRET {secret_name} (TYPE iceberg, TOKEN {literal(login['token'])})")
+        options += f", SECRET {secret_name}"
     else:
         options += ", AUTHORIZATION_TYPE 'none'"
-    connection.execute(f"ATTACH {literal(login.get('warehouse', ''))} AS target ({options})")
+    connection.execute(f"ATTACH {literal(login.get('warehouse', ''))} AS {name} ({options})")
 
 
 def without_secrets(text: str, login: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ snapshots and files by right, so only its columns are compared, and what may dif
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ Json = dict[str, Any]
 NAMED_AT_MOST = 5  # of ids in one sentence: a table may have thousands of snapshots
 # What Iceberg has no type for becomes the next wider one; Spark, Hive and Iceberg's documentation agree on these.
 WIDENED = {("byte", "integer"), ("short", "integer")}
+REPLACED = {("uuid", "string"), ("fixed", "binary")}  # Spark reads both, and writes neither
 DECLARED = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps that a string was declared as char or varchar
 
 
@@ -259,6 +261,19 @@ def compare_columns(source: Json, target: Json) -> Columns:
     found = Columns()
     _compare_fields(source["fields"], target["fields"], "", found)
     return found
+
+
+def replaced_types(source: Json, target: Json) -> list[str]:
+    """Types of Iceberg's that Spark has not, and what a copy by Spark made of them; both are metadata documents."""
+    before, after = (
+        {one.path: one.said["type"] for _, one in _fields(current_schema(normal(document)))}
+        for document in (source, target)
+    )
+    return [
+        f"type of column {path} was {kind} and is {after[path]}"
+        for path, kind in before.items()
+        if (re.sub(r"\[.*", "", kind), after.get(path)) in REPLACED
+    ]
 
 
 def _compare_fields(left: Collection[Json], right: Collection[Json], path: str, found: Columns) -> None:

@@ -9,6 +9,8 @@ from nunatak_spark.migration.values import Found, Method, Planned, Source, Table
 ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
 COPIED = {"csv", "json", "text"}
 FATAL = {"unreadable"}
+# add_files takes values from the names of folders, and columns by the very names that the files write.
+NOT_ADDED = {"partition-elsewhere", "timestamp-partition", "name-case", "mixed-types"}
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,9 @@ def _method_for_files(found: Found) -> tuple[Method, str]:
     if not found.columns:
         return "refused", "nothing is known about its columns"
     if found.format in ADDED_AS_THEY_ARE:
-        elsewhere = [risk for risk in found.risks if risk.kind == "partition-elsewhere"]
-        if elsewhere:
-            return "refused", f"{elsewhere[0].text}; ask for a copy with --copy"
+        not_added = [risk for risk in found.risks if risk.kind in NOT_ADDED]
+        if not_added:
+            return "refused", f"{not_added[0].text}; ask for a copy with --copy"
         return "add_files", f"{found.format} files stay where they are and become files of an Iceberg table"
     if found.format in COPIED:
         return "copy", f"Iceberg has no {found.format} files: every row is read and written anew"

@@ -25,18 +25,19 @@ Json = dict[str, Any]
 NAMED_PER_TASK = 100  # if a whole bucket is out of reach, the first hundred tell as much as all
 FILES_PER_TASK = 2_000
 TASKS_AT_MOST = 500
+TOGETHER_TASKS = 8  # for many small tables
 OPEN_AT_ONCE = 16  # in each task: opening is waiting
-FILES = "kind string, path string, size bigint"
-CHECKED = "kind string, path string, problem string, detail string, files bigint, bytes bigint"
+FILES = "table int, kind string, path string, size bigint"
+CHECKED = "table int, kind string, path string, problem string, detail string, files bigint, bytes bigint"
 CONTENTS = {0: "data file", 1: "position delete file", 2: "equality delete file"}  # Spec, content of a data file
 
 
 def look(pair: Pair, document: Json, metadata_location: str) -> Looked:
     """All at once; only if Spark itself stops at a missing manifest, one kind after the other."""
     statements = _statements(pair.target_name)
-    named = pair.spark.createDataFrame(metadata_files(document, metadata_location), FILES)
-    steps = [named, *(pair.spark.sql(statement) for statement in statements)]
-    check, tasks = checker(file_access(pair)), tasks_for(document)
+    named = [(0, *file) for file in metadata_files(document, metadata_location)]
+    steps = [pair.spark.createDataFrame(named, FILES), *(pair.spark.sql(statement) for statement in statements)]
+    check, tasks = checker([file_access(pair)]), tasks_for(document)
     seen = Seen()
     try:
         seen.add(functools.reduce(lambda left, right: left.unionAll(right), steps).repartition(tasks), check)
@@ -50,8 +51,45 @@ def look(pair: Pair, document: Json, metadata_location: str) -> Looked:
     data_files = [row["path"] for row in seen.problems if row["kind"] in CONTENTS.values()]
     needed = _needed_by(pair, document, data_files) if "not-looked-at" not in seen.facts else {}
     findings = tuple(_finding(row, needed) for row in seen.problems)
-    facts = {"files": seen.files, "bytes": seen.bytes, "by-kind": seen.kinds, **seen.facts}
-    return Looked(findings, facts, statements)
+    return Looked(findings, seen.numbers(), statements)
+
+
+def look_together(tables: Sequence[tuple[Pair, Json, str]]) -> list[Looked | None]:
+    """The same for many small tables by one job; each is given with its metadata document and where that lies.
+
+    None for a table that has to be looked at by itself, because something is wrong with it or with one of the others.
+    """
+    if not tables:
+        return []
+    spark = tables[0][0].spark
+    by_table = [_statements(pair.target_name, number) for number, (pair, _, _) in enumerate(tables)]
+    try:
+        access = [file_access(pair) for pair, _, _ in tables]
+        named = [
+            (number, *file)
+            for number, (_, document, location) in enumerate(tables)
+            for file in metadata_files(document, location)
+        ]
+        files = spark.sql(" UNION ALL ".join(statement for statements in by_table for statement in statements))
+        whole = spark.createDataFrame(named, FILES).unionAll(files).repartition(TOGETHER_TASKS)
+        check: Callable[[Any], Any] = checker(access)
+        rows = [row.asDict() for row in whole.mapInArrow(check, CHECKED).collect()]
+    except Exception:  # whatever it is, looking at the tables one by one tells which of them it is about
+        return [None] * len(tables)
+    seen = [Seen() for _ in tables]
+    for row in rows:
+        seen[row["table"]].take(row)
+    return [
+        None
+        if one.problems
+        else Looked((), {**one.numbers(), "looked-at": f"with {len(tables) - 1} others"}, statements)
+        for one, statements in zip(seen, by_table, strict=True)
+    ]
+
+
+def is_small(document: Json) -> bool:
+    """Whether a table is one for `look_together`."""
+    return tasks_for(document) == 1
 
 
 def metadata_files(document: Json, metadata_location: str) -> list[tuple[str, str, int | None]]:
@@ -71,12 +109,12 @@ def tasks_for(document: Json) -> int:
     return min(TASKS_AT_MOST, 1 + max(totals, default=0) // FILES_PER_TASK)
 
 
-def _statements(target: str) -> tuple[str, ...]:
+def _statements(target: str, number: int = 0) -> tuple[str, ...]:
     kinds = " ".join(f"WHEN {content} THEN '{kind}'" for content, kind in CONTENTS.items())
     return (
-        f"SELECT DISTINCT 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
-        f"SELECT DISTINCT CASE content {kinds} END AS kind, file_path AS path, file_size_in_bytes AS size "
-        f"FROM {target}.all_files",
+        f"SELECT DISTINCT {number} AS table, 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
+        f"SELECT DISTINCT {number} AS table, CASE content {kinds} END AS kind, file_path AS path, "
+        f"file_size_in_bytes AS size FROM {target}.all_files",
     )
 
 
@@ -92,12 +130,19 @@ class Seen:
 
     def add(self, files: "DataFrame", check: Callable[[Any], Any]) -> None:
         for row in self._told(files, check):
-            if row["path"] is not None:
-                self.problems.append(row)
-            else:
-                self.files += row["files"]
-                self.bytes += row["bytes"]
-                self.kinds[row["kind"]] = self.kinds.get(row["kind"], 0) + row["files"]
+            self.take(row)
+
+    def take(self, row: Json) -> None:
+        """One row of an answer: a file that is out of reach, or how many files of a kind a task opened."""
+        if row["path"] is not None:
+            self.problems.append(row)
+        else:
+            self.files += row["files"]
+            self.bytes += row["bytes"]
+            self.kinds[row["kind"]] = self.kinds.get(row["kind"], 0) + row["files"]
+
+    def numbers(self) -> Json:
+        return {"files": self.files, "bytes": self.bytes, "by-kind": self.kinds, **self.facts}
 
     def _told(self, files: "DataFrame", check: Callable[[Any], Any]) -> list[Json]:
         """From the executors, or from here where their Python cannot do it; then Spark still reads the files for L2."""
@@ -118,11 +163,13 @@ def python_error(text: str) -> str:
     )
 
 
-def checker(access: Sequence[tuple[str, Mapping[str, str]]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def checker(
+    access: Sequence[Sequence[tuple[str, Mapping[str, str]]]],
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What each task runs on its part of the files: a row for each that is out of reach, and the counts of all.
 
-    `access` are settings by the prefix of files that they open. Everything it needs is inside, so the executors need
-    PyIceberg and PyArrow but not this package.
+    `access` are, for each table, settings by the prefix of files that they open. Everything it needs is inside, so the
+    executors need PyIceberg and PyArrow but not this package.
     """
     given, named_at_most, open_at_once = list(access), NAMED_PER_TASK, OPEN_AT_ONCE
 
@@ -144,32 +191,33 @@ def checker(access: Sequence[tuple[str, Mapping[str, str]]]) -> Callable[[Iterat
     def check(batches: Iterator[Any]) -> Iterator[Any]:
         load_file_io = importlib.import_module("pyiceberg.io").load_file_io
         arrow = importlib.import_module("pyarrow")
-        stores: dict[tuple[str, str], Any] = {}
-        counts: dict[str, list[int]] = {}
+        stores: dict[tuple[int, str, str], Any] = {}
+        counts: dict[tuple[int, str], list[int]] = {}
         rows: list[tuple[Any, ...]] = []
 
-        def place_of(path: str) -> tuple[str, str]:
-            return path.partition(":")[0], next(prefix for prefix, _ in given if path.startswith(prefix))
+        def place_of(file: Any) -> tuple[int, str, str]:
+            table, path = file["table"], file["path"]
+            return table, path.partition(":")[0], next(one for one, _ in given[table] if path.startswith(one))
 
         def checked(file: Any) -> tuple[str, str, int]:
-            return problem_of(stores[place_of(file["path"])], file["path"], file["size"])
+            return problem_of(stores[place_of(file)], file["path"], file["size"])
 
         with ThreadPoolExecutor(open_at_once) as pool:
             for batch in batches:
                 files = batch.to_pylist()
                 for file in files:
-                    place = place_of(file["path"])
+                    place = place_of(file)
                     if place not in stores:
-                        stores[place] = load_file_io(dict(given)[place[1]], file["path"])
+                        stores[place] = load_file_io(dict(given[place[0]])[place[2]], file["path"])
                 for file, (problem, detail, size) in zip(files, pool.map(checked, files), strict=True):
-                    count = counts.setdefault(file["kind"], [0, 0])
+                    count = counts.setdefault((file["table"], file["kind"]), [0, 0])
                     count[0] += 1
                     count[1] += size
                     if problem and len(rows) < named_at_most:
-                        rows.append((file["kind"], file["path"], problem, detail, 1, size))
-        rows += [(kind, None, None, None, files_, bytes_) for kind, (files_, bytes_) in counts.items()]
-        names = ["kind", "path", "problem", "detail", "files", "bytes"]
-        types = [arrow.string()] * 4 + [arrow.int64()] * 2
+                        rows.append((file["table"], file["kind"], file["path"], problem, detail, 1, size))
+        rows += [(*of, None, None, None, files_, bytes_) for of, (files_, bytes_) in counts.items()]
+        names = ["table", "kind", "path", "problem", "detail", "files", "bytes"]
+        types = [arrow.int32()] + [arrow.string()] * 4 + [arrow.int64()] * 2
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         arrays = [arrow.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
         yield arrow.RecordBatch.from_arrays(arrays, names)

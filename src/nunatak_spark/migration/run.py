@@ -1,10 +1,11 @@
 """What every step of a migration is handed: the folder, both ends, Spark when needed, and how to tell of progress."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -12,12 +13,17 @@ from nunatak.client import Client, ServerUnreachable
 from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import Progress, Step, silent
+from nunatak_spark.migration import reading
 from nunatak_spark.migration.documents import Spark, Unreadable, first_line
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.state import Folder
 from nunatak_spark.migration.values import Found, Source, Table, title
 from nunatak_spark.redaction import redacted_text
+from nunatak_spark.session_settings import temporary_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MOVED = "__moved"  # what a frozen table's name at the source ends with
 
@@ -28,7 +34,10 @@ class Stuck(Exception):
 
 @dataclass
 class Run:
-    """One command. `connect` gives a new client of the target; sources are opened once and closed with the run."""
+    """One command. `connect` gives a new client of the target; sources are opened once and closed with the run.
+
+    While it runs, its Spark session reads files as `reading` says, whatever the session's own settings are.
+    """
 
     folder: Folder
     connect: Callable[[], AbstractContextManager[Client]]
@@ -36,9 +45,22 @@ class Run:
     catalog: str
     environment: Mapping[str, str]
     progress: Progress = silent
+    source_lock: threading.Lock = field(default_factory=threading.Lock)  # clients of sources know one thread at a time
     _origins: dict[str, Origin] = field(default_factory=dict)
     _client: Client | None = None
     _open: ExitStack = field(default_factory=ExitStack)
+    _start: Spark = field(init=False, repr=False)
+    _is_prepared: bool = False
+
+    def __post_init__(self) -> None:
+        self._start, self.spark = self.spark, self._prepared
+
+    def _prepared(self) -> "SparkSession":
+        session = self._start()
+        if not self._is_prepared:
+            self._is_prepared = True
+            self._open.enter_context(temporary_settings(session, reading.SETTINGS))
+        return session
 
     def __enter__(self) -> Self:
         return self

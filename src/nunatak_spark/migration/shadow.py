@@ -10,6 +10,8 @@ from nunatak.client import Client, Json
 from nunatak.errors import NotFound
 from nunatak_spark.jobs import Step
 from nunatak_spark.migration.documents import segments
+from nunatak_spark.migration.pinning import pin
+from nunatak_spark.migration.planning import FATAL
 from nunatak_spark.migration.run import Run, Stuck, make_namespaces, name_now
 from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
@@ -78,6 +80,9 @@ def _intended(run: Run, table: Table, pointer: str) -> Table:
 def _looked_at(run: Run, table: Table) -> Table:
     """The table as it is at the source now; what the inventory knew beyond that is kept."""
     again = run.origin(table.found).look_again(table.found, name_now(table))
+    fatal = [risk.text for risk in again.risks if risk.kind in FATAL]
+    if fatal:
+        raise Stuck(fatal[0])
     known = {risk.kind for risk in again.risks}
     risks = (*again.risks, *(risk for risk in table.found.risks if risk.kind not in known))
     return msgspec.structs.replace(table, found=msgspec.structs.replace(again, risks=risks))
@@ -191,11 +196,24 @@ def _filled(run: Run, table: Table, pointer: str) -> str:
             client.drop_table(planned.target)  # the files stay, those of the source above all
         make_namespaces(client, planned.target[:-1])
         _forget(run, table)
-        if planned.method == "add_files":
-            _add_files(run, table, pointer)
-        else:
-            _copy(run, table, pointer)
+        try:
+            if planned.method == "add_files":
+                _add_files(run, table, pointer)
+            else:
+                _copy(run, table, pointer)
+        except Exception:
+            _drop_unfinished(client, table, pointer)
+            raise
         return location_of(client.load_table(planned.target))
+
+
+def _drop_unfinished(client: Client, table: Table, pointer: str) -> None:
+    """A table that was made and not filled must not stand at the target: it would look like an empty one."""
+    target = planned_of(table).target
+    there = find_target(client, target)
+    marks = {} if there is None else there["metadata"].get("properties", {})
+    if marks.get(FROM) == title(table.found) and marks.get(POINTER) == pointer:
+        client.drop_table(target)
 
 
 def _forget(run: Run, table: Table) -> None:
@@ -216,7 +234,7 @@ def _add_files(run: Run, table: Table, pointer: str) -> None:
 def _copy(run: Run, table: Table, pointer: str) -> None:
     found, name = table.found, sql_name(run.catalog, planned_of(table).target)
     view = f"nunatak_source_{abs(hash(title(found)))}"
-    run.origin(found).rows(found, name_now(table)).createOrReplaceTempView(view)
+    pin(run.origin(found), found, name_now(table), pointer).rows().createOrReplaceTempView(view)
     try:
         run.spark().sql(f"{head_of(name, found, _marks(table, pointer, keeps_files=False))} AS SELECT * FROM {view}")
     finally:

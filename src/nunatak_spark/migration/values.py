@@ -187,8 +187,10 @@ class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
 class Pair:
     """One table at both ends, as the levels of verification look at it.
 
-    `catalog` is what the target is called in SQL. The callables ask the source each time: for its pointer (empty if it
-    is gone), for the metadata document behind it (None if it is not an Iceberg table), and for all its rows.
+    `catalog` is what the target is called in SQL. `source_pointer` asks the source where it stands now, and answers
+    with an empty text if the table is gone. `source_metadata` and `source_rows` give the metadata document (None if it
+    is not an Iceberg table) and the rows; if the source `may_move`, they are those of `table.source_pointer`, whatever
+    was committed since. `reached` is what L1 found if it looked at many tables together.
     """
 
     spark: "SparkSession"
@@ -199,6 +201,8 @@ class Pair:
     source_pointer: Callable[[], str]
     source_metadata: Callable[[], dict[str, Any] | None]
     source_rows: "Callable[[], DataFrame]"
+    may_move: bool = False
+    reached: Looked | None = None
 
     @property
     def target_name(self) -> str:

@@ -1,11 +1,13 @@
 """The levels of verification, one after the other, each as evidence: what was compared, what was found, and when.
 
-A level that cannot be carried out is evidence too, and not a green one. While the levels look, neither end may move:
-what one level saw would not be what the next one sees.
+A level that cannot be carried out is evidence too, and not a green one. All levels look at one state: the source as it
+was at the pointer that the target was made from, and the target as it is when the first level begins. A source that has
+no snapshots, or that is about to be cut over, may not move meanwhile; the target never may.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -40,7 +42,7 @@ def verify(
 ) -> list[Evidence]:
     """Evidence of each level, in order; a finding `moved-source` asks to catch up and to verify again."""
     wanted = [level for level in LEVELS if level in levels]
-    started, source = now_ms(), pair.source_pointer()
+    started, source = now_ms(), pair.table.source_pointer if pair.may_move else pair.source_pointer()
     target = _load_target(pair)
     early = _too_early(pair, source, target)
     if early is not None or target is None:
@@ -53,8 +55,22 @@ def verify(
         begun = now_ms()
         looked = _look(pair, level, target, source)
         evidence.append(_evidence(level, looked, begun, now_ms(), source, _pointer(target)))
-    moved = _moved_meanwhile(pair, source, _pointer(target))
+    is_green = all(one.ok for one in evidence)
+    moved = _moved_meanwhile(pair, source, _pointer(target), ask_source=not (pair.may_move and is_green))
     return [_with(one, moved) for one in evidence] if moved else evidence
+
+
+def look_at_files_of_many(pairs: Sequence[Pair]) -> list[Pair]:
+    """The same pairs; those of small tables with what L1 finds, by one job for all of them."""
+    targets = [(number, _load_target(pair)) for number, pair in enumerate(pairs)]
+    small = [
+        (number, target) for number, target in targets if target is not None and reach.is_small(target["metadata"])
+    ]
+    for number, _ in small:
+        pairs[number].spark.sql(f"REFRESH TABLE {pairs[number].target_name}")
+    found = reach.look_together([(pairs[number], target["metadata"], _pointer(target)) for number, target in small])
+    reached = {number: looked for (number, _), looked in zip(small, found, strict=True)}
+    return [replace(pair, reached=reached.get(number)) for number, pair in enumerate(pairs)]
 
 
 def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Looked:
@@ -65,7 +81,7 @@ def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Lo
             case "L0":
                 return _identity(pair, target["metadata"])
             case "L1":
-                return reach.look(pair, target["metadata"], _pointer(target))
+                return pair.reached or reach.look(pair, target["metadata"], _pointer(target))
             case "L2":
                 return contents.look(pair, target["metadata"])
             case "L3":
@@ -87,7 +103,8 @@ def _identity(pair: Pair, document: Json) -> Looked:
         "format-version": document.get("format-version"),
         "current-snapshot-id": document.get("current-snapshot-id"),
     }
-    return Looked(tuple(columns.findings), {**facts, "accepted": columns.accepted} if columns.accepted else facts)
+    accepted = [*columns.accepted, *(identity.replaced_types(source, document) if source is not None else ())]
+    return Looked(tuple(columns.findings), {**facts, "accepted": accepted} if accepted else facts)
 
 
 # What else may be wrong
@@ -114,9 +131,10 @@ def _too_early(pair: Pair, source: str, target: Json | None) -> Finding | None:
     return None
 
 
-def _moved_meanwhile(pair: Pair, source: str, target: str) -> tuple[Finding, ...]:
+def _moved_meanwhile(pair: Pair, source: str, target: str, *, ask_source: bool) -> tuple[Finding, ...]:
+    """What moved. A source that may move is asked only if something is wrong: its snapshot may have been expired."""
     findings = []
-    now = pair.source_pointer()
+    now = pair.source_pointer() if ask_source else source
     if now != source:
         findings.append(_moved(source, now, "while it was verified"))
     there = _pointer(_load_target(pair))

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nunatak.client import Client
-from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back, verify_tables
+from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back
 from nunatak_spark.migration.inventory import take_inventory
 from nunatak_spark.migration.planning import Wishes
 from nunatak_spark.migration.plans import plan_tables
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow
+from nunatak_spark.migration.side_by_side import verify_tables
 from nunatak_spark.migration.state import opened
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Migration, Source, Table, title
 from nunatak_spark.migration.verification import verify

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.identity import compare_columns, compare_documents, digest, document_facts, normal
+from nunatak_spark.migration.identity import (
+    compare_columns,
+    compare_documents,
+    digest,
+    document_facts,
+    normal,
+    replaced_types,
+)
 
 Json = dict[str, Any]
 
@@ -258,3 +265,19 @@ def test_a_column_that_may_no_longer_be_null_is_drift() -> None:
     )
 
     assert [one.text for one in found.findings] == ["column a may not be null any more"]
+
+
+def test_types_that_spark_cannot_write_are_told() -> None:
+    def with_columns(key: str, digest: str, deep: str) -> Json:
+        inner = {"type": "struct", "fields": [{"id": 3, "name": "key", "required": False, "type": deep}]}
+        kinds = {"key": key, "digest": digest, "in": inner, "city": "string"}
+        fields = [
+            {"id": n, "name": name, "required": False, "type": kind} for n, (name, kind) in enumerate(kinds.items())
+        ]
+        return a_document(schemas=[{"type": "struct", "schema-id": 0, "fields": fields}])
+
+    assert replaced_types(with_columns("uuid", "fixed[16]", "uuid"), with_columns("string", "binary", "string")) == [
+        "type of column key was uuid and is string",
+        "type of column digest was fixed[16] and is binary",
+        "type of column in.key was uuid and is string",
+    ]

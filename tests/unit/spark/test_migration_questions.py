@@ -126,14 +126,14 @@ def test_filters_lie_between_the_least_and_the_most() -> None:
     asked = filters(columns, answers)
 
     assert [one.value for one in asked] == [2, date(2026, 1, 2), "O'Hare\\"]
-    assert filters_sql(asked, "t", SPARK) == [
-        "SELECT count(*) AS n FROM t WHERE `id` <= 2",
-        "SELECT count(*) AS n FROM t WHERE `day` <= DATE '2026-01-02'",
-        "SELECT count(*) AS n FROM t WHERE `city` <= 'O\\'Hare\\\\'",
-    ]
-    assert filters_sql([Filter(columns[2], "O'Hare\\")], "t", DUCKDB) == [
-        "SELECT count(*) AS n FROM t WHERE \"city\" <= 'O''Hare\\'"
-    ]
+    assert filters_sql(asked, "t", SPARK) == (
+        "SELECT 0 AS i, count(*) AS n FROM t WHERE `id` <= 2"
+        " UNION ALL SELECT 1 AS i, count(*) AS n FROM t WHERE `day` <= DATE '2026-01-02'"
+        " UNION ALL SELECT 2 AS i, count(*) AS n FROM t WHERE `city` <= 'O\\'Hare\\\\'"
+    )
+    assert filters_sql([Filter(columns[2], "O'Hare\\")], "t", DUCKDB) == (
+        "SELECT 0 AS i, count(*) AS n FROM t WHERE \"city\" <= 'O''Hare\\'"
+    )
 
 
 SAME = {

@@ -13,15 +13,15 @@ from pyspark.errors import PythonException
 from nunatak_spark.migration import reach
 from nunatak_spark.migration.reach import Seen, checker, metadata_files, python_error, tasks_for
 
-FILES = pa.schema([("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
+FILES = pa.schema([("table", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
 
 
 def checked(
     files: list[tuple[str, str, int | None]], access: list[tuple[str, dict[str, str]]] | None = None
 ) -> list[dict[str, Any]]:
-    columns: list[Any] = [list(column) for column in zip(*files, strict=True)]
+    columns: list[Any] = [[0] * len(files), *(list(column) for column in zip(*files, strict=True))]
     batch = pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, FILES, strict=True)], schema=FILES)
-    (told,) = checker(access or [("", {})])(iter([batch]))
+    (told,) = checker([access or [("", {})]])(iter([batch]))
     return told.to_pylist()
 
 
@@ -102,12 +102,12 @@ def test_a_store_that_is_gone_does_not_make_a_list_without_end(tmp_path: Path) -
 def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Path) -> None:
     """Their Python has the packages that Spark and Iceberg need, and knows nothing of ours."""
     (tmp_path / "file").write_bytes(b"123")
-    (tmp_path / "sent").write_bytes(cloudpickle.dumps(checker([("", {})])))
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(checker([[("", {})]])))
     script = f"""
 import sys, pickle, pyarrow as pa
 sys.modules["nunatak_spark"] = sys.modules["nunatak"] = None  # as if they were not installed
 check = pickle.loads(open({str(tmp_path / "sent")!r}, "rb").read())
-batch = pa.RecordBatch.from_pylist([{{"kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}])
+batch = pa.RecordBatch.from_pylist([{{"table": 0, "kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}])
 (told,) = check(iter([batch]))
 print(told.to_pylist())
 """
@@ -151,13 +151,13 @@ def test_files_are_opened_from_here_if_the_executors_cannot_and_that_is_said(tmp
     seen = Seen()
     frame: Any = WithoutPyIceberg(
         [
-            {"kind": "data file", "path": f"file:{tmp_path}/file", "size": 3},
-            {"kind": "data file", "path": f"file:{tmp_path}/gone", "size": 3},
+            {"table": 0, "kind": "data file", "path": f"file:{tmp_path}/file", "size": 3},
+            {"table": 0, "kind": "data file", "path": f"file:{tmp_path}/gone", "size": 3},
         ]
     )
 
-    seen.add(frame, checker([("", {})]))
-    seen.add(frame, checker([("", {})]))
+    seen.add(frame, checker([[("", {})]]))
+    seen.add(frame, checker([[("", {})]]))
 
     assert seen.facts == {
         "not-from-executors": "opened from this machine: ModuleNotFoundError: No module named 'pyiceberg'"

@@ -1,13 +1,18 @@
 """Tables that a metastore declares over folders of files: Hive's own, in a Hive metastore or in Glue."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
+from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.documents import File, Spark, Unreadable, digest, list_files
 from nunatak_spark.migration.facts import with_files
+from nunatak_spark.migration.reading import STRICT
 from nunatak_spark.migration.risks import declared_risks, file_risks
+from nunatak_spark.migration.sources.folder import ambiguous_names, field_names, schema_of, unreadable
 from nunatak_spark.migration.values import Column, Finding, Found
 
 # By a part of the name of the class that reads the rows.
@@ -19,6 +24,7 @@ FORMATS = {
     "json": "json",
     "lazysimple": "csv",
 }
+COLUMNAR = {"parquet", "orc"}  # formats whose files name their columns
 HIVE_NULL, HIVE_SEPARATOR = "\\N", "\x01"  # how Hive's text files write them unless told otherwise
 
 
@@ -37,7 +43,7 @@ class Declaration:
 
 def declared_table(spark: Spark, found: Found, said: Declaration) -> Found:
     """The same table, as files with columns."""
-    kind, options = how_to_read(said.serde, said.serde_properties)
+    kind, options = how_to_read(said.serde, said.serde_properties, said.properties)
     declared = msgspec.structs.replace(
         found,
         kind="hive",
@@ -53,22 +59,63 @@ def declared_table(spark: Spark, found: Found, said: Declaration) -> Found:
     except Unreadable as error:
         return msgspec.structs.replace(declared, risks=(Finding("unreadable", str(error)),))
     known = with_files(declared, files, digest(files))
-    risks = (*declared_risks(known), *file_risks(known, files), *_elsewhere(said, files))
+    risks = (*declared_risks(known), *file_risks(known, files), *_elsewhere(said, files), *_other_names(spark, known))
     return msgspec.structs.replace(known, risks=risks)
 
 
-def how_to_read(serde: str, properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The format of the files, and the options to read them with; nothing if Spark has no reader for them."""
+def _other_names(spark: Spark, found: Found) -> Iterator[Finding]:
+    """Columns that the files write otherwise than the metastore, or not all alike.
+
+    Hive and Spark find a column in any case. Iceberg finds the one of that name in the file, and else reads nulls.
+    """
+    if found.format not in COLUMNAR or not found.files:
+        return
+    merging = msgspec.structs.replace(found, read_options={**found.read_options, "mergeSchema": "true"})
+    try:
+        schema = schema_of(spark(), merging).jsonValue()
+    except CannotRun:  # no Spark: that is to be mended here, and says nothing about the files
+        raise
+    except Exception as error:
+        if "MERGE_SCHEMAS" in str(error):  # whatever else is wrong is told by the one who reads the rows
+            yield Finding("mixed-types", unreadable(found, error))
+        return
+    for path, names in ambiguous_names(schema):
+        text = f"its files write one column as {' and '.join(names)}, and Iceberg reads one of them alone"
+        yield Finding("name-case", text, path)
+        return
+    declared = {column.name.lower(): f"{column.name} {column.type}" for column in found.columns}
+    for levels in field_names(schema):
+        said, name = declared.get(levels[0].lower()), levels[-1]
+        if said is not None and not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said):
+            text = (
+                f"its files write {'.'.join(levels)} in another case than the metastore, and Iceberg would read nulls"
+            )
+            yield Finding("name-case", text, ".".join(levels))
+            return
+
+
+def how_to_read(
+    serde: str, properties: Mapping[str, str], of_table: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, dict[str, str]]:
+    """The format of the files, and the options to read them with; nothing if Spark has no reader for them.
+
+    Hive puts null for what does not fit a declared type, and so hides it. Here it is an error.
+    """
     name = serde.lower()
     kind = next((kind for part, kind in FORMATS.items() if part in name), "")
     if kind != "csv":
-        return kind, {}
+        return kind, dict(STRICT) if kind == "json" else {}
+    header = of_table.get("skip.header.line.count", "0").strip()
+    if header not in {"0", "1"}:
+        return "", {}  # Spark can pass over one line and no more
     separator = properties.get("field.delim") or properties.get("separatorChar")
+    options = {**STRICT, "header": "true" if header == "1" else "false"}
     if "opencsv" in name:
-        return kind, {"sep": separator or ",", "header": "false"}
+        quote, escape = properties.get("quoteChar", '"'), properties.get("escapeChar", "\\")
+        return kind, {**options, "sep": separator or ",", "quote": quote, "escape": escape}
     # Hive's own text knows no quotes.
     null = properties.get("serialization.null.format", HIVE_NULL)
-    return kind, {"sep": separator or HIVE_SEPARATOR, "header": "false", "nullValue": null, "quote": ""}
+    return kind, {**options, "sep": separator or HIVE_SEPARATOR, "nullValue": null, "quote": ""}
 
 
 def _elsewhere(said: Declaration, files: Sequence[File]) -> Iterator[Finding]:

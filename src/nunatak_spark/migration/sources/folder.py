@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from nunatak_spark.column_types import Type, ddl_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.documents import Document, File, Spark, digest, first_line, list_files, local_path
 from nunatak_spark.migration.facts import with_files
+from nunatak_spark.migration.reading import (
+    INFER_PARTITIONS,
+    OF_INFERENCE,
+    SETTINGS,
+    infers,
+    read_options,
+    require_strict,
+)
 from nunatak_spark.migration.risks import declared_risks, file_risks
 from nunatak_spark.migration.values import Column, Finding, Found, Source
+from nunatak_spark.session_settings import temporary_settings
 from nunatak_spark.sql_text import quoted, require_type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 # By the end of a file's name, after a compression was taken off.
 FORMATS = {
@@ -29,15 +40,22 @@ FORMATS = {
 }
 READ = "read."  # before the options that files are read with
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
-DEFAULTS = {
-    "csv": {"header": "true", "inferSchema": "true"},
-    "parquet": {"mergeSchema": "true"},
-    "orc": {"mergeSchema": "true"},
-}
+INFER = "infer-types"
+# Simple types that an Iceberg table can have; `void` is that of a partition that is null everywhere.
+HELD = re.compile(
+    r"boolean|byte|short|integer|long|float|double|decimal\(.*\)|string( collate .*)?|(var)?char\(\d+\)|binary|date|"
+    r"timestamp|timestamp_ntz|variant|void"
+)
 
 
-def folder_source(name: str, path: str, kind: str | None, options: Mapping[str, str]) -> Source:
+def folder_source(
+    name: str, path: str, kind: str | None, options: Mapping[str, str], *, infer_types: bool = False
+) -> Source:
+    """Types are not guessed from text unless `infer_types`: numbers, days and the names of folders stay strings."""
+    require_strict(options)
     given = {"format": kind} if kind else {}
+    if infer_types:
+        given[INFER] = "true"
     return Source(
         kind="folder", name=name, address=path, options={**given, **{f"read.{k}": v for k, v in options.items()}}
     )
@@ -72,22 +90,30 @@ class FileFolder:
             kind="files",
             location=location,
             format=kind,
-            read_options={**DEFAULTS.get(kind, {}), **given},
+            read_options=read_options(kind, given, infer_types=self._infers()),
         )
-        return declared(self.spark(), with_files(found, files, digest(files)), files)
+        return self._declared(found, files)
+
+    def _infers(self) -> bool:
+        return self.source.options.get(INFER) == "true"
+
+    def _declared(self, found: Found, files: list[File]) -> Found:
+        return declared(self.spark(), with_files(found, files, digest(files)), files, infer_types=self._infers())
 
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         return digest(list_files(self.spark, found.location))
 
     def look_again(self, found: Found, name: tuple[str, ...]) -> Found:
-        files = list_files(self.spark, found.location)
-        return declared(self.spark(), with_files(found, files, digest(files)), files)
+        return self._declared(found, list_files(self.spark, found.location))
 
-    def find_document(self, found: Found, name: tuple[str, ...]) -> Document | None:
+    def document_at(self, found: Found, name: tuple[str, ...], pointer: str) -> Document | None:
         return None
 
     def rows(self, found: Found, name: tuple[str, ...]) -> "DataFrame":
         return read_files(self.spark(), found)
+
+    def rows_at(self, found: Found, name: tuple[str, ...], snapshot_id: int | None) -> "DataFrame":
+        raise NotImplementedError("files have no snapshots")
 
     def freezing(self, found: Found) -> tuple[str, str]:
         return "", "nobody looks after a folder: stop the writers yourself; later writes are noticed"
@@ -137,22 +163,93 @@ def _format(path: str) -> str:
     return FORMATS.get(name.rpartition(".")[2], "")
 
 
-def declared(spark: "SparkSession", found: Found, files: Sequence[File]) -> Found:
+def declared(spark: "SparkSession", found: Found, files: Sequence[File], *, infer_types: bool = False) -> Found:
     """The same with its columns, as Spark finds them now; from now on they are what the table is read with."""
     if not found.format:
         risk = Finding("unreadable", "its files have no format in common; name it with --format")
         return msgspec.structs.replace(found, risks=(risk,))
     try:
-        schema = _reader(spark, found).load(found.location).schema
+        schema = schema_of(spark, found, infer_types=infer_types)
     except Exception as error:
-        return msgspec.structs.replace(
-            found, risks=(Finding("unreadable", f"Spark cannot read it: {first_line(error)}"),)
-        )
-    columns = tuple(Column(field.name, field.dataType.simpleString()) for field in schema.fields)
+        return msgspec.structs.replace(found, risks=(Finding("unreadable", unreadable(found, error)),))
     partitions = partition_keys(found.location, files)
+    columns = tuple(Column(field.name, _declared_type(field.dataType.jsonValue())) for field in schema.fields)
     known = msgspec.structs.replace(found, columns=columns, partitioned_by=partitions)
-    risks = (*declared_risks(known), *file_risks(known, files))
+    inferred = infers(found.read_options) or (infer_types and bool(partitions))
+    risks = (*_schema_risks(schema.jsonValue(), inferred), *declared_risks(known), *file_risks(known, files))
     return msgspec.structs.replace(known, risks=risks)
+
+
+def schema_of(spark: "SparkSession", found: Found, *, infer_types: bool = False) -> "StructType":
+    """What all files together say of their columns; names that differ in case alone are two, so that they are seen."""
+    settings = {**SETTINGS, **(INFER_PARTITIONS if infer_types else {}), "spark.sql.caseSensitive": "true"}
+    with temporary_settings(spark, settings):
+        return spark.read.format(found.format).options(**found.read_options).load(found.location).schema
+
+
+def _declared_type(kind: Type) -> str:
+    """A partition that is null everywhere has no type of its own."""
+    return "string" if kind == "void" else ddl_type(kind)
+
+
+def unreadable(found: Found, error: Exception) -> str:
+    """Why Spark cannot read the files, and what to do about what is most likely."""
+    text = str(error)
+    if "MERGE_SCHEMAS" in text:
+        schemas = " and ".join(re.findall(r'"(STRUCT<.*>)"', text)) or first_line(error)
+        return f"its files do not agree about the type of a column, rewrite those that differ: {schemas}"
+    if found.format == "json" and "multiline" not in {key.lower() for key in found.read_options}:
+        return f"Spark cannot read it; if a record has several lines, say --read multiLine=true: {first_line(error)}"
+    return f"Spark cannot read it: {first_line(error)}"
+
+
+def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[Finding]:
+    for path, names in ambiguous_names(schema):
+        text = f"its files write one column as {' and '.join(names)}; Iceberg would read one of them alone: rewrite it"
+        yield Finding("unreadable", text, path)
+    for path, kind in leaves(schema):
+        if not HELD.fullmatch(kind):
+            yield Finding("unreadable", f"column {path} has the type {kind}, which Iceberg has not", path)
+    if inferred:
+        text = "types were guessed from text: 00123 became 123, and what was written cannot be told from the table"
+        yield Finding("inferred-types", text)
+
+
+def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every simple type inside a schema, with the path to it."""
+    if not isinstance(kind, Mapping):
+        yield path, str(kind)
+        return
+    inner = [(field["name"], field["type"]) for field in kind.get("fields", ())]
+    inner += [(part, kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind]
+    for name, one in inner:
+        yield from leaves(one, f"{path}.{name}" if path else name)
+
+
+def field_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of names to every column and every field of a struct inside it."""
+    if not isinstance(kind, Mapping):
+        return
+    for field in kind.get("fields", ()):
+        yield (*path, field["name"])
+        yield from field_names(field["type"], (*path, field["name"]))
+    for part in ("elementType", "keyType", "valueType"):
+        yield from field_names(kind.get(part), path)
+
+
+def ambiguous_names(kind: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Fields of one struct, however deep, whose names differ in case alone; a schema is in Spark's JSON form."""
+    if not isinstance(kind, Mapping):
+        return
+    by_name: dict[str, list[str]] = {}
+    for field in kind.get("fields", ()):
+        by_name.setdefault(field["name"].lower(), []).append(field["name"])
+        yield from ambiguous_names(field["type"], f"{path}{field['name']}.")
+    for name, spellings in by_name.items():
+        if len(spellings) > 1:
+            yield f"{path}{name}", spellings
+    for part in ("elementType", "keyType", "valueType"):
+        yield from ambiguous_names(kind.get(part), path)
 
 
 def partition_keys(location: str, files: Sequence[File]) -> tuple[str, ...]:
@@ -166,12 +263,8 @@ def partition_keys(location: str, files: Sequence[File]) -> tuple[str, ...]:
 def read_files(spark: "SparkSession", found: Found) -> "DataFrame":
     """All rows of a table that is nothing but files, with the columns that were found or declared."""
     schema = ", ".join(f"{quoted(column.name)} {plain_type(column.type)}" for column in found.columns)
-    options = {key: value for key, value in found.read_options.items() if key not in {"inferSchema", "mergeSchema"}}
+    options = {key: value for key, value in found.read_options.items() if key.lower() not in OF_INFERENCE}
     return spark.read.format(found.format).options(**options).schema(schema).load(found.location)
-
-
-def _reader(spark: "SparkSession", found: Found) -> Any:
-    return spark.read.format(found.format).options(**found.read_options)
 
 
 def plain_type(kind: str) -> str:

@@ -42,11 +42,14 @@ class Origin(Protocol):
     def look_again(self, found: Found, name: Levels) -> Found:
         """A table of files as it is now, for somebody may have added files, and columns with them."""
 
-    def find_document(self, found: Found, name: Levels) -> Document | None:
-        """What its metadata file says now; None if it is not a table of Iceberg's."""
+    def document_at(self, found: Found, name: Levels, pointer: str) -> Document | None:
+        """What the metadata file at `pointer` says, which may be an earlier one; None if it is not Iceberg's table."""
 
     def rows(self, found: Found, name: Levels) -> "DataFrame":
         """All rows of it, read anew."""
+
+    def rows_at(self, found: Found, name: Levels, snapshot_id: int | None) -> "DataFrame":
+        """The rows of one snapshot of a table of Iceberg's, whatever was committed since; none without a snapshot."""
 
     def freezing(self, found: Found) -> tuple[str, str]:
         """How writers can be kept away, `renamed` or `blocked`, or nothing; and what to know about that."""
@@ -87,11 +90,17 @@ class SparkCatalog:
     def look_again(self, found: Found, name: Levels) -> Found:
         return found
 
-    def find_document(self, found: Found, name: Levels) -> Document | None:
-        return read_document(self.spark, self.find_pointer(found, name)) if found.kind == "iceberg" else None
+    def document_at(self, found: Found, name: Levels, pointer: str) -> Document | None:
+        return read_document(self.spark, pointer) if found.kind == "iceberg" else None
 
     def rows(self, found: Found, name: Levels) -> "DataFrame":
         return self.session().table(sql_name(self.source.name, name))
+
+    def rows_at(self, found: Found, name: Levels, snapshot_id: int | None) -> "DataFrame":
+        session, table = self.session(), sql_name(self.source.name, name)
+        if snapshot_id is None:
+            return session.table(table).where("false")
+        return session.read.option("versionAsOf", snapshot_id).table(table)
 
     def freezing(self, found: Found) -> tuple[str, str]:
         return "renamed", "the table has another name at the source, under which it can still be read"

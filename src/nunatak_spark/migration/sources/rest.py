@@ -7,7 +7,7 @@ import msgspec
 
 from nunatak.client import Answer, Client, Credential, Json, ServerUnreachable
 from nunatak.errors import CatalogError, NotFound
-from nunatak_spark.migration.documents import Document, Spark
+from nunatak_spark.migration.documents import Document, Spark, read_document
 from nunatak_spark.migration.sources.origin import SparkCatalog
 from nunatak_spark.migration.values import Finding, Found, Source
 
@@ -101,8 +101,10 @@ class Rest(SparkCatalog):
         except NotFound:
             return ""
 
-    def find_document(self, found: Found, name: tuple[str, ...]) -> Document | None:
-        return _document(self.client.load_table(name))
+    def document_at(self, found: Found, name: tuple[str, ...], pointer: str) -> Document | None:
+        """As the catalog hands it out; only if it went on since is the file itself read."""
+        answer = self.client.load_table(name)
+        return _document(answer) if answer.get("metadata-location") == pointer else read_document(self.spark, pointer)
 
     def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         self.client.rename_table(old, new)

@@ -1,0 +1,136 @@
+"""Many tables verified at once: L1 of small ones by one Spark job, the other levels by several threads.
+
+This thread alone asks the sources for their pointers and writes down what was found. The others read both ends.
+"""
+
+import contextlib
+import queue
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from nunatak.client import Client
+from nunatak_spark.fingerprint import reading_settings
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.jobs import Step
+from nunatak_spark.migration.cutover import TRIES, Verify, is_outdated, pair_of, require_green
+from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.shadow import refreshed
+from nunatak_spark.migration.values import Evidence, LevelName, Pair, Table
+from nunatak_spark.migration.verification import look_at_files_of_many
+
+THREADS = 4  # most of a small table is waiting for catalogs, planning and scheduling
+TOGETHER = 25  # tables; how many are brought up to date before they are looked at
+
+
+def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Sequence[LevelName]) -> list[Table]:
+    """Bring every table up to date and look at it with each level; again if its source moved on meanwhile.
+
+    A source whose snapshots can be read by their id may move: what is proven is the state the target was made from.
+    """
+    results: dict[int, Table] = {}
+    waiting = list(enumerate(tables))
+    with _workers(run) as workers:
+        for attempt in range(TRIES):
+            outdated: list[tuple[int, Table]] = []
+            for start in range(0, len(waiting), TOGETHER):
+                batch = _Batch(run, verify, levels, is_last=attempt == TRIES - 1)
+                outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
+                run.progress(Step("verify", len(results), len(tables)))
+            waiting = outdated
+    return [results[number] for number in range(len(tables))]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    run: Run
+    verify_pair: Verify
+    levels: Sequence[LevelName]
+    is_last: bool
+
+    def verify(
+        self, tables: Sequence[tuple[int, Table]], results: dict[int, Table], workers: "_Workers"
+    ) -> list[tuple[int, Table]]:
+        """Put into `results` what became of each table; the answer are those to be looked at once more."""
+        pairs: list[tuple[int, Pair]] = []
+        for number, table in tables:
+            try:
+                fresh = refreshed(self.run, table)
+                pairs.append((number, pair_of(self.run, fresh, may_move=True)))
+            except Exception as error:
+                results[number] = self.run.mark_failed(table, "verify", error)
+        if "L1" in self.levels and len(pairs) > 1:
+            numbers = [number for number, _ in pairs]
+            pairs = list(zip(numbers, look_at_files_of_many([pair for _, pair in pairs]), strict=True))
+        outdated = []
+        looked = workers.each(self.verify_pair, [pair for _, pair in pairs], self.levels)
+        for (number, pair), evidence in zip(pairs, looked, strict=True):
+            if not isinstance(evidence, Exception) and is_outdated(evidence) and not self.is_last:
+                self.run.folder.save_evidence(pair.table, evidence)
+                outdated.append((number, pair.table))
+            else:
+                results[number] = self.run.attempt(
+                    pair.table,
+                    "verify",
+                    lambda table: self._settle(table, evidence),  # noqa: B023 – called at once
+                )
+        return outdated
+
+    def _settle(self, table: Table, evidence: list[Evidence] | Exception) -> Table:
+        if isinstance(evidence, Exception):
+            raise evidence
+        self.run.folder.save_evidence(table, evidence)
+        require_green(evidence)
+        state = table.state if table.state in {"cutover", "done"} else "verified"
+        green = msgspec.structs.replace(table, state=state, problem="", failed_at="")
+        return self.run.folder.save_table(green, f"{' '.join(self.levels)} green")
+
+
+@dataclass(frozen=True)
+class _Workers:
+    """Threads, and for each a client of the target and a pool of Spark's scheduler."""
+
+    pool: ThreadPoolExecutor
+    clients: "queue.SimpleQueue[tuple[int, Client]]"
+
+    def each(
+        self, verify: Verify, pairs: Sequence[Pair], levels: Sequence[LevelName]
+    ) -> list[list[Evidence] | Exception]:
+        def look(pair: Pair) -> list[Evidence] | Exception:
+            number, client = self.clients.get()
+            try:
+                with _own_pool(pair, f"verify-{number}"):
+                    return verify(replace(pair, client=client), levels)
+            except Exception as error:  # one table's trouble is its own
+                return error
+            finally:
+                self.clients.put((number, client))
+
+        return list(self.pool.map(look, pairs))
+
+
+@contextlib.contextmanager
+def _workers(run: Run) -> Iterator[_Workers]:
+    """Held for all threads: what a fingerprint needs from the session, which belongs to all of them."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reading_settings(run.spark()))
+        clients: queue.SimpleQueue[tuple[int, Client]] = queue.SimpleQueue()
+        for number in range(THREADS):
+            clients.put((number, stack.enter_context(run.connect())))
+        yield _Workers(stack.enter_context(ThreadPoolExecutor(THREADS)), clients)
+
+
+@contextlib.contextmanager
+def _own_pool(pair: Pair, name: str) -> Iterator[None]:
+    """Let the jobs of this thread share the cores with those of the others, if the scheduler is a fair one."""
+    if import_pyspark("pyspark.sql.utils").is_remote():  # there the server decides
+        yield
+        return
+    context = pair.spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
