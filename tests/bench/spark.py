@@ -198,8 +198,8 @@ def compaction_command(rows: int, files: int, rounds: int) -> None:
 def verification_command(tables: int) -> None:
     """How long it takes to verify a small table that was migrated, if there are many."""
     with started() as bench:
-        seconds, verified = measure_verification(bench.spark, bench.client, tables)
-    show(f"Verification of {tables:,} small tables, {CORES} cores", verification_lines(seconds, verified, tables))
+        found = measure_verification(bench.spark, bench.client, tables, cpu_seconds)
+    show(f"Verification of {tables:,} small tables, {CORES} cores", verification_lines(found))
 
 
 @contextlib.contextmanager

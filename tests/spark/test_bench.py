@@ -15,6 +15,7 @@ from tests.bench.spark import (
     measure_compaction,
     measure_fingerprint,
 )
+from tests.bench.verification import WARM, Verification, verification_lines
 from tests.support.server import RunningServer
 
 if TYPE_CHECKING:
@@ -58,3 +59,13 @@ def test_rows_per_second_are_those_of_a_warm_jvm() -> None:
     assert lines["first round"] == "0.50 M rows/s"
     assert lines["warm, the last 2 rounds"] == "2.00 M rows/s"
     assert lines["warm, by CPU time, if 2 cores were free"] == "2.00 M rows/s"
+
+
+def test_the_time_of_a_verification_is_that_of_one_table() -> None:
+    lines = dict(verification_lines(Verification(20, 10.0, 8.0, 19, {"L0": 1.0, "L2": 6.0})))
+
+    assert WARM > 0
+    assert lines["tables verified"] == "19 of 20"
+    assert lines["each, of the time that passed"] == "0.50 s"
+    assert lines["each, by CPU time, if 2 cores were free"] == "0.20 s"
+    assert lines["L2 in its thread"] == "0.30 s"

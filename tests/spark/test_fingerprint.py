@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.comparison import compare, compare_partitions
-from nunatak_spark.fingerprint import SETTINGS, Fingerprint, fingerprint, fingerprint_by
+from nunatak_spark.fingerprint import SETTINGS, Fingerprint, fingerprint, fingerprint_by, fingerprints
 from nunatak_spark.jobs import Step, find_job, parse_spec, run
 from nunatak_spark.verification import CompareReport, FingerprintReport, total
 from tests.support.spark import Sql
@@ -49,6 +49,12 @@ def test_nulls_are_counted(spark: "SparkSession") -> None:
     found = of(spark, "select nullif(id, 3) as a, id as b from range(5)")
 
     assert (found.rows, found.columns["a"].nulls, found.columns["b"].nulls) == (5, 1, 0)
+
+
+def test_several_tables_have_their_fingerprints_by_one_job(spark: "SparkSession") -> None:
+    frames = [spark.sql(query) for query in ("select 1 a, 'x' b", "select id from range(0)", "select null n, 2.5 d")]
+
+    assert fingerprints(spark, frames) == [fingerprint(spark, frame) for frame in frames]
 
 
 def test_the_session_gets_its_settings_back(spark: "SparkSession") -> None:

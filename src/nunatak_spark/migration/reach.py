@@ -70,8 +70,9 @@ def look_together(tables: Sequence[tuple[Pair, Json, str]]) -> list[Looked | Non
             for number, (_, document, location) in enumerate(tables)
             for file in metadata_files(document, location)
         ]
-        files = spark.sql(" UNION ALL ".join(statement for statements in by_table for statement in statements))
-        whole = spark.createDataFrame(named, FILES).unionAll(files).repartition(TOGETHER_TASKS)
+        # Once for all tables: each DISTINCT would be a shuffle of its own.
+        files = " UNION ALL ".join(one.replace("DISTINCT ", "", 1) for statements in by_table for one in statements)
+        whole = spark.createDataFrame(named, FILES).unionAll(spark.sql(files)).distinct().repartition(TOGETHER_TASKS)
         check: Callable[[Any], Any] = checker(access)
         rows = [row.asDict() for row in whole.mapInArrow(check, CHECKED).collect()]
     except Exception:  # whatever it is, looking at the tables one by one tells which of them it is about

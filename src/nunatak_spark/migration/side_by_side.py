@@ -20,8 +20,17 @@ from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import refreshed
 from nunatak_spark.migration.values import Evidence, LevelName, Pair, Table
 from nunatak_spark.migration.verification import look_at_files_of_many
+from nunatak_spark.session_settings import temporary_settings
 
 THREADS = 4  # most of a small table is waiting for catalogs, planning and scheduling
+SMALL_BYTES = 64 << 20
+# A small table costs planning and compiling, and hardly any reading.
+SMALL_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 TOGETHER = 25  # tables; how many are brought up to date before they are looked at
 
 
@@ -31,16 +40,26 @@ def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Seq
     A source whose snapshots can be read by their id may move: what is proven is the state the target was made from.
     """
     results: dict[int, Table] = {}
-    waiting = list(enumerate(tables))
+    small = [(number, table) for number, table in enumerate(tables) if is_small(table)]
+    large = [(number, table) for number, table in enumerate(tables) if not is_small(table)]
     with _workers(run) as workers:
-        for attempt in range(TRIES):
-            outdated: list[tuple[int, Table]] = []
-            for start in range(0, len(waiting), TOGETHER):
-                batch = _Batch(run, verify, levels, is_last=attempt == TRIES - 1)
-                outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
-                run.progress(Step("verify", len(results), len(tables)))
-            waiting = outdated
+        for alike, settings in ((small, SMALL_SETTINGS), (large, {})):
+            with temporary_settings(run.spark(), settings):
+                waiting = alike
+                for attempt in range(TRIES):
+                    batch = _Batch(run, verify, levels, is_last=attempt == TRIES - 1)
+                    outdated: list[tuple[int, Table]] = []
+                    for start in range(0, len(waiting), TOGETHER):
+                        outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
+                        run.progress(Step("verify", len(results), len(tables)))
+                    waiting = outdated
     return [results[number] for number in range(len(tables))]
+
+
+def is_small(table: Table) -> bool:
+    """By what the inventory knew; whether that is still so decides about speed alone."""
+    size = table.found.size_bytes
+    return size is not None and size <= SMALL_BYTES
 
 
 @dataclass(frozen=True)

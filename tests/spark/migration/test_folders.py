@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nunatak.client import Client
+from nunatak_spark.migration.planning import Wishes, plan
+from nunatak_spark.migration.sources.declared import Declaration, declared_table
 from nunatak_spark.migration.sources.folder import folder_source
-from nunatak_spark.migration.values import Table
+from nunatak_spark.migration.sources.hive import hive_source
+from nunatak_spark.migration.values import Column, Found, Table
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
+from tests.support.hive_metastore import PARQUET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -261,3 +265,35 @@ def test_files_that_cannot_be_added_leave_no_table(folder: Folder) -> None:
 
     assert failed.state == "failed"
     assert not folder.is_at_target()
+
+
+# Files that a metastore declares
+
+
+@pytest.mark.parametrize(
+    ("queries", "columns", "kinds"),
+    [
+        (("SELECT 1 AS userId",), {"userid": "int"}, ["name-case"]),
+        (("SELECT named_struct('userId', 1) AS s",), {"s": "struct<userid:int>"}, ["name-case"]),
+        (("SELECT 1 AS id", "SELECT 2 AS ID"), {"id": "int"}, ["name-case"]),
+        (("SELECT 1 AS id", "SELECT 2L AS id"), {"id": "bigint"}, ["mixed-types"]),
+        (("SELECT 1 AS id, named_struct('userId', 1) AS s",), {"id": "int", "s": "struct<userId:int>"}, []),
+        (("SELECT 1 AS id", "SELECT 2 AS id, 3 AS later"), {"id": "int", "later": "int"}, []),
+    ],
+    ids=["column", "nested field", "two spellings", "two types", "the same", "a column that some lack"],
+)
+def test_files_that_iceberg_reads_otherwise_than_hive_are_not_added(
+    folder: Folder, queries: tuple[str, ...], columns: dict[str, str], kinds: list[str]
+) -> None:
+    folder.write_rows(*queries)
+    listed = [Column(name, kind) for name, kind in columns.items()]
+    said = Declaration(f"file:{folder.path}", PARQUET.serde, {}, listed, (), (), {})
+    found = Found(source="hive", name=("db", "t"), kind="hive")
+
+    table = declared_table(lambda: folder.move.spark, found, said)
+
+    assert [risk.kind for risk in table.risks] == kinds
+    source = hive_source("hive", "thrift://nowhere", {})
+    (planned,) = plan([Table(found=table)], [source], (), Wishes()).values()
+    (copied,) = plan([Table(found=table)], [source], (), Wishes(copy=("db.t",))).values()
+    assert (planned.method, copied.method) == ("refused" if kinds else "add_files", "copy")
