@@ -16,6 +16,7 @@ BOUNDED_TEXT = re.compile(r"(var)?char\(\d+\)")
 # Each list from the narrowest to the widest. Iceberg has no byte and no short: they become int.
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
+NESTED = ("struct", "array", "map")
 IN_SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 # One token of a printed type: a quoted or plain name before a colon, a bracket, a comma, or the name of a type.
 TOKEN = re.compile(r"\s*(?:(?P<name>`(?:[^`]|``)*`|\w+):|(?P<mark>[<>,])|(?P<type>[^<>,:(]+(?:\([^)]*\))?[^<>,:(]*))")
@@ -23,38 +24,28 @@ TOKEN = re.compile(r"\s*(?:(?P<name>`(?:[^`]|``)*`|\w+):|(?P<mark>[<>,])|(?P<typ
 
 def printed_type(kind: Type) -> str:
     """A type as people write it; `parsed_type` reads it back."""
+    return _written(kind, {}, " ")
+
+
+def ddl_type(kind: Type) -> str:
+    """A type as SQL takes it in a schema."""
+    return _written(kind, IN_SQL, "")
+
+
+def _written(kind: Type, simple: Mapping[str, str], space: str) -> str:
+    """Names inside structs are quoted where they have to be; `simple` are other names of simple types."""
     if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = (f"{_printed_name(field['name'])}: {printed_type(field['type'])}" for field in kind["fields"])
-            return f"struct<{', '.join(fields)}>"
-        case "array":
-            return f"array<{printed_type(kind['elementType'])}>"
-        case "map":
-            return f"map<{printed_type(kind['keyType'])}, {printed_type(kind['valueType'])}>"
-        case other:
-            return str(other)
+        return simple.get(kind, kind)
+    inner = [_written(kind[part], simple, space) for part in ("elementType", "keyType", "valueType") if part in kind]
+    inner += [
+        f"{_printed_name(field['name'])}:{space}{_written(field['type'], simple, space)}"
+        for field in kind.get("fields", ())
+    ]
+    return f"{kind['type']}<{f',{space}'.join(inner)}>" if kind["type"] in NESTED else str(kind["type"])
 
 
 def _printed_name(name: str) -> str:
     return name if PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
-
-
-def ddl_type(kind: Type) -> str:
-    """A type as SQL takes it in a schema; names inside structs are quoted where they have to be."""
-    if isinstance(kind, str):
-        return IN_SQL.get(kind, kind)
-    match kind["type"]:
-        case "struct":
-            fields = (f"{_printed_name(field['name'])}:{ddl_type(field['type'])}" for field in kind["fields"])
-            return f"struct<{','.join(fields)}>"
-        case "array":
-            return f"array<{ddl_type(kind['elementType'])}>"
-        case "map":
-            return f"map<{ddl_type(kind['keyType'])},{ddl_type(kind['valueType'])}>"
-        case other:
-            return str(other)
 
 
 def parsed_type(text: str) -> Type:
@@ -68,7 +59,7 @@ def parsed_type(text: str) -> Type:
 
 def _parse(tokens: list[re.Match[str]]) -> tuple[Type, list[re.Match[str]]]:
     head, rest = (tokens[0].group("type") or "").strip(), tokens[1:]
-    if head not in {"struct", "array", "map"} or not rest or rest[0].group("mark") != "<":
+    if head not in NESTED or not rest or rest[0].group("mark") != "<":
         return head, rest
     rest = rest[1:]
     parts: list[tuple[str, Type]] = []

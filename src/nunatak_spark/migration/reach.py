@@ -27,8 +27,8 @@ FILES_PER_TASK = 2_000
 TASKS_AT_MOST = 500
 TOGETHER_TASKS = 8  # for many small tables
 OPEN_AT_ONCE = 16  # in each task: opening is waiting
-FILES = "table int, kind string, path string, size bigint"
-CHECKED = "table int, kind string, path string, problem string, detail string, files bigint, bytes bigint"
+FILES = "table_number int, kind string, path string, size bigint"
+CHECKED = "table_number int, kind string, path string, problem string, detail string, files bigint, bytes bigint"
 CONTENTS = {0: "data file", 1: "position delete file", 2: "equality delete file"}  # Spec, content of a data file
 
 
@@ -79,7 +79,7 @@ def look_together(tables: Sequence[tuple[Pair, Json, str]]) -> list[Looked | Non
         return [None] * len(tables)
     seen = [Seen() for _ in tables]
     for row in rows:
-        seen[row["table"]].take(row)
+        seen[row["table_number"]].take(row)
     return [
         None
         if one.problems
@@ -113,8 +113,8 @@ def tasks_for(document: Json) -> int:
 def _statements(target: str, number: int = 0) -> tuple[str, ...]:
     kinds = " ".join(f"WHEN {content} THEN '{kind}'" for content, kind in CONTENTS.items())
     return (
-        f"SELECT DISTINCT {number} AS table, 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
-        f"SELECT DISTINCT {number} AS table, CASE content {kinds} END AS kind, file_path AS path, "
+        f"SELECT DISTINCT {number} AS table_number, 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
+        f"SELECT DISTINCT {number} AS table_number, CASE content {kinds} END AS kind, file_path AS path, "
         f"file_size_in_bytes AS size FROM {target}.all_files",
     )
 
@@ -197,7 +197,7 @@ def checker(
         rows: list[tuple[Any, ...]] = []
 
         def place_of(file: Any) -> tuple[int, str, str]:
-            table, path = file["table"], file["path"]
+            table, path = file["table_number"], file["path"]
             return table, path.partition(":")[0], next(one for one, _ in given[table] if path.startswith(one))
 
         def checked(file: Any) -> tuple[str, str, int]:
@@ -211,13 +211,13 @@ def checker(
                     if place not in stores:
                         stores[place] = load_file_io(dict(given[place[0]])[place[2]], file["path"])
                 for file, (problem, detail, size) in zip(files, pool.map(checked, files), strict=True):
-                    count = counts.setdefault((file["table"], file["kind"]), [0, 0])
+                    count = counts.setdefault((file["table_number"], file["kind"]), [0, 0])
                     count[0] += 1
                     count[1] += size
                     if problem and len(rows) < named_at_most:
-                        rows.append((file["table"], file["kind"], file["path"], problem, detail, 1, size))
+                        rows.append((file["table_number"], file["kind"], file["path"], problem, detail, 1, size))
         rows += [(*of, None, None, None, files_, bytes_) for of, (files_, bytes_) in counts.items()]
-        names = ["table", "kind", "path", "problem", "detail", "files", "bytes"]
+        names = ["table_number", "kind", "path", "problem", "detail", "files", "bytes"]
         types = [arrow.int32()] + [arrow.string()] * 4 + [arrow.int64()] * 2
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         arrays = [arrow.array(column, type_) for column, type_ in zip(columns, types, strict=True)]

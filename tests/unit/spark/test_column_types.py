@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nunatak_spark.column_types import Type, keeps_values, parsed_type, printed_type
+from nunatak_spark.column_types import Type, ddl_type, keeps_values, parsed_type, printed_type
 
 SIMPLE = ("integer", "long", "decimal(9,2)", "string", "timestamp_ntz", "time(6)", "interval day to second", "char(3)")
 NAMES = st.text(min_size=1, max_size=6)
@@ -99,3 +99,9 @@ def test_a_wider_type_keeps_the_values_and_the_narrower_one_does_not(left: Type,
 )
 def test_other_changes_do_not_keep_the_values(left: Type, right: Type) -> None:
     assert not keeps_values(left, right)
+
+
+def test_a_type_is_written_as_sql_takes_it() -> None:
+    kind = struct(a=array("integer"), m=a_map("long", struct(**{"x`y": "short"})), d="decimal(9,2)")
+
+    assert ddl_type(kind) == "struct<a:array<int>,m:map<bigint,struct<`x``y`:smallint>>,d:decimal(9,2)>"

@@ -13,7 +13,7 @@ from pyspark.errors import PythonException
 from nunatak_spark.migration import reach
 from nunatak_spark.migration.reach import Seen, checker, metadata_files, python_error, tasks_for
 
-FILES = pa.schema([("table", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
+FILES = pa.schema([("table_number", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
 
 
 def checked(
@@ -107,7 +107,7 @@ def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Pat
 import sys, pickle, pyarrow as pa
 sys.modules["nunatak_spark"] = sys.modules["nunatak"] = None  # as if they were not installed
 check = pickle.loads(open({str(tmp_path / "sent")!r}, "rb").read())
-batch = pa.RecordBatch.from_pylist([{{"table": 0, "kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}])
+batch = pa.RecordBatch.from_pylist([{{"table_number": 0, "kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}])
 (told,) = check(iter([batch]))
 print(told.to_pylist())
 """
@@ -151,8 +151,8 @@ def test_files_are_opened_from_here_if_the_executors_cannot_and_that_is_said(tmp
     seen = Seen()
     frame: Any = WithoutPyIceberg(
         [
-            {"table": 0, "kind": "data file", "path": f"file:{tmp_path}/file", "size": 3},
-            {"table": 0, "kind": "data file", "path": f"file:{tmp_path}/gone", "size": 3},
+            {"table_number": 0, "kind": "data file", "path": f"file:{tmp_path}/file", "size": 3},
+            {"table_number": 0, "kind": "data file", "path": f"file:{tmp_path}/gone", "size": 3},
         ]
     )
 
