@@ -113,7 +113,8 @@ def tasks_for(document: Json) -> int:
 def _statements(target: str, number: int = 0) -> tuple[str, ...]:
     kinds = " ".join(f"WHEN {content} THEN '{kind}'" for content, kind in CONTENTS.items())
     return (
-        f"SELECT DISTINCT {number} AS table_number, 'manifest' AS kind, path, length AS size FROM {target}.all_manifests",
+        f"SELECT DISTINCT {number} AS table_number, 'manifest' AS kind, path, length AS size "
+        f"FROM {target}.all_manifests",
         f"SELECT DISTINCT {number} AS table_number, CASE content {kinds} END AS kind, file_path AS path, "
         f"file_size_in_bytes AS size FROM {target}.all_files",
     )

@@ -107,7 +107,8 @@ def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Pat
 import sys, pickle, pyarrow as pa
 sys.modules["nunatak_spark"] = sys.modules["nunatak"] = None  # as if they were not installed
 check = pickle.loads(open({str(tmp_path / "sent")!r}, "rb").read())
-batch = pa.RecordBatch.from_pylist([{{"table_number": 0, "kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}])
+file = {{"table_number": 0, "kind": "data file", "path": "file:{tmp_path}/file", "size": 3}}
+batch = pa.RecordBatch.from_pylist([file])
 (told,) = check(iter([batch]))
 print(told.to_pylist())
 """
