@@ -1,4 +1,4 @@
-"""What one address may have of a server that asks for a login: connections, header fields, requests before an answer."""
+"""What one address may have of a server that asks for a login: connections, header fields, early requests."""
 
 import contextlib
 import socket
