@@ -134,6 +134,8 @@ class Entries(Sequence[Json]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Entries):
+            if len(self) != len(other):
+                return False
             mine, others = (self._first, self._runs, self._last), (other._first, other._runs, other._last)
             return mine == others or list(self) == list(other)
         return isinstance(other, tuple | list) and list(self) == list(other)

@@ -1,9 +1,11 @@
 """Partition specs: read from JSON, bound to a schema, compared. Specs stay JSON dicts with canonical transforms."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
-from nunatak.iceberg.schema import Schema, print_type
+from nunatak.iceberg.definitions import digest
+from nunatak.iceberg.schema import Field, Schema, print_type
 from nunatak.iceberg.shapes import Json, PartitionSpecShape, check
 from nunatak.iceberg.transforms import can_transform, canonical_transform
 
@@ -34,22 +36,96 @@ def read_spec(spec: object) -> Json:
     return spec | {"spec-id": shape.spec_id or 0, "fields": fields}
 
 
-def with_field_ids(spec: Json, existing: Iterable[Json], last_partition_id: int, format_version: int) -> Json:
+FieldContent = tuple[int, str, str]  # source id, transform and name
+
+
+def lacks_field_ids(spec: Json) -> bool:
+    """A spec has all ids or none."""
+    return bool(spec["fields"]) and spec["fields"][0].get("field-id") is None
+
+
+class PartitionFields:
+    """The fields of all specs of a table while a commit changes them: their ids, and whether they fit a schema."""
+
+    def __init__(self, specs: Iterable[Json]) -> None:
+        self._ids: dict[tuple[int, str], dict[int, int]] = {}  # by source and transform: the id in each spec
+        self._contents: dict[FieldContent, None] = {}
+        self._verified: dict[int, int] = {}  # how many of the contents fit the schema of an id
+        self._sources: dict[str, dict[int, None]] = {}  # of the contents, by name
+        self._transforms: dict[int, dict[str, None]] = {}  # of the contents, by source
+        self._applicable: dict[tuple[int, str], int] = {}  # how many transforms of a source fit a type of it
+        self._all_named = True
+        for spec in specs:
+            self.add(spec)
+
+    def find_id(self, source_id: int, transform: str) -> int | None:
+        """The field id that the latest spec gives to this transform of this column."""
+        found = self._ids.get((source_id, transform))
+        return next(reversed(found.values())) if found else None
+
+    def add(self, spec: Json) -> None:
+        names: set[str] = set()
+        for field in spec["fields"]:
+            if field.get("field-id") is not None:
+                ids = self._ids.setdefault((field["source-id"], field["transform"]), {})
+                ids[spec["spec-id"]] = field["field-id"]
+            source_id, transform, name = content = _content_of(field)
+            self._contents[content] = None
+            self._sources.setdefault(name, {})[source_id] = None
+            self._transforms.setdefault(source_id, {})[transform] = None
+            names.add(name)
+        if len(names) < len(spec["fields"]) or "" in names:
+            self._all_named = False
+
+    def remove(self, spec: Json) -> None:
+        """Whether the others fit a schema is asked of all that ever were there: a yes holds for fewer, too."""
+        for field in spec["fields"]:
+            self._ids.get((field["source-id"], field["transform"]), {}).pop(spec["spec-id"], None)
+
+    def forget_schema(self, schema_id: int) -> None:
+        """The id may come again, for another schema."""
+        self._verified.pop(schema_id, None)
+
+    def fit(self, schema_id: int, schema: Schema) -> bool:
+        """Whether `check_names` and `check_transforms` would have nothing to say; looks at nothing twice."""
+        verified = self._verified.get(schema_id, 0)
+        unverified = len(self._contents) - verified
+        if unverified <= len(schema.ids_by_name):
+            fit = all(_fits(content, schema) for content in islice(self._contents, verified, None))
+        else:
+            fit = self._fit_columns(schema)
+        if fit:
+            self._verified[schema_id] = len(self._contents)
+        return fit and self._all_named
+
+    def _fit_columns(self, schema: Schema) -> bool:
+        """As many looks as the schema has columns, however many partition fields there are."""
+        for name, column_id in schema.ids_by_name.items():
+            sources = self._sources.get(name)
+            if sources is not None and any(other != column_id and other in schema.fields for other in sources):
+                return False
+        for column_id in self._transforms.keys() & schema.fields.keys():
+            column, transforms = schema.fields[column_id], self._transforms[column_id]
+            seen = (column_id, column.type) if isinstance(column.type, str) else (column_id, "")
+            start = self._applicable.get(seen, 0)
+            if not all(_is_applicable(transform, column) for transform in islice(transforms, start, None)):
+                return False
+            self._applicable[seen] = len(transforms)
+        return True
+
+
+def with_field_ids(spec: Json, known: PartitionFields, last_partition_id: int, format_version: int) -> Json:
     """Give ids to fields that came without. From v2 on a known field keeps its id and a new one gets a fresh id, so
     that no id ever means two things; v1 counts every spec from 1000, as its readers expect."""
-    if not spec["fields"] or spec["fields"][0].get("field-id") is not None:
+    if not lacks_field_ids(spec):
         return spec
-    known: dict[tuple[int, str], int] = {}
-    next_id = FIRST_FIELD_ID
-    if format_version > 1:
-        next_id = max(last_partition_id, UNPARTITIONED_LAST_FIELD_ID) + 1
-        for other in existing:
-            for field in other["fields"]:
-                if field.get("field-id") is not None:
-                    known[field["source-id"], field["transform"]] = field["field-id"]
+    next_id = FIRST_FIELD_ID if format_version == 1 else max(last_partition_id, UNPARTITIONED_LAST_FIELD_ID) + 1
+    used: set[tuple[int, str]] = set()
     fields = []
     for field in spec["fields"]:
-        field_id = known.pop((field["source-id"], field["transform"]), None)
+        source = field["source-id"], field["transform"]
+        field_id = None if format_version == 1 or source in used else known.find_id(*source)
+        used.add(source)
         if field_id is None:
             field_id, next_id = next_id, next_id + 1
         fields.append(field | {"field-id": field_id})
@@ -75,13 +151,24 @@ def check_transforms(fields: Iterable[Json], schema: Schema) -> None:
     """Refuse a transform of a column that is there, but has a type it cannot be applied to."""
     for field in fields:
         transform = canonical_transform(field["transform"])
-        name = transform.partition("[")[0]
         source = schema.fields.get(field["source-id"])
-        if source is None or name not in _UNFIT:
-            continue
-        fits = can_transform(transform, source.type) if isinstance(source.type, str) else name == "identity"
-        if not fits:
-            raise IllegalArgument(_UNFIT[name] + print_type(source.type))
+        if source is not None and not _is_applicable(transform, source):
+            raise IllegalArgument(_UNFIT[transform.partition("[")[0]] + print_type(source.type))
+
+
+def _fits(content: FieldContent, schema: Schema) -> bool:
+    source_id, transform, name = content
+    source = schema.fields.get(source_id)
+    if source is None:
+        return True
+    return schema.ids_by_name.get(name, source_id) == source_id and _is_applicable(transform, source)
+
+
+def _is_applicable(transform: str, source: Field) -> bool:
+    name = transform.partition("[")[0]
+    if name not in _UNFIT:
+        return True
+    return can_transform(transform, source.type) if isinstance(source.type, str) else name == "identity"
 
 
 def check_compatibility(spec: Json, schema: Schema) -> None:
@@ -111,9 +198,9 @@ def check_sequential_ids(spec: Json) -> None:
         raise InvalidMetadata(f"Spec does not use sequential IDs that are required in v1: {print_spec(spec)}")
 
 
-def is_compatible(one: Json, other: Json) -> bool:
-    """Whether both partition the same way: same sources, transforms and names, whatever the field ids."""
-    return [_meaning(field) for field in one["fields"]] == [_meaning(field) for field in other["fields"]]
+def content_digest(spec: Json) -> bytes:
+    """The same for specs that partition the same way: same sources, transforms and names, whatever the field ids."""
+    return digest([_content_of(field) for field in spec["fields"]])
 
 
 def last_field_id(spec: Json) -> int:
@@ -124,7 +211,7 @@ def print_spec(spec: Json) -> str:
     return "[" + "".join(f"\n  {print_field(field)}" for field in spec["fields"]) + ("\n]" if spec["fields"] else "]")
 
 
-def _meaning(field: Json) -> tuple[int, str, str]:
+def _content_of(field: Json) -> FieldContent:
     return field["source-id"], canonical_transform(field["transform"]), field["name"]
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg.default_values import canonical_default
+from nunatak.iceberg.definitions import digest
 from nunatak.iceberg.shapes import Json, check_depth, print_json
 from nunatak.iceberg.types import canonical_type, min_format_version
 
 MAX_TYPE_DEPTH = 100  # parsing is recursive; nobody nests types this deeply
+MAX_FIELDS = 100_000  # of one schema, nested ones included
+MAX_NAMES_LENGTH = 16 * 1024 * 1024  # characters of all full names: a long name is repeated for each field inside it
 DEFAULT_VALUES_MIN_FORMAT_VERSION = 3
 _MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
 
@@ -90,7 +93,17 @@ def parse_schema(schema: object) -> Schema:
     return result
 
 
+def check_size(schema: Schema) -> None:
+    """Asked of new schemas only: a table that has a larger one keeps working."""
+    if len(schema.fields) > MAX_FIELDS:
+        raise IllegalArgument(
+            f"Cannot add a schema of {len(schema.fields)} fields: at most {MAX_FIELDS} are allowed",
+            hint="Use a map or a list for what has no fixed set of columns.",
+        )
+
+
 def check_compatibility(schema: Schema, format_version: int) -> None:
+    check_size(schema)
     problems: list[str] = []
     for field_id in sorted(schema.fields):
         field = schema.fields[field_id]
@@ -105,13 +118,17 @@ def check_compatibility(schema: Schema, format_version: int) -> None:
         raise InvalidMetadata(f"Invalid schema for v{format_version}:\n- " + "\n- ".join(problems))
 
 
+def content_digest(schema: Schema) -> bytes:
+    """The same for schemas with the same fields and identifier fields; their ids and unknown fields do not count."""
+    return digest([sorted(schema.identifier_field_ids), _known_type(schema.json)])
+
+
+def stored_digest(schema: Json) -> bytes:
+    return content_digest(parse_schema(schema))
+
+
 def same_schema(one: Schema, other: Schema) -> bool:
-    """Whether both have the same fields and identifier fields; their ids and unknown fields do not count."""
-    return (
-        one.identifier_field_ids == other.identifier_field_ids
-        and one.fields.keys() == other.fields.keys()
-        and _known_type(one.json) == _known_type(other.json)
-    )
+    return content_digest(one) == content_digest(other)
 
 
 def with_schema_id(schema: Schema, schema_id: int) -> Json:
@@ -173,9 +190,10 @@ class _Place:
 class _Reader:
     """Walks a schema once; collects every field by id and by name."""
 
-    __slots__ = ("fields", "names", "short_names")
+    __slots__ = ("fields", "names", "names_length", "short_names")
 
     def __init__(self) -> None:
+        self.names_length = 0
         self.fields: dict[int, Field] = {}
         self.names: dict[str, int] = {}
         self.short_names: dict[str, int] = {}
@@ -243,6 +261,12 @@ class _Reader:
         return type_json
 
     def add(self, field: Field, short_name: str) -> None:
+        self.names_length += len(field.full_name)
+        if self.names_length > MAX_NAMES_LENGTH:
+            raise IllegalArgument(
+                f"Cannot parse schema: the full names of its fields have more than {MAX_NAMES_LENGTH} characters",
+                hint="Give nested fields, and those around them, shorter names.",
+            )
         if field.required and field.type == "unknown":
             raise IllegalArgument(f"Cannot create required field with unknown type: {field.name}")
         known = self.names.setdefault(field.full_name, field.id)
@@ -293,13 +317,14 @@ def _check_identifier_field(field_id: int, schema: Schema) -> None:
         parents.append(schema.fields[parent_id])
         parent_id = parents[-1].parent_id
     for parent in reversed(parents):
-        printed = (
-            f"{parent.id}: {parent.name}: {'required' if parent.required else 'optional'} {print_type(parent.type)}"
-        )
         if not parent.is_struct:
-            raise IllegalArgument(f"{prefix}must not be nested in {printed}")
+            raise IllegalArgument(f"{prefix}must not be nested in {_print_parent(parent)}")
         if not parent.required:
-            raise IllegalArgument(f"{prefix}must not be nested in an optional field {printed}")
+            raise IllegalArgument(f"{prefix}must not be nested in an optional field {_print_parent(parent)}")
+
+
+def _print_parent(parent: Field) -> str:
+    return f"{parent.id}: {parent.name}: {'required' if parent.required else 'optional'} {print_type(parent.type)}"
 
 
 _KNOWN_FIELD_KEYS = ("id", "name", "required", "doc", "initial-default", "write-default")

@@ -1,6 +1,6 @@
 """Snapshots, the references to them, and finding one among many. All stay JSON dicts."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Self
 
 import msgspec
@@ -10,6 +10,8 @@ from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.shapes import Json, SnapshotShape, check
 
 MAIN = "main"
+FEW = 8  # ids that are looked up one by one; for more, all ids of the table are read once
+MOST_FOREIGN_POSITIONS = 10_000  # commits that were refused leave theirs behind
 NO_SNAPSHOT = -1  # how formats before v3, and some clients, say "none"
 
 
@@ -55,6 +57,8 @@ class Snapshots(Entries):
         return self._position_of(snapshot_id) is not None
 
     def with_last(self, added: Json) -> Self:
+        if self._positions is not None and len(self._positions) > len(self) + MOST_FOREIGN_POSITIONS:
+            self._positions = None
         positions = self._all_positions()
         positions[added["snapshot-id"]] = len(self)
         longer = super().with_last(added)
@@ -81,8 +85,55 @@ class Snapshots(Entries):
             return None
         if position < len(self) and _name_decoder.decode(self._written_at(position)).snapshot_id == snapshot_id:
             return position
-        ids = self.ids()
-        return ids.index(snapshot_id) if snapshot_id in ids else None
+        # The hint was of another version. From now on this one has places of its own, so that the next miss is certain.
+        self._positions = {id_: place for place, id_ in enumerate(self.ids())}
+        return self._positions.get(snapshot_id)
+
+
+class ChangedSnapshots:
+    """A table's snapshots while a commit adds and removes some; those of before are gone through once, at the end."""
+
+    __slots__ = ("_added", "_base", "_base_ids", "_removed")
+
+    def __init__(self, base: Snapshots) -> None:
+        self._base = base
+        self._base_ids: set[int] | None = None
+        self._added: dict[int, Json] = {}
+        self._removed: set[int] = set()  # of those in the base
+
+    def holds(self, snapshot_id: int) -> bool:
+        return snapshot_id in self._added or self._base_holds(snapshot_id)
+
+    def find(self, snapshot_id: int) -> Json | None:
+        found = self._added.get(snapshot_id)
+        if found is None and snapshot_id not in self._removed:
+            found = self._base.find(snapshot_id)
+        return found
+
+    def add(self, snapshot: Json) -> None:
+        self._added[snapshot["snapshot-id"]] = snapshot
+
+    def remove(self, snapshot_ids: Iterable[int]) -> None:
+        for snapshot_id in snapshot_ids:
+            if self._added.pop(snapshot_id, None) is None:
+                self._removed.add(snapshot_id)
+
+    def present(self, snapshot_ids: Collection[int]) -> set[int]:
+        """Those of the ids that are there."""
+        if len(snapshot_ids) > FEW and self._base_ids is None:
+            self._base_ids = set(self._base.ids())
+        return {snapshot_id for snapshot_id in snapshot_ids if self.holds(snapshot_id)}
+
+    def finished(self) -> Snapshots:
+        result = self._base.without(self._removed) if self._removed else self._base
+        for snapshot in self._added.values():
+            result = result.with_last(snapshot)
+        return result
+
+    def _base_holds(self, snapshot_id: int) -> bool:
+        if snapshot_id in self._removed:
+            return False
+        return self._base.holds(snapshot_id) if self._base_ids is None else snapshot_id in self._base_ids
 
 
 def read_snapshot(snapshot: object) -> Json:

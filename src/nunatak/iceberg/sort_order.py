@@ -3,6 +3,7 @@
 from typing import Any
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
+from nunatak.iceberg.definitions import digest
 from nunatak.iceberg.schema import Schema, print_type
 from nunatak.iceberg.shapes import Json, SortOrderShape, check
 from nunatak.iceberg.transforms import can_transform, canonical_transform
@@ -36,9 +37,9 @@ def check_compatibility(order: Json, schema: Schema) -> None:
             raise InvalidMetadata(f"Invalid source type {source.type} for transform: {transform}")
 
 
-def same_order(one: Json, other: Json) -> bool:
-    """Whether both sort the same way, whatever their ids."""
-    return [_meaning(field) for field in one["fields"]] == [_meaning(field) for field in other["fields"]]
+def content_digest(order: Json) -> bytes:
+    """The same for orders that sort the same way, whatever their ids."""
+    return digest([_content_of(field) for field in order["fields"]])
 
 
 def _read_field(field: Json) -> Json:
@@ -54,7 +55,7 @@ def _read_field(field: Json) -> Json:
     }
 
 
-def _meaning(field: Json) -> tuple[Any, ...]:
+def _content_of(field: Json) -> tuple[Any, ...]:
     return (
         field["source-id"],
         canonical_transform(field["transform"]),

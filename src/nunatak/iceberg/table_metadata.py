@@ -9,6 +9,7 @@ import msgspec
 
 from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg import partition_spec, snapshot
+from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import Json, TableMetadataShape
@@ -232,12 +233,12 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
         last_sequence_number=_required(shape.last_sequence_number, "last-sequence-number", version) or 0,
         last_updated_ms=shape.last_updated_ms,
         last_column_id=shape.last_column_id,
-        schemas=schemas,
+        schemas=Digested.of(schemas),
         current_schema_id=current_schema_id,
-        partition_specs=specs,
+        partition_specs=Digested.of(specs),
         default_spec_id=default_spec_id,
         last_partition_id=_last_partition_id(shape, specs),
-        sort_orders=orders,
+        sort_orders=Digested.of(orders),
         default_sort_order_id=default_sort_order_id,
         properties=json.get("properties") or {},
         current_snapshot_id=current_snapshot_id,
@@ -331,7 +332,7 @@ def _with_all_field_ids(spec: Json) -> Json:
         raise InvalidMetadata(
             f"Cannot parse spec with missing field IDs: {missing} missing of {len(spec['fields'])} fields."
         )
-    return partition_spec.with_field_ids(spec, (), 0, 1) if missing else spec
+    return partition_spec.with_field_ids(spec, partition_spec.PartitionFields(()), 0, 1) if missing else spec
 
 
 def _last_partition_id(shape: TableMetadataShape, specs: Iterable[Json]) -> int:

@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import assert_never
+from typing import Any, Literal, assert_never
 
 from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
 from nunatak.iceberg import partition_spec, schema, sort_order
@@ -37,6 +37,7 @@ from nunatak.iceberg.commit_request import (
     Update,
     UpgradeFormatVersion,
 )
+from nunatak.iceberg.definitions import Definitions, Keyed
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.properties import (
     METADATA_PREVIOUS_VERSIONS_MAX,
@@ -52,7 +53,7 @@ from nunatak.iceberg.shapes import (
     is_base64,
     read_object,
 )
-from nunatak.iceberg.snapshot import MAIN, read_ref, read_snapshot, sequence_number
+from nunatak.iceberg.snapshot import MAIN, ChangedSnapshots, read_ref, read_snapshot, sequence_number
 from nunatak.iceberg.table_metadata import (
     DEFAULT_FORMAT_VERSION,
     ROW_LINEAGE_FORMAT_VERSION,
@@ -166,6 +167,17 @@ class _Draft:
         self.metadata_log = base.metadata_log
         self.unknown = base.unknown
 
+        # Made when an update first needs them; at the end they yield the lists above.
+        self._schemas: Definitions | None = None
+        self._specs: Definitions | None = None
+        self._orders: Definitions | None = None
+        self._snapshots: ChangedSnapshots | None = None
+        self._files: dict[str, Keyed] = {}
+        self._refs_of: dict[int, set[str]] | None = None
+        self._parsed: dict[int, schema.Schema] = {}
+        self._partition_fields: partition_spec.PartitionFields | None = None
+        self._owned: set[str] = set()
+
         self.added_schema_ids: set[int] = set()
         self.last_added_schema_id: int | None = None
         self.last_added_spec_id: int | None = None
@@ -223,18 +235,18 @@ class _Draft:
                 self.set_default_sort_order(update.sort_order_id)
             case SetStatistics():
                 added = read_object(update.statistics, StatisticsFileShape, "statistics")
-                self.statistics = _with_file(self.statistics, added)
+                self._keyed("statistics", "snapshot-id").put(added)
             case RemoveStatistics():
-                self.statistics = _without_files(self.statistics, {update.snapshot_id})
+                self._keyed("statistics", "snapshot-id").remove({update.snapshot_id})
             case SetPartitionStatistics():
                 added = read_object(update.partition_statistics, PartitionStatisticsFileShape, "partition statistics")
-                self.partition_statistics = _with_file(self.partition_statistics, added)
+                self._keyed("partition_statistics", "snapshot-id").put(added)
             case RemovePartitionStatistics():
-                self.partition_statistics = _without_files(self.partition_statistics, {update.snapshot_id})
+                self._keyed("partition_statistics", "snapshot-id").remove({update.snapshot_id})
             case AddEncryptionKey():
                 self.add_encryption_key(update.encryption_key)
             case RemoveEncryptionKey():
-                self.encryption_keys = tuple(key for key in self.encryption_keys if key["key-id"] != update.key_id)
+                self._keyed("encryption_keys", "key-id").remove({update.key_id})
             case AddViewVersion():
                 raise BadRequest("Cannot apply update AddViewVersion to a table")
             case SetCurrentViewVersion():
@@ -243,6 +255,7 @@ class _Draft:
                 assert_never(update)
 
     def finish(self, base_location: str | None) -> TableMetadata:
+        self._finish_lists()
         if self.is_new:
             self._check_complete()
         self._check_current_schema()
@@ -273,39 +286,85 @@ class _Draft:
         self.format_version = version
 
     def set_properties(self, updates: dict[str, str]) -> None:
-        self.properties = self.properties | without_reserved(updates)
+        self._own("properties").update(without_reserved(updates))
 
     def remove_properties(self, removals: Collection[str]) -> None:
-        removed = set(removals)
-        self.properties = {key: value for key, value in self.properties.items() if key not in removed}
+        properties = self._own("properties")
+        for name in removals:
+            properties.pop(name, None)
 
     def add_encryption_key(self, sent: Json) -> None:
         key = read_object(sent, EncryptedKeyShape, "encryption key")
         if not is_base64(key["encrypted-key-metadata"]):
             raise IllegalArgument("Cannot parse encryption key: encrypted-key-metadata is not base64")
-        if all(other["key-id"] != key["key-id"] for other in self.encryption_keys):
-            self.encryption_keys = (*self.encryption_keys, key)
+        keys = self._keyed("encryption_keys", "key-id")
+        if key["key-id"] not in keys:
+            keys.put(key)
+
+    # Lists and maps while they change
+
+    def _own(self, name: Literal["properties", "refs"]) -> dict[str, Any]:
+        """A map that this commit may change: the base's own is copied once, not with every update."""
+        if name not in self._owned:
+            self._owned.add(name)
+            setattr(self, name, dict(getattr(self, name)))
+        owned: dict[str, Any] = getattr(self, name)
+        return owned
+
+    def _keyed(self, name: str, field: str) -> Keyed:
+        files = self._files.get(name)
+        if files is None:
+            files = self._files[name] = Keyed(getattr(self, name), field)
+        return files
+
+    def all_schemas(self) -> Definitions:
+        if self._schemas is None:
+            self._schemas = Definitions("schema", self.schemas, _schema_id, schema.stored_digest)
+        return self._schemas
+
+    def all_specs(self) -> Definitions:
+        if self._specs is None:
+            self._specs = Definitions("partition spec", self.partition_specs, _spec_id, partition_spec.content_digest)
+        return self._specs
+
+    def all_orders(self) -> Definitions:
+        if self._orders is None:
+            self._orders = Definitions("sort order", self.sort_orders, _order_id, sort_order.content_digest)
+        return self._orders
+
+    def all_snapshots(self) -> ChangedSnapshots:
+        if self._snapshots is None:
+            self._snapshots = ChangedSnapshots(self.snapshots)
+        return self._snapshots
+
+    def _finish_lists(self) -> None:
+        if self._schemas is not None:
+            self.schemas = self._schemas.finished()
+        if self._specs is not None:
+            self.partition_specs = self._specs.finished()
+        if self._orders is not None:
+            self.sort_orders = self._orders.finished()
+        if self._snapshots is not None:
+            self.snapshots = self._snapshots.finished()
+        for name, files in self._files.items():
+            setattr(self, name, files.finished())
 
     # Schemas
 
     def add_schema(self, added: schema.Schema) -> None:
         schema.check_compatibility(added, self.format_version)
-        schema_id, found = self.current_schema_id, False
-        for existing in map(schema.parse_schema, self.schemas):
-            if schema.same_schema(existing, added):
-                schema_id, found = existing.schema_id, True
-                break
-            schema_id = max(schema_id, existing.schema_id + 1)
+        schemas, content = self.all_schemas(), schema.content_digest(added)
+        found = schemas.find_equal(content)
         self.last_column_id = max(self.last_column_id, added.highest_field_id)
-        if found:
+        if found is not None:
             # Only a schema that this commit added can be the last added one, and only if none was reused in between.
-            if schema_id not in self.added_schema_ids or self.last_added_schema_id is None:
+            if found not in self.added_schema_ids or self.last_added_schema_id is None:
                 self.last_added_schema_id = None
             else:
-                self.last_added_schema_id = schema_id
+                self.last_added_schema_id = found
             return
-        _within(schema_id, _MAX_INT, "schema id")
-        self.schemas = (*self.schemas, schema.with_schema_id(added, schema_id))
+        schema_id = _within(schemas.next_id(self.current_schema_id), _MAX_INT, "schema id")
+        schemas.add(schema_id, schema.with_schema_id(added, schema_id), content)
         self.added_schema_ids.add(schema_id)
         self.last_added_schema_id = schema_id
 
@@ -314,7 +373,7 @@ class _Draft:
             if self.last_added_schema_id is None:
                 raise InvalidMetadata("Cannot set last added schema: no schema has been added")
             schema_id = self.last_added_schema_id
-        if schema_id != self.current_schema_id and all(each["schema-id"] != schema_id for each in self.schemas):
+        if schema_id != self.current_schema_id and schema_id not in self.all_schemas():
             raise IllegalArgument(f"Cannot set current schema to unknown schema: {schema_id}")
         if schema_id != self.current_schema_id:
             self.current_schema_id = schema_id
@@ -323,35 +382,51 @@ class _Draft:
     def remove_schemas(self, schema_ids: set[int]) -> None:
         if self.current_schema_id in schema_ids:
             raise IllegalArgument("Cannot remove the current schema")
-        self.schemas = tuple(each for each in self.schemas if each["schema-id"] not in schema_ids)
+        self.all_schemas().remove(schema_ids)
+        for schema_id in schema_ids:
+            self._parsed.pop(schema_id, None)
+            if self._partition_fields is not None:
+                self._partition_fields.forget_schema(schema_id)
 
     def current_schema(self) -> schema.Schema:
-        for each in self.schemas:
-            if each["schema-id"] == self.current_schema_id:
-                return schema.parse_schema(each)
-        raise InvalidMetadata("Cannot bind to the current schema: no schema has been added")
+        current = self._parsed.get(self.current_schema_id)
+        if current is None:
+            if self.current_schema_id not in self.all_schemas():
+                raise InvalidMetadata("Cannot bind to the current schema: no schema has been added")
+            current = schema.parse_schema(self.all_schemas()[self.current_schema_id])
+            self._parsed[self.current_schema_id] = current
+        return current
 
     # Partition specs
 
     def add_spec(self, spec: Json) -> None:
-        current = self.current_schema()
-        spec = partition_spec.with_field_ids(spec, self.partition_specs, self.last_partition_id, self.format_version)
+        current, specs = self.current_schema(), self.all_specs()
+        if partition_spec.lacks_field_ids(spec):
+            known = self.partition_fields()
+            spec = partition_spec.with_field_ids(spec, known, self.last_partition_id, self.format_version)
         partition_spec.check_names(spec, current)
         partition_spec.check_compatibility(spec, current)
-        spec_id = 0
-        for existing in self.partition_specs:
-            if partition_spec.is_compatible(existing, spec):
-                if self.last_added_spec_id is not None:
-                    self.last_added_spec_id = existing["spec-id"]
-                return
-            spec_id = max(spec_id, existing["spec-id"] + 1)
+        content = partition_spec.content_digest(spec)
+        found = specs.find_equal(content)
+        if found is not None:
+            if self.last_added_spec_id is not None:
+                self.last_added_spec_id = found
+            return
         if self.format_version == 1:
             partition_spec.check_sequential_ids(spec)
         last_field_id = _within(partition_spec.last_field_id(spec), _MAX_INT, "partition field id")
         self.last_partition_id = max(self.last_partition_id, last_field_id)
-        _within(spec_id, _MAX_INT, "partition spec id")
-        self.partition_specs = (*self.partition_specs, spec | {"spec-id": spec_id})
+        spec_id = _within(specs.next_id(0), _MAX_INT, "partition spec id")
+        spec = spec | {"spec-id": spec_id}
+        specs.add(spec_id, spec, content)
+        if self._partition_fields is not None:
+            self._partition_fields.add(spec)
         self.last_added_spec_id = spec_id
+
+    def partition_fields(self) -> partition_spec.PartitionFields:
+        if self._partition_fields is None:
+            self._partition_fields = partition_spec.PartitionFields(self.all_specs().values())
+        return self._partition_fields
 
     def set_default_spec(self, spec_id: int) -> None:
         if spec_id == LAST_ADDED:
@@ -363,22 +438,25 @@ class _Draft:
     def remove_partition_specs(self, spec_ids: set[int]) -> None:
         if self.default_spec_id in spec_ids:
             raise IllegalArgument("Cannot remove the default partition spec")
-        self.partition_specs = tuple(spec for spec in self.partition_specs if spec["spec-id"] not in spec_ids)
+        specs = self.all_specs()
+        for spec_id in spec_ids:
+            if self._partition_fields is not None and spec_id in specs:
+                self._partition_fields.remove(specs[spec_id])
+        specs.remove(spec_ids)
 
     # Sort orders
 
     def add_sort_order(self, order: Json) -> None:
         sort_order.check_compatibility(order, self.current_schema())
-        order_id = sort_order.FIRST_ORDER_ID if order["fields"] else 0
-        for existing in self.sort_orders:
-            if sort_order.same_order(existing, order):
-                if self.last_added_order_id is not None:
-                    self.last_added_order_id = existing["order-id"]
-                return
-            if order["fields"]:
-                order_id = max(order_id, existing["order-id"] + 1)
+        orders, content = self.all_orders(), sort_order.content_digest(order)
+        found = orders.find_equal(content)
+        if found is not None:
+            if self.last_added_order_id is not None:
+                self.last_added_order_id = found
+            return
+        order_id = orders.next_id(sort_order.FIRST_ORDER_ID) if order["fields"] else 0
         _within(order_id, _MAX_INT, "sort order id")
-        self.sort_orders = (*self.sort_orders, order | {"order-id": order_id})
+        orders.add(order_id, order | {"order-id": order_id}, content)
         self.last_added_order_id = order_id
 
     def set_default_sort_order(self, order_id: int) -> None:
@@ -391,20 +469,20 @@ class _Draft:
     # Snapshots and references
 
     def add_snapshot(self, added: Json) -> None:
-        for existing, what in (
-            (self.schemas, "schema"),
-            (self.partition_specs, "partition spec"),
-            (self.sort_orders, "sort order"),
+        for existing, changed, what in (
+            (self.schemas, self._schemas, "schema"),
+            (self.partition_specs, self._specs, "partition spec"),
+            (self.sort_orders, self._orders, "sort order"),
         ):
-            if not existing:
+            if not (existing if changed is None else changed):
                 raise InvalidMetadata(f"Attempting to add a snapshot before a {what} is added")
-        snapshot_id = added["snapshot-id"]
-        if self.snapshots.holds(snapshot_id):
+        snapshot_id, snapshots = added["snapshot-id"], self.all_snapshots()
+        if snapshots.holds(snapshot_id):
             raise InvalidMetadata(f"Snapshot already exists for id: {snapshot_id}")
         added = self._with_sequence_number(added)
         if self.format_version >= ROW_LINEAGE_FORMAT_VERSION:
             self._assign_rows(added)
-        self.snapshots = self.snapshots.with_last(added)
+        snapshots.add(added)
         self.added_snapshots[snapshot_id] = added
 
     def _with_sequence_number(self, added: Json) -> Json:
@@ -446,7 +524,7 @@ class _Draft:
         if self.refs.get(name) == ref:
             return
         snapshot_id = ref["snapshot-id"]
-        if not self.snapshots.holds(snapshot_id):
+        if not self.all_snapshots().holds(snapshot_id):
             raise InvalidMetadata(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
         if name == MAIN:
             self.current_snapshot_id = snapshot_id
@@ -455,31 +533,52 @@ class _Draft:
             timestamp_ms = added["timestamp-ms"] if added is not None else self.last_updated_ms
             self.snapshot_log = self.snapshot_log.with_last({"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
             self.set_as_main.append(snapshot_id)
-        self.refs = self.refs | {name: ref}
+        if self._refs_of is not None:
+            self._forget_ref(name)
+            self._refs_of.setdefault(snapshot_id, set()).add(name)
+        self._own("refs")[name] = ref
 
     def remove_ref(self, name: str) -> None:
         if name == MAIN:
             self.current_snapshot_id = None
-        self.refs = {other: ref for other, ref in self.refs.items() if other != name}
+        if self._refs_of is not None:
+            self._forget_ref(name)
+        self._own("refs").pop(name, None)
+
+    def _forget_ref(self, name: str) -> None:
+        before = self.refs.get(name)
+        if before is not None and self._refs_of is not None:
+            self._refs_of[before["snapshot-id"]].discard(name)
+
+    def _refs_to(self, snapshot_ids: Collection[int]) -> list[str]:
+        """The names of the references to these snapshots."""
+        if self._refs_of is None:
+            self._refs_of = {}
+            for name, ref in self.refs.items():
+                self._refs_of.setdefault(ref["snapshot-id"], set()).add(name)
+        return sorted(name for snapshot_id in snapshot_ids for name in self._refs_of.get(snapshot_id, ()))
 
     def remove_snapshots(self, snapshot_ids: set[int]) -> None:
-        kept = self.snapshots.without(snapshot_ids)
-        if kept is self.snapshots:
+        snapshots = self.all_snapshots()
+        snapshot_ids = snapshots.present(snapshot_ids)
+        if not snapshot_ids:
             return
-        self._refuse_pinned(snapshot_ids)
-        self.snapshots = kept
+        names = self._refs_to(snapshot_ids)
+        self._refuse_pinned(names)
+        snapshots.remove(snapshot_ids)
         self.has_removed_snapshots = True
-        self.statistics = _without_files(self.statistics, snapshot_ids)
-        self.partition_statistics = _without_files(self.partition_statistics, snapshot_ids)
-        for name in [name for name, ref in self.refs.items() if ref["snapshot-id"] in snapshot_ids]:
+        self._keyed("statistics", "snapshot-id").remove(snapshot_ids)
+        self._keyed("partition_statistics", "snapshot-id").remove(snapshot_ids)
+        for name in names:
             self.remove_ref(name)
 
-    def _refuse_pinned(self, snapshot_ids: set[int]) -> None:
+    def _refuse_pinned(self, names: Iterable[str]) -> None:
         """A client that does not know of a pin yet is told to look again; one that removes the tag first may."""
-        for name, ref in self.refs.items():
-            if not name.startswith(PIN) or ref["type"] != "tag" or ref["snapshot-id"] not in snapshot_ids:
+        for name in names:
+            ref = self.refs[name]
+            if not name.startswith(PIN) or ref["type"] != "tag":
                 continue
-            pinned = self.snapshots.find(ref["snapshot-id"])
+            pinned = self.all_snapshots().find(ref["snapshot-id"])
             # Iceberg counts the age of a tag from the time of its snapshot.
             age_ms = 0 if pinned is None else self.now_ms - pinned["timestamp-ms"]
             if age_ms <= ref.get("max-ref-age-ms", _MAX_LONG):
@@ -506,9 +605,12 @@ class _Draft:
         """Iceberg's own readers bind every spec of a table to its current schema, also those that partition nothing any
         more, and read no table of which one cannot be bound."""
         current = self.current_schema()
-        for spec in self.partition_specs:
+        if self.partition_fields().fit(self.current_schema_id, current):
+            return
+        for spec in self.all_specs().values():  # the first that does not is named
             partition_spec.check_names(spec, current)
             partition_spec.check_transforms(spec["fields"], current)
+        self._partition_fields = None  # it was one that is removed already
 
     def _check_current_schema(self) -> None:
         """The default spec and sort order must exist and fit the current schema; checked if one of them changed."""
@@ -554,9 +656,10 @@ class _Draft:
         if not intermediate and not self.has_removed_snapshots:
             return self.snapshot_log
         log: list[Json] = []
+        present = set(self.snapshots.ids())
         for entry in self.snapshot_log:
             snapshot_id = entry["snapshot-id"]
-            if self.snapshots.holds(snapshot_id):
+            if snapshot_id in present:
                 if snapshot_id not in intermediate:
                     log.append(entry)
             elif self.has_removed_snapshots:
@@ -588,15 +691,16 @@ class _Draft:
         return kept.with_last({"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
 
 
-def _with_file(files: tuple[Json, ...], added: Json) -> tuple[Json, ...]:
-    """Each snapshot has one statistics file; a new one takes its predecessor's place."""
-    snapshot_id = added["snapshot-id"]
-    if all(file["snapshot-id"] != snapshot_id for file in files):
-        return (*files, added)
-    kept = [file for file in files if file["snapshot-id"] != snapshot_id]
-    position = next(index for index, file in enumerate(files) if file["snapshot-id"] == snapshot_id)
-    return (*kept[:position], added, *kept[position:])
+def _schema_id(item: Json) -> int:
+    schema_id: int = item["schema-id"]
+    return schema_id
 
 
-def _without_files(files: tuple[Json, ...], snapshot_ids: set[int]) -> tuple[Json, ...]:
-    return tuple(file for file in files if file["snapshot-id"] not in snapshot_ids)
+def _spec_id(item: Json) -> int:
+    spec_id: int = item["spec-id"]
+    return spec_id
+
+
+def _order_id(item: Json) -> int:
+    order_id: int = item["order-id"]
+    return order_id

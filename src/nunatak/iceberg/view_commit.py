@@ -8,7 +8,8 @@ from typing import assert_never
 import msgspec
 
 from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
-from nunatak.iceberg.schema import parse_schema, same_schema, with_schema_id
+from nunatak.iceberg.definitions import Definitions, digest
+from nunatak.iceberg.schema import check_size, content_digest, parse_schema, stored_digest, with_schema_id
 from nunatak.iceberg.shapes import Int, Json, check
 from nunatak.iceberg.view_metadata import (
     SUPPORTED_FORMAT_VERSION,
@@ -129,6 +130,8 @@ _TABLE_REQUIREMENTS = {
     "assert-default-spec-id": "AssertDefaultSpecID",
     "assert-default-sort-order-id": "AssertDefaultSortOrderID",
 }
+# What of a version counts when two are compared.
+_COMPARED = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
 # Clients before 1.4 spell these fields so; the new name wins where both are sent.
 _LEGACY_FIELDS = {"set-properties": ("updated", "updates"), "remove-properties": ("removed", "removals")}
 
@@ -205,10 +208,8 @@ class _Draft:
         self.view_uuid = base.view_uuid if base else None
         self.format_version = base.format_version if base else SUPPORTED_FORMAT_VERSION
         self.location = base.location if base else None
-        self.schemas: dict[int, Json] = (
-            {parse_schema(schema).schema_id: schema for schema in base.schemas} if base else {}
-        )
-        self.versions: dict[int, Json] = {version["version-id"]: version for version in base.versions} if base else {}
+        self.schemas = Definitions("schema", base.schemas if base else (), _schema_id, stored_digest)
+        self.versions = Definitions("version", base.versions if base else (), _version_id, _version_digest)
         self.properties = dict(base.properties) if base else {}
         self.current_version_id = base.current_version_id if base else None
         self.log_entry: Json | None = None
@@ -248,7 +249,7 @@ class _Draft:
             raise IllegalArgument("Invalid location: null")
         if self.view_uuid is None:
             raise IllegalArgument("Cannot set uuid to null")
-        if not self.versions:
+        if not len(self.versions):
             raise IllegalArgument("Invalid view: no versions were added")
         if self.current_version_id is None:
             raise IllegalArgument("Invalid view: no current version was set")
@@ -257,9 +258,9 @@ class _Draft:
             view_uuid=self.view_uuid,
             format_version=self.format_version,
             location=self.location,
-            schemas=tuple(self.schemas.values()),
+            schemas=self.schemas.finished(),
             current_version_id=self.current_version_id,
-            versions=tuple(self.versions.values()),
+            versions=self.versions.finished(),
             version_log=(*base_log, self.log_entry) if self.log_entry else base_log,
             properties=self.properties,
             unknown=self.base.unknown if self.base else {},
@@ -274,23 +275,26 @@ class _Draft:
 
     def _add_schema(self, schema: Json) -> int:
         added = parse_schema(schema)
-        for known_id, known in self.schemas.items():
-            if same_schema(parse_schema(known), added):
-                return known_id
-        new_id = max(self.schemas, default=-1) + 1
-        self.schemas[_assignable(new_id, "schema")] = with_schema_id(added, new_id)
+        check_size(added)
+        content = content_digest(added)
+        found = self.schemas.find_equal(content)
+        if found is not None:
+            return found
+        new_id = _assignable(self.schemas.next_id(0), "schema")
+        self.schemas.add(new_id, with_schema_id(added, new_id), content)
         return new_id
 
     def _add_version(self, sent: Json) -> int:
         version = {**sent, "schema-id": self._resolve_schema_id(sent["schema-id"])}
         if version.get("default-catalog", "") is None:
             del version["default-catalog"]
-        for known_id, known in self.versions.items():
-            if _same_version(known, version):
-                return known_id
+        content = _version_digest(version)
+        found = self.versions.find_equal(content)
+        if found is not None:
+            return found
         _check_distinct_dialects(version)
-        new_id: int = max(sent["version-id"], max(self.versions, default=0) + 1)
-        self.versions[_assignable(new_id, "version")] = {**version, "version-id": new_id}
+        new_id = _assignable(max(sent["version-id"], self.versions.next_id(FIRST_VERSION_ID)), "version")
+        self.versions.add(new_id, {**version, "version-id": new_id}, content)
         self.added_version_ids.add(new_id)
         return new_id
 
@@ -336,8 +340,8 @@ class _Draft:
         size = max(len(protected), _history_size(metadata.properties))
         if len(metadata.versions) <= size:
             return metadata
-        others = sorted(self.versions.keys() - {metadata.current_version_id}, reverse=True)
-        kept = [metadata.current_version_id, *others[: size - 1]]
+        others = sorted({_version_id(each) for each in metadata.versions} - {metadata.current_version_id}, reverse=True)
+        kept = dict.fromkeys([metadata.current_version_id, *others[: size - 1]])
         log: list[Json] = []
         for entry in metadata.version_log:
             if entry["version-id"] in kept:
@@ -381,10 +385,18 @@ def _tag(sent: Json, field: str, what: str) -> str:
     return tag.lower()
 
 
-def _same_version(one: Json, other: Json) -> bool:
-    """Whether two versions behave alike, whatever their ids and timestamps."""
-    compared = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
-    return all(one.get(field) == other.get(field) for field in compared)
+def _version_digest(version: Json) -> bytes:
+    """The same for versions that behave alike, whatever their ids and timestamps."""
+    return digest([version.get(field) for field in _COMPARED])
+
+
+def _schema_id(schema: Json) -> int:
+    return schema.get("schema-id") or 0
+
+
+def _version_id(version: Json) -> int:
+    version_id: int = version["version-id"]
+    return version_id
 
 
 def _check_distinct_dialects(version: Json) -> None:

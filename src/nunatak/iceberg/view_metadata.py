@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, shown_list
+from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import Int, Json, Long, Shape, check
 
@@ -78,9 +79,9 @@ def decode(data: bytes | memoryview) -> ViewMetadata:
         view_uuid=checked.view_uuid,
         format_version=checked.format_version,
         location=checked.location,
-        schemas=tuple(document["schemas"]),
+        schemas=Digested.of(document["schemas"]),
         current_version_id=checked.current_version_id,
-        versions=tuple(document["versions"]),
+        versions=Digested.of(document["versions"]),
         version_log=tuple(document["version-log"]),
         properties=checked.properties or {},
         unknown={name: value for name, value in document.items() if name not in _KNOWN},

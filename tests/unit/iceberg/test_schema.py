@@ -3,6 +3,7 @@
 import pytest
 
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
+from nunatak.iceberg import schema as schema_module
 from nunatak.iceberg.schema import MAX_TYPE_DEPTH, check_schema, parse_schema, same_schema
 from nunatak.iceberg.transforms import can_transform, canonical_transform
 from nunatak.iceberg.types import canonical_type
@@ -247,3 +248,24 @@ def test_a_transform_has_its_source_types(transform: str, fits: str, does_not_fi
     assert can_transform(transform, fits)
     assert not can_transform(transform, does_not_fit)
     assert can_transform("a-transform-of-the-future", does_not_fit)
+
+
+def test_a_long_name_is_not_repeated_for_thousands_of_fields_inside_it() -> None:
+    inner = [a_field(number, f"c{number}") for number in range(2, 100)]
+    around = a_field(1, "n" * 1_000_000, {"type": "struct", "fields": inner})
+
+    with pytest.raises(IllegalArgument, match="full names of its fields"):
+        parse_schema(a_schema(around))
+
+
+def test_long_names_side_by_side_are_read() -> None:
+    assert len(parse_schema(a_schema(a_field(1, "n" * 1_000_000), a_field(2, "m" * 1_000_000))).fields) == 2
+
+
+def test_a_new_schema_has_a_bounded_number_of_fields_and_an_old_one_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_module, "MAX_FIELDS", 2)
+    wide = a_schema(a_field(1, "a"), a_field(2, "b"), a_field(3, "c"))
+
+    assert len(parse_schema(wide).fields) == 3
+    with pytest.raises(IllegalArgument, match="at most 2 are allowed"):
+        check_schema(wide, 2)
