@@ -1,9 +1,9 @@
 """A request and an answer as our handlers see them; nothing here knows a route."""
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote_plus
 
 import msgspec
@@ -14,6 +14,7 @@ from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.large_work import LARGE_BYTES
 from nunatak.errors import BadRequest, CatalogError, shown
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
@@ -22,6 +23,7 @@ MAX_PAGE = 1000
 COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
 
 T = Any
+Body = TypeVar("Body")
 
 
 class Response:
@@ -207,6 +209,11 @@ def _encoded(separator: str) -> str:
 def split_parent(value: str, separator: str) -> Namespace:
     """The levels of the `parent` parameter, which arrives decoded."""
     return tuple(value.replace(separator, "\x1f").split("\x1f"))
+
+
+async def decoded(request: Request, decode: Callable[[bytes], Body]) -> Body:
+    """The body as `decode` reads it, in a thread if it is large."""
+    return await request.catalog.large_work.run_if(len(request.body) > LARGE_BYTES, decode, request.body)
 
 
 def compress(body: bytes, encoding: str) -> bytes:

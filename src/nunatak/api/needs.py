@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api.http import Request, split_parent
+from nunatak.api.http import Request, decoded, split_parent
 from nunatak.api.wire import (
     CreateNamespaceRequest,
     CreateTableRequest,
@@ -208,12 +208,12 @@ async def to_rename(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_commit(route: Declared, request: Request) -> list[Need]:
-    commit = request.decoded = commit_request.decode_commit(request.body)
+    commit = request.decoded = await decoded(request, commit_request.decode_commit)
     return await _to_change(request, request.identifier("table"), commit)
 
 
 async def to_commit_transaction(route: Declared, request: Request) -> list[Need]:
-    transaction = request.decoded = commit_request.decode_transaction(request.body)
+    transaction = request.decoded = await decoded(request, commit_request.decode_transaction)
     needs: list[Need] = []
     for change in transaction.table_changes:
         needs += await _to_change(request, identifier_of(change.identifier, "table"), change)

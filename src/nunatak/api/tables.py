@@ -4,14 +4,14 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
 from nunatak.api.admission import require, sees_all
-from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, raw_json
+from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decoded, raw_json
 from nunatak.api.needs import Declared, Need, entry_target
 from nunatak.api.paging import list_of
 from nunatak.api.telling import tell_report
 from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import find_head, key_of, loaded_of
+from nunatak.catalog.heads import find_head, key_of, loaded_of, read_table
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
 from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
@@ -93,6 +93,7 @@ async def load_table(request: Request) -> Response:
         request.catalog.spool.count_load(loaded.metadata_location, key_of(request.warehouse, identifier))
     if mode == "refs":
         fresh = loaded.refs_answer is None
+        await read_table(request.catalog, loaded)
         body = loaded.with_refs_only()
         if fresh:
             request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
@@ -109,12 +110,12 @@ async def table_exists(request: Request) -> Response:
 
 async def commit_table(request: Request) -> Response:
     identifier = request.identifier("table")
-    commit = request.decoded or commit_request.decode_commit(request.body)
+    commit = request.decoded or await decoded(request, commit_request.decode_commit)
     named = commit.identifier
     if named is not None and (named.name != identifier.name or tuple(named.namespace) != identifier.namespace):
         other = identifier_of(named, "table")
         raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
-    wanted = request.touched = [commits.table_commit(identifier, [commit])]
+    wanted = request.touched = [commits.table_commit(identifier, [commit], len(request.body))]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, None)
     if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
         await _require_to_tell(request, identifier)
@@ -130,13 +131,15 @@ async def _require_to_tell(request: Request, identifier: Identifier) -> None:
 
 
 async def commit_transaction(request: Request) -> Response:
-    transaction = request.decoded or commit_request.decode_transaction(request.body)
+    transaction = request.decoded or await decoded(request, commit_request.decode_transaction)
     if not transaction.table_changes:
         raise BadRequest("Invalid transaction: table-changes is empty")
     by_table: dict[Identifier, list[CommitTableRequest]] = {}
     for change in transaction.table_changes:
         by_table.setdefault(identifier_of(change.identifier, "table"), []).append(change)
-    wanted = request.touched = [commits.table_commit(identifier, parts) for identifier, parts in by_table.items()]
+    wanted = request.touched = [
+        commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
+    ]
     request.loaded = await commits.commit_tables(
         request.catalog, request.warehouse, request.caller, wanted, Answer(204)
     )

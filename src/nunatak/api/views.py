@@ -1,6 +1,6 @@
 """Views over HTTP."""
 
-from nunatak.api.http import NO_CONTENT, Request, Response
+from nunatak.api.http import NO_CONTENT, Request, Response, decoded
 from nunatak.api.tables import list_entries, loaded_response, rename_entry, unless_matching
 from nunatak.api.wire import CreateViewRequest, RegisterViewRequest, identifier_of
 from nunatak.catalog import tables, views
@@ -43,12 +43,14 @@ async def view_exists(request: Request) -> Response:
 
 async def commit_view(request: Request) -> Response:
     identifier = request.identifier("view")
-    commit = request.decoded or view_commit.decode_commit(request.body)
+    commit = request.decoded or await decoded(request, view_commit.decode_commit)
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
     request.touched = [identifier]
-    loaded = await views.commit_view(request.catalog, request.warehouse, request.caller, identifier, commit)
+    loaded = await views.commit_view(
+        request.catalog, request.warehouse, request.caller, identifier, commit, len(request.body)
+    )
     return loaded_response(loaded)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention, Writer
+from nunatak.catalog.large_work import LargeWork
 from nunatak.catalog.stowing import Stowing
 from nunatak.catalog.turns import Turns
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
@@ -60,6 +61,7 @@ class Catalog:
     tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
     turns: Turns = field(default_factory=Turns)
     contention: Contention = field(default_factory=Contention)
+    large_work: LargeWork = field(default_factory=LargeWork)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
     spool: Spool | None = None  # None: nobody wants to analyse what happened
     stowing: Stowing | None = None  # None: others serve this database, too, and find metadata beside its pointer

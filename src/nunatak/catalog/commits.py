@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -18,9 +19,11 @@ from nunatak.catalog.heads import (
     missing,
     new_version,
     places_outside,
+    read_table,
     write_metadata_file,
 )
-from nunatak.catalog.limits import MAX_TRIES, check_properties
+from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
+from nunatak.catalog.limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.tables import default_location
 from nunatak.catalog.write import entry, write
@@ -42,25 +45,39 @@ from nunatak.iceberg.commit_request import (
     AssertTableUuid,
     AssignUuid,
     CommitTableRequest,
+    RemoveProperties,
+    RemoveSnapshotRef,
     RemoveSnapshots,
     Requirement,
     SetLocation,
+    SetProperties,
+    SetSnapshotRef,
+    SetStatistics,
     Update,
 )
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
 
-MAX_UPDATES = 1000  # per table and request
+MAX_TABLES = 1000  # in one transaction
+MAX_PARTS = 100  # of a transaction that are about the same table: each is worked out for the next one's requirements
+TABLES_AT_ONCE = 32  # of a transaction, before others get their turn
+# What an append does costs the same however large the table is.
+QUICK_UPDATES = (AddSnapshot, SetSnapshotRef, SetProperties, RemoveProperties, SetStatistics, RemoveSnapshotRef)
+T = TypeVar("T")
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
 NO_LONGER_THERE = "The commit was carried out, but a table of it is no longer under its name"
 
 
 class TableCommit(msgspec.Struct, frozen=True):
-    """What one table is asked to change; several requests for one table come one after the other."""
+    """What one table is asked to change; several requests for one table come one after the other.
+
+    `size_bytes` is that of the request's body, which may be about other tables, too.
+    """
 
     identifier: Identifier
     parts: tuple[tuple[Sequence[Requirement], Sequence[Update]], ...]
+    size_bytes: int = 0
 
     def all_updates(self) -> list[Update]:
         return [update for _, part in self.parts for update in part]
@@ -76,12 +93,15 @@ class Planned(msgspec.Struct, frozen=True):
     after: TableMetadata
 
 
-def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest]) -> TableCommit:
+def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest], size_bytes: int = 0) -> TableCommit:
     parts = tuple((request.requirements, _together(request.updates)) for request in requests)
-    for _, part in parts:
-        if len(part) > MAX_UPDATES:
-            raise BadRequest(f"Too many updates: {len(part)}, at most {MAX_UPDATES} are allowed in one commit")
-    return TableCommit(identifier, parts)
+    check_counts(updates=sum(len(part) for _, part in parts), requirements=sum(len(required) for required, _ in parts))
+    if len(parts) > MAX_PARTS:
+        raise BadRequest(
+            f"Too many changes of {identifier}: {len(parts)}, at most {MAX_PARTS} are allowed in one transaction",
+            hint="Put the updates of one table into one change.",
+        )
+    return TableCommit(identifier, parts, size_bytes)
 
 
 def _together(part: Sequence[Update]) -> Sequence[Update]:
@@ -102,6 +122,11 @@ async def commit_tables(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, commits: Sequence[TableCommit], answer: Answer | None
 ) -> list[Loaded]:
     """Apply all commits or none. A repeated request gets `answer`; None means the metadata of the first table."""
+    if len(commits) > MAX_TABLES:
+        raise BadRequest(
+            f"Too many tables: {len(commits)}, at most {MAX_TABLES} are allowed in one transaction",
+            hint="Send several transactions, one after the other.",
+        )
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
     contention = catalog.contention
     for key in keys if contention.tables else ():
@@ -138,7 +163,7 @@ async def _commit(
                 else:
                     planned = [
                         await _plan(catalog, warehouse, caller, key, commit)
-                        for key, commit in zip(keys, commits, strict=True)
+                        async for key, commit in _taking_turns(zip(keys, commits, strict=True))
                     ]
             except CatalogError as error:
                 repeated = await _already_done(catalog, caller, keys, commits, error)
@@ -160,6 +185,14 @@ async def _commit(
         )
 
 
+async def _taking_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with a pause now and then in which other requests are served."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % TABLES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 async def _plan_from_memory(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit]
 ) -> list[Planned] | None:
@@ -171,7 +204,7 @@ async def _plan_from_memory(
     if catalog.stowing is None or caller.policy is not None:
         return None
     planned: list[Planned] = []
-    for key, commit in zip(keys, commits, strict=True):
+    async for key, commit in _taking_turns(zip(keys, commits, strict=True)):
         before = catalog.cache.find(key)
         if before is None or not isinstance(before.parsed, TableMetadata):
             return None
@@ -196,16 +229,16 @@ async def _plan(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key
 async def _work_out(
     catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: TableCommit, before: Loaded | None
 ) -> Planned:
-    base = before.table() if before is not None else None
+    base = await read_table(catalog, before) if before is not None else None
     if base is None:
         await _check_creation(catalog, key, commit)
     state = base
     for required, part in commit.parts:
         requirements.check_all(required, state)
         if len(commit.parts) > 1:
-            state = _apply(catalog, warehouse, commit, part, state, before)
+            state = await _apply(catalog, warehouse, commit, part, state, before)
     check_chosen(warehouse, places_of_updates(commit.all_updates()))
-    after = _apply(catalog, warehouse, commit, commit.all_updates(), base, before)
+    after = await _apply(catalog, warehouse, commit, commit.all_updates(), base, before)
     if after is not base:
         if base is None or after.properties is not base.properties:
             check_properties(after.properties)
@@ -213,7 +246,7 @@ async def _work_out(
     return Planned(key, commit, before, base, after)
 
 
-def _apply(
+async def _apply(
     catalog: Catalog,
     warehouse: WarehousePlace,
     commit: TableCommit,
@@ -224,7 +257,19 @@ def _apply(
     if base is None:
         part = _with_essentials(catalog, warehouse, commit.identifier, part)
     base_location = before.metadata_location if before is not None else None
-    return updates.apply_all(part, base, base_location=base_location, now_ms=catalog.now_ms())
+    is_large, now_ms = _is_large(commit, part, before), catalog.now_ms()
+    return await catalog.large_work.run_if(
+        is_large, updates.apply_all, part, base, base_location=base_location, now_ms=now_ms
+    )
+
+
+def _is_large(commit: TableCommit, part: Sequence[Update], before: Loaded | None) -> bool:
+    """Whether working it out may take longer than others should wait."""
+    if commit.size_bytes > LARGE_BYTES:
+        return True
+    if before is None or len(before.answer) <= LARGE_METADATA_BYTES:
+        return False
+    return not all(isinstance(update, QUICK_UPDATES) for update in part)
 
 
 def _with_essentials(
@@ -256,7 +301,7 @@ async def _carry_out(
 ) -> list[Loaded]:
     """Write the files, then move all pointers in one transaction."""
     changed = [plan for plan in planned if plan.after is not plan.base]
-    fresh = [new_version(catalog, plan.after, plan.before) for plan in changed]
+    fresh = [new_version(catalog, plan.after, plan.before) async for plan in _taking_turns(changed)]
     written = await _write_files(catalog, changed, fresh)
     try:
         changes: list[Change] = []
@@ -294,7 +339,9 @@ async def _write_files(catalog: Catalog, changed: Sequence[Planned], fresh: Sequ
     ]
     if len(writes) == 1:
         return [await writes[0]]
-    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    outcomes: list[Stored | BaseException] = []
+    for start in range(0, len(writes), TABLES_AT_ONCE):
+        outcomes += await asyncio.gather(*writes[start : start + TABLES_AT_ONCE], return_exceptions=True)
     failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
     if failed is not None:
         await _delete_files(catalog, [outcome for outcome in outcomes if isinstance(outcome, Stored)])

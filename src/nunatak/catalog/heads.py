@@ -10,6 +10,7 @@ import zstandard
 from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, Key, Kind, Stored
@@ -67,7 +68,21 @@ async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None =
             catalog.cache.keep(key, waiting)
             return waiting
         return await _adopt(catalog, key, head.metadata_location, kind)
-    return keep(catalog, key, head.metadata_location, zstandard.decompress(head.content))
+    data = await _unpacked(head.content)
+    return keep(catalog, key, head.metadata_location, data)
+
+
+async def _unpacked(content: bytes) -> bytes:
+    if len(content) <= LARGE_METADATA_BYTES:
+        return zstandard.decompress(content)
+    return await asyncio.to_thread(zstandard.decompress, content)
+
+
+async def read_table(catalog: Catalog, loaded: Loaded) -> TableMetadata:
+    """What the bytes say; read in a thread if they are many and nobody has read them yet."""
+    if loaded.parsed is None and len(loaded.answer) > LARGE_METADATA_BYTES:
+        return await catalog.large_work.run(loaded.table)
+    return loaded.table()
 
 
 def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
@@ -108,10 +123,10 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
     data = await catalog.objects.read_metadata(metadata_location)
     metadata: Metadata
     if kind == "TABLE":
-        metadata = table_metadata.decode(data)
+        metadata = await catalog.large_work.run_if(len(data) > LARGE_METADATA_BYTES, table_metadata.decode, data)
         data = table_metadata.with_uuid(data, metadata)
     else:
-        metadata = view_metadata.decode(data)
+        metadata = await catalog.large_work.run_if(len(data) > LARGE_METADATA_BYTES, view_metadata.decode, data)
     loaded = keep(catalog, key, metadata_location, data, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])

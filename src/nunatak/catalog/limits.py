@@ -6,12 +6,26 @@ from collections.abc import Mapping
 from nunatak.errors import BadRequest
 
 MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
+MAX_UPDATES = 1000  # of one table or view in one request
+MAX_REQUIREMENTS = 1000
 MAX_PROPERTIES = 1000
 MAX_PROPERTY_BYTES = 32 * 1024
 # Whoever may load a table or namespace reads its properties. These names are what clients call a secret of theirs.
 _SECRETS = re.compile(
     r"^(?:token|credential|.*\.(?:secret-access-key|session-token|sas-token(?:\..+)?|account\.key|oauth2\.token|password))$"
 )
+
+
+def check_counts(*, updates: int, requirements: int) -> None:
+    for what, count, most in (
+        ("updates", updates, MAX_UPDATES),
+        ("requirements", requirements, MAX_REQUIREMENTS),
+    ):
+        if count > most:
+            raise BadRequest(
+                f"Too many {what}: {count}, at most {most} are allowed in one commit",
+                hint="Send several commits, one after the other.",
+            )
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

@@ -34,6 +34,8 @@ from nunatak.iceberg.metadata_files import new_folder
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import parse_location, require_inside
 
+NARROW = 200  # columns, of which a table is made faster than a thread is woken up a few times
+
 
 @dataclass(frozen=True)
 class NewTable:
@@ -99,7 +101,9 @@ async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, w
     await refuse_taken(catalog, key, wanted.identifier, "TABLE")
     check_properties(wanted.properties)
     table_uuid = catalog.new_uuid()
-    metadata = create.new_table(
+    metadata = await catalog.large_work.run_if(
+        is_wide(wanted.schema),
+        create.new_table,
         schema=wanted.schema,
         partition_spec=wanted.partition_spec,
         sort_order=wanted.sort_order,
@@ -110,6 +114,14 @@ async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, w
     )
     await check_places(catalog, warehouse, key, metadata)
     return metadata
+
+
+def is_wide(schema: Mapping[str, Any]) -> bool:
+    """Whether it may hold many columns, nested ones included."""
+    fields = schema.get("fields")
+    if not isinstance(fields, list) or len(fields) > NARROW:
+        return True
+    return any(isinstance(field, dict) and not isinstance(field.get("type"), str) for field in fields)
 
 
 def default_location(
@@ -242,8 +254,7 @@ async def register_table(
             raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
         require_inside(metadata_location, warehouse.allowed, "metadata location")
         data = await catalog.objects.read_metadata(metadata_location)
-        metadata = table_metadata.decode(data)
-        await asyncio.to_thread(plausible.check_table, data, metadata)
+        metadata = await catalog.large_work.run(_read_registered, data)
         data = table_metadata.with_uuid(data, metadata)
         await check_places(catalog, warehouse, key, metadata)
         stored = await stored_of(metadata_location, metadata, data)
@@ -265,6 +276,14 @@ async def register_table(
             ]
         await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
         return keep(catalog, key, metadata_location, data, metadata)
+
+
+def _read_registered(data: bytes) -> TableMetadata:
+    """What a file of somebody else says, checked as everything that is committed here."""
+    metadata = table_metadata.decode(data)
+    plausible.check_table(data, metadata)
+    check_properties(metadata.properties)
+    return metadata
 
 
 async def save_report(

@@ -18,8 +18,9 @@ from nunatak.catalog.heads import (
     stored_of,
     write_metadata_file,
 )
-from nunatak.catalog.limits import MAX_TRIES, check_properties
-from nunatak.catalog.tables import default_location, refuse_taken
+from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
+from nunatak.catalog.limits import MAX_TRIES, check_counts, check_properties
+from nunatak.catalog.tables import default_location, is_wide, refuse_taken
 from nunatak.catalog.write import entry, write
 from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
 from nunatak.database.store import HeadMoved
@@ -51,7 +52,9 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     await refuse_taken(catalog, key, wanted.identifier, "VIEW")
     check_properties(wanted.properties)
     view_uuid = catalog.new_uuid()
-    metadata = view_commit.new_view(
+    metadata = await catalog.large_work.run_if(
+        is_wide(wanted.schema),
+        view_commit.new_view,
         schema=wanted.schema,
         view_version=wanted.view_version,
         location=wanted.location or default_location(warehouse, namespace, wanted.identifier, view_uuid),
@@ -70,17 +73,33 @@ async def load_view(catalog: Catalog, warehouse: WarehousePlace, identifier: Ide
 
 
 async def commit_view(
-    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, request: CommitViewRequest
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    identifier: Identifier,
+    request: CommitViewRequest,
+    size_bytes: int = 0,
 ) -> Loaded:
-    """Change a view; one whose requirements still hold on newer metadata is applied to that."""
+    """Change a view; one whose requirements still hold on newer metadata is applied to that.
+
+    `size_bytes` is that of the request's body.
+    """
+    check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
         for _ in range(MAX_TRIES):
             before = await load_head(catalog, warehouse, identifier, "VIEW")
-            view_commit.check_all(request.requirements, before.view())
+            base = await catalog.large_work.run_if(len(before.answer) > LARGE_BYTES, before.view)
+            view_commit.check_all(request.requirements, base)
             check_chosen(warehouse, places_of_updates(request.updates))
-            after = view_commit.apply_all(request.updates, before.view(), now_ms=catalog.now_ms())
-            if after is before.view():
+            after = await catalog.large_work.run_if(
+                size_bytes > LARGE_BYTES or len(before.answer) > LARGE_METADATA_BYTES,
+                view_commit.apply_all,
+                request.updates,
+                base,
+                now_ms=catalog.now_ms(),
+            )
+            if after is base:
                 if caller.key is not None:
                     await write(catalog, caller, [], Answer(200, metadata_location=before.metadata_location))
                 return before
@@ -102,8 +121,7 @@ async def register_view(
     await refuse_taken(catalog, key, identifier, "VIEW")
     require_inside(metadata_location, warehouse.allowed, "metadata location")
     data = await catalog.objects.read_metadata(metadata_location)
-    metadata = view_metadata.decode(data)
-    plausible.check_view(data, metadata)
+    metadata = await catalog.large_work.run(_read_registered, data)
     await check_places(catalog, warehouse, key, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     line = entry(catalog, caller, "register-view")
@@ -112,6 +130,14 @@ async def register_view(
     changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
     await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     return keep(catalog, key, metadata_location, data, metadata)
+
+
+def _read_registered(data: bytes) -> ViewMetadata:
+    """What a file of somebody else says, checked as everything that is committed here."""
+    metadata = view_metadata.decode(data)
+    plausible.check_view(data, metadata)
+    check_properties(metadata.properties)
+    return metadata
 
 
 async def _put(

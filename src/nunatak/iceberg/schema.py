@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg.default_values import canonical_default
 from nunatak.iceberg.definitions import digest
@@ -12,14 +14,13 @@ from nunatak.iceberg.shapes import Json, check_depth, print_json
 from nunatak.iceberg.types import canonical_type, min_format_version
 
 MAX_TYPE_DEPTH = 100  # parsing is recursive; nobody nests types this deeply
-MAX_FIELDS = 100_000  # of one schema, nested ones included
+MAX_FIELDS = 50_000  # of one schema, nested ones included
 MAX_NAMES_LENGTH = 16 * 1024 * 1024  # characters of all full names: a long name is repeated for each field inside it
 DEFAULT_VALUES_MIN_FORMAT_VERSION = 3
 _MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True, gc=False):
     """One field, wherever it is nested. `type` is canonical JSON: a string, or a dict for a nested type."""
 
     id: int
@@ -177,8 +178,7 @@ def _print_default(value: object) -> str:
 _SCHEMA_KEYS = frozenset({"type", "schema-id", "identifier-field-ids", "fields"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True, gc=False):
     """Where in a schema a type stands: how deep, under which names, inside which field."""
 
     depth: int = 0

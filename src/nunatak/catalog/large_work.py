@@ -1,0 +1,47 @@
+"""Computations that would hold up the event loop: one at a time, in a thread of their own."""
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGE_BYTES = 32 * 1024  # of a request; what comes below is computed faster than a thread is woken up a few times
+LARGE_METADATA_BYTES = 256 * 1024  # of a file that has to be read or gone through
+# Python's default of 5 ms would be added to each of several steps of every other request meanwhile.
+SWITCH_SECONDS = 0.001
+
+
+class LargeWork:
+    """One thread: several would only take the interpreter away from the event loop more often."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call `work` when those before it are done; whoever is cancelled stops waiting."""
+        if self._thread is None:
+            sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-work")
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: _without_collector(work, *arguments, **named)
+        )
+
+    async def run_if(self, is_large: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """As `run` if it may take long, else right here."""
+        return await self.run(work, *arguments, **named) if is_large else work(*arguments, **named)
+
+
+def _without_collector(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Each run of the garbage collector would go through ten thousands of columns at once; they hold no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return work(*arguments, **named)
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,225 @@
+"""Large commits: worked out beside the event loop, and bounded in what they may hold."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nunatak.catalog import commits
+from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
+from tests.api.local import LocalCatalog
+from tests.api.test_register_checks import REGISTER, REGISTER_VIEW, a_file
+from tests.api.wire import a_commit, a_version, add_snapshot, identifier, ok, path_of, set_branch, set_properties
+
+MANY = {f"key{number}": "v" * 100 for number in range(400)}  # some 50 kB
+WIDE = [{"id": number, "name": f"c{number}", "required": False, "type": "long"} for number in range(1, 400)]
+
+Threads = Callable[..., set[bool]]
+
+
+@pytest.fixture
+def beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """Notes for a function whether it is called in the event loop's thread, False, or in another."""
+
+    def watch(module: Any, name: str) -> set[bool]:
+        seen: set[bool] = set()
+        real = getattr(module, name)
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            seen.add(threading.current_thread() is not threading.main_thread())
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, watched)
+        return seen
+
+    return watch
+
+
+def a_large_table(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t")
+    for start in (1, 1001):
+        added = [add_snapshot(number, sequence=number) for number in range(start, start + 990)]
+        ok(catalog.commit("ns", "t", a_commit(*added, set_branch(start + 989))))
+
+
+def test_a_small_commit_is_worked_out_at_once(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    catalog.table("ns", "t")
+    seen = beside_the_loop(updates, "apply_all")
+
+    ok(catalog.commit("ns", "t", a_commit(set_properties(a="b"))))
+
+    assert seen == {False}
+
+
+def test_a_large_commit_is_decoded_and_worked_out_beside_the_event_loop(
+    catalog: LocalCatalog, beside_the_loop: Threads
+) -> None:
+    catalog.table("ns", "t")
+    decoded, applied = beside_the_loop(commit_request, "decode_commit"), beside_the_loop(updates, "apply_all")
+
+    ok(catalog.commit("ns", "t", a_commit(set_properties(**MANY))))
+
+    assert decoded == applied == {True}
+
+
+def test_a_large_transaction_too(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    catalog.table("ns", "t")
+    applied = beside_the_loop(updates, "apply_all")
+    changes = [{"identifier": identifier("ns", "t"), "requirements": [], "updates": [set_properties(**MANY)]}]
+
+    assert catalog.call("POST", "/v1/transactions/commit", {"table-changes": changes}).status == 204
+
+    assert applied == {True}
+
+
+def test_a_small_commit_that_goes_through_all_of_a_large_table_is_worked_out_beside_the_event_loop(
+    catalog: LocalCatalog, beside_the_loop: Threads
+) -> None:
+    a_large_table(catalog)
+    applied = beside_the_loop(updates, "apply_all")
+
+    ok(catalog.commit("ns", "t", a_commit({"action": "remove-snapshots", "snapshot-ids": [1]})))
+    assert applied == {True}
+
+    applied.clear()
+    ok(catalog.commit("ns", "t", a_commit(add_snapshot(5000, sequence=5000), set_branch(5000))))
+    assert applied == {False}, "an append costs the same however large the table is"
+
+
+def test_large_metadata_is_read_beside_the_event_loop(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    a_large_table(catalog)
+    catalog.app.catalog.cache.forget(next(iter(catalog.app.catalog.cache._entries)))
+    read = beside_the_loop(table_metadata, "decode")
+
+    ok(catalog.call("GET", path_of("ns", "tables", "t") + "?snapshots=refs"))
+
+    assert read == {True}
+
+
+def test_a_wide_table_is_made_beside_the_event_loop(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    made = beside_the_loop(create, "new_table")
+
+    catalog.table("ns", "t", schema={"type": "struct", "fields": WIDE})
+
+    assert made == {True}
+
+
+def test_a_large_commit_to_a_view_is_worked_out_beside_the_event_loop(
+    catalog: LocalCatalog, beside_the_loop: Threads
+) -> None:
+    catalog.view("ns", "v")
+    decoded, applied = beside_the_loop(view_commit, "decode_commit"), beside_the_loop(view_commit, "apply_all")
+
+    ok(catalog.call("POST", path_of("ns", "views", "v"), a_commit(set_properties(**MANY))))
+
+    assert decoded == applied == {True}
+
+
+def test_what_is_registered_is_read_beside_the_event_loop(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    catalog.table("ns", "t")
+    request = a_file(catalog)
+    read = beside_the_loop(table_metadata, "decode")
+
+    ok(catalog.call("POST", REGISTER, request))
+
+    assert read == {True}
+
+
+def test_a_registered_view_too(catalog: LocalCatalog, beside_the_loop: Threads) -> None:
+    catalog.view("ns", "v")
+    request = a_file(catalog, "views")
+    read = beside_the_loop(view_metadata, "decode")
+
+    ok(catalog.call("POST", REGISTER_VIEW, request))
+
+    assert read == {True}
+
+
+def test_others_get_their_turn_between_the_tables_of_a_transaction() -> None:
+    async def turns_of_others(tables: int) -> int:
+        count, done = 0, asyncio.Event()
+
+        async def other() -> None:
+            nonlocal count
+            while not done.is_set():
+                await asyncio.sleep(0)
+                count += 1
+
+        task = asyncio.create_task(other())
+        async for _ in commits._taking_turns(range(tables)):
+            pass
+        done.set()
+        await task
+        return count
+
+    assert asyncio.run(turns_of_others(10 * commits.TABLES_AT_ONCE)) >= 10
+
+
+# Bounds
+
+
+def a_change(name: str, **more: Any) -> dict[str, Any]:
+    return {"identifier": identifier("ns", name), "requirements": [], "updates": [], **more}
+
+
+SPEC_0 = {"type": "assert-default-spec-id", "default-spec-id": 0}
+REMOVE = {"action": "remove-properties", "removals": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ([a_change("t", requirements=[SPEC_0] * 1001)], "Too many requirements: 1001"),
+        ([a_change("t", updates=[REMOVE] * 1001)], "Too many updates: 1001"),
+        ([a_change("t", updates=[REMOVE] * 501)] * 2, "Too many updates: 1002"),
+        ([a_change("t")] * 101, "Too many changes of ns.t: 101"),
+        ([a_change(f"t{number}") for number in range(1001)], "Too many tables: 1001"),
+    ],
+)
+def test_a_transaction_is_bounded(catalog: LocalCatalog, changes: list[dict[str, Any]], text: str) -> None:
+    catalog.table("ns", "t")
+    before = catalog.state()
+
+    answer = catalog.call("POST", "/v1/transactions/commit", {"table-changes": changes})
+
+    assert answer.status == 400
+    assert text in answer.body.decode()
+    assert catalog.state() == before
+
+
+def test_a_commit_to_a_view_is_bounded(catalog: LocalCatalog) -> None:
+    catalog.view("ns", "v")
+    versions = [
+        {"action": "add-view-version", "view-version": a_version(f"SELECT {number}", number)} for number in range(1001)
+    ]
+
+    answer = catalog.call("POST", path_of("ns", "views", "v"), a_commit(*versions))
+
+    assert answer.status == 400
+    assert b"Too many updates: 1001" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({f"k{number}": "v" for number in range(1001)}, "Too many properties: 1001"),
+        ({"k": "v" * 32 * 1024}, "larger than 32768 bytes"),
+        ({"s3.secret-access-key": "x"}, "it names a secret"),
+        ({"": "x"}, "its key is empty"),
+    ],
+    ids=["too many", "too large", "a secret", "no key"],
+)
+@pytest.mark.parametrize("kind", ["tables", "views"])
+def test_a_register_takes_the_properties_that_a_commit_takes(
+    catalog: LocalCatalog, kind: str, properties: dict[str, str], text: str
+) -> None:
+    catalog.table("ns", "t")
+    catalog.view("ns", "v")
+    request = a_file(catalog, kind, properties=properties)
+
+    answer = catalog.call("POST", REGISTER if kind == "tables" else REGISTER_VIEW, request)
+
+    assert answer.status == 400
+    assert text in answer.body.decode()
