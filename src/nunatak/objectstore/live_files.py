@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nunatak.objectstore.manifests import records
+from nunatak.objectstore.manifests import entries, listed_manifests
 
 DELETED = 2  # Spec, manifest entry status: 0 existing, 1 added, 2 deleted
 DATA = 0  # Spec, content: of a manifest 0 data and 1 deletes, of a file 0 data
@@ -29,7 +29,7 @@ class LiveFile:
 
 
 def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
-    for record in records(manifest_list):
+    for record in listed_manifests(manifest_list):
         path = record.get("manifest_path")
         if isinstance(path, str):
             live = _count(record, "added_files_count") + _count(record, "existing_files_count")
@@ -38,7 +38,7 @@ def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
 
 def live_data_files(manifest: bytes) -> Iterator[LiveFile]:
     """The data files that belong to the table still."""
-    for record in records(manifest):
+    for record in entries(manifest):
         entry = record.get("data_file")
         if record.get("status") == DELETED or not isinstance(entry, dict) or _number(entry.get("content")) != DATA:
             continue

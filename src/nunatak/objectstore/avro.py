@@ -1,0 +1,318 @@
+"""Reads Avro files of strangers: block by block, only the fields that are asked for, and no more than a bound.
+
+A file of some kilobytes can unfold to gigabytes: by its compression, by items of no bytes, by types that hold each
+other. Each of that is refused before it is unfolded.
+"""
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import fastavro
+import msgspec
+import zstandard
+
+from nunatak.errors import InvalidMetadata
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+MAX_HEADER_BYTES = 8 * 1024 * 1024  # the schema of a manifest names the columns it is partitioned by, and no others
+MAX_TYPES = 20_000  # of a schema, each counted wherever it is used
+MAX_DEPTH = 32  # of types inside types; a manifest has five
+MAX_BLOCK_BYTES = 32 * 1024 * 1024  # unfolded; writers close a block after some ten kilobytes
+MAX_RATIO = 100  # of unfolded to stored bytes; manifests have some ten
+ALWAYS_UNFOLDED_BYTES = 64 * 1024 * 1024  # whatever the ratio
+MAX_UNFOLDED_BYTES = 1024 * 1024 * 1024  # of one file
+LONGEST_DECIMAL_BYTES = 16  # Spec: a decimal has up to 38 digits, in a fixed of as many bytes as they need
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_VARIABLE = frozenset({"int", "long", "bytes", "string"})
+
+Fields = Mapping[str, "Fields | None"]  # the fields of a record that are wanted; None: the whole value, if it is simple
+Record = dict[str, Any]
+
+
+def read_records(data: bytes, wanted: Fields) -> Iterator[Record]:
+    """The records of a file, with those wanted fields that it has; InvalidMetadata if it unfolds to too much."""
+    try:
+        yield from _records(data, wanted)
+    except InvalidMetadata:
+        raise
+    except (
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        StopIteration,
+        zlib.error,
+        lzma.LZMAError,
+        OSError,
+        zstandard.ZstdError,
+        fastavro.schema.SchemaParseException,
+        fastavro.schema.UnknownType,
+        fastavro.read.SchemaResolutionError,
+    ) as error:
+        raise InvalidMetadata(f"Not a readable Avro file: {error or type(error).__name__}"[:500]) from error
+
+
+def _records(data: bytes, wanted: Fields) -> Iterator[Record]:
+    reader = _Bytes(data)
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise ValueError("it does not begin as one")
+    header = _header(reader)
+    sync = reader.take(SYNC_BYTES)
+    schema = msgspec.json.decode(header.get("avro.schema", b""))
+    types = _Types(schema)
+    writer = fastavro.parse_schema(types.checked())
+    projected = fastavro.parse_schema(types.projected(wanted))
+    unfold = _CODECS.get(header.get("avro.codec", b"null").decode())
+    if unfold is None:
+        raise ValueError(f"its compression {header['avro.codec'][:50]!r} is not supported")
+    left = min(MAX_UNFOLDED_BYTES, max(ALWAYS_UNFOLDED_BYTES, MAX_RATIO * len(data)))
+    while not reader.is_at_end():
+        count, size = reader.long(), reader.long()
+        if count < 0 or size < 0:
+            raise ValueError("a block has a negative size")
+        block = unfold(reader.take(size), min(left, MAX_BLOCK_BYTES))
+        if reader.take(SYNC_BYTES) != sync:
+            raise ValueError("the end of a block is not where it should be")
+        left -= len(block)
+        if count > len(block):  # each record has a byte at least
+            raise ValueError(f"a block of {len(block)} bytes claims to hold {count} records")
+        stream = io.BytesIO(block)
+        for _ in range(count):
+            record = fastavro.schemaless_reader(stream, writer, projected)
+            if isinstance(record, dict):
+                yield record
+
+
+class _Bytes:
+    """Reads forward; EOFError behind the end."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def is_at_end(self) -> bool:
+        return self._at >= len(self._data)
+
+    def take(self, count: int) -> bytes:
+        if count < 0 or self._at + count > len(self._data):
+            raise EOFError("it ends too early")
+        taken = self._data[self._at : self._at + count]
+        self._at += count
+        return taken
+
+    def long(self) -> int:
+        """Avro: seven bits to a byte, the lowest first, and the sign last."""
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise ValueError("a number is longer than ten bytes")
+
+
+def _header(reader: _Bytes) -> dict[str, bytes]:
+    """Avro: a map of bytes, in blocks of entries."""
+    header: dict[str, bytes] = {}
+    size = 0
+    while count := reader.long():
+        if count < 0:  # then the block tells its size, too
+            count = -count
+            reader.long()
+        for _ in range(count):
+            key, value = reader.take(reader.long()), reader.take(reader.long())
+            size += len(key) + len(value) + 1
+            if size > MAX_HEADER_BYTES:
+                raise ValueError(f"its header is larger than {MAX_HEADER_BYTES} bytes")
+            header[key.decode()] = value
+    return header
+
+
+# What a block is compressed with
+
+
+def _stored(data: bytes, limit: int) -> bytes:
+    if len(data) > limit:
+        raise ValueError(_too_much(limit))
+    return data
+
+
+def _too_much(limit: int) -> str:
+    return f"a block unfolds to more than {limit} bytes"
+
+
+def _limited(unfold: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
+    """Unfolding that ends soon after the limit."""
+
+    def unfolded(data: bytes, limit: int) -> bytes:
+        block = unfold(data, limit + 1)
+        if len(block) > limit:
+            raise ValueError(_too_much(limit))
+        return block
+
+    return unfolded
+
+
+def _zstd(data: bytes, limit: int) -> bytes:
+    frame = zstandard.ZstdDecompressor(max_window_size=MAX_BLOCK_BYTES)
+    with frame.stream_reader(data, read_across_frames=True) as reader:
+        return reader.read(limit)
+
+
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": _stored,
+    "deflate": _limited(lambda data, limit: zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit)),
+    "bzip2": _limited(lambda data, limit: bz2.BZ2Decompressor().decompress(data, limit)),
+    "xz": _limited(
+        lambda data, limit: lzma.LZMADecompressor(memlimit=4 * MAX_BLOCK_BYTES).decompress(data, limit),
+    ),
+    "zstandard": _limited(_zstd),
+}
+
+
+# What a schema may be
+
+
+class _Types:
+    """A schema as it was written, its names resolved and its size checked."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._named: dict[str, Any] = {}
+        self._count = 0
+
+    def checked(self) -> Any:
+        """The schema; ValueError if reading a value of it could take more than its bytes suggest."""
+        if not self._notices_end(self._schema, 0, ""):
+            raise ValueError("its records have no field of variable length")
+        return _without_long_decimals(self._schema)
+
+    def _notices_end(self, schema: Any, depth: int, namespace: str) -> bool:
+        """Whether the library fails to read or skip a value behind the end of the data. It does for numbers of variable
+        length, with which texts and unions begin, too; of all else it would read as many as an array claims to hold."""
+        self._count += 1
+        if self._count > MAX_TYPES or depth > MAX_DEPTH:
+            raise ValueError("its schema is too large")
+        if isinstance(schema, list):
+            for each in schema:
+                self._notices_end(each, depth + 1, namespace)
+            return True
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return schema in _VARIABLE
+            found, inside = self._found(schema, namespace)
+            return self._notices_end(found, depth + 1, inside)
+        return self._notices_end_of_object(schema, depth, namespace)
+
+    def _notices_end_of_object(self, schema: Any, depth: int, namespace: str) -> bool:
+        match schema.get("type") if isinstance(schema, dict) else None:
+            case "record":
+                inside = self._name(schema, namespace)
+                found = [self._notices_end(field["type"], depth + 1, inside) for field in schema["fields"]]
+                return any(found)
+            case "array":
+                if not self._notices_end(schema["items"], depth + 1, namespace):
+                    raise ValueError("its arrays have items without a field of variable length")
+                return True
+            case "map":
+                self._notices_end(schema["values"], depth + 1, namespace)
+                return True
+            case "fixed":
+                self._name(schema, namespace)
+                return False
+            case "enum":
+                self._name(schema, namespace)
+                return True
+            case None:
+                raise ValueError("its schema has no type")
+            case inner:
+                return self._notices_end(inner, depth + 1, namespace)
+
+    def _name(self, schema: Any, namespace: str) -> str:
+        """Note a type under its full name; returns the namespace of what is inside it."""
+        name = str(schema["name"])
+        around = schema.get("namespace", namespace) or ""
+        full = name if "." in name or not around else f"{around}.{name}"
+        inside = full.rpartition(".")[0]
+        self._named[full] = (schema, inside)
+        return inside
+
+    def _found(self, name: str, namespace: str) -> tuple[Any, str]:
+        full = f"{namespace}.{name}" if namespace and "." not in name else name
+        found = self._named.get(full) or self._named.get(name)
+        if found is None:
+            raise ValueError(f"its schema names an unknown type {name[:50]!r}")
+        schema, inside = found
+        return schema, inside
+
+    def projected(self, wanted: Fields) -> Any:
+        """The schema with only the wanted fields: what else there is will be skipped, and never become an object."""
+        if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
+            raise ValueError("it holds no records")
+        return self._project(self._schema, wanted)
+
+    def _project(self, schema: Any, wanted: Fields) -> Any:
+        fields = []
+        for field in schema["fields"]:
+            name = field["name"]
+            if name not in wanted:
+                continue
+            inner, kind = wanted[name], self._resolved(field["type"])
+            if inner is not None and _is_record(kind):
+                fields.append({"name": name, "type": self._project(kind, inner)})
+            elif inner is None and _is_record(kind):
+                simple = {each["name"]: None for each in kind["fields"] if not _is_record(self._resolved(each["type"]))}
+                fields.append({"name": name, "type": self._project(kind, simple)})
+            elif inner is None and (kept := _simple(kind)) is not None:
+                fields.append({"name": name, "type": kept})
+        return {**{key: schema[key] for key in ("type", "name", "namespace") if key in schema}, "fields": fields}
+
+    def _resolved(self, schema: Any) -> Any:
+        if isinstance(schema, str) and schema not in _PRIMITIVES:
+            return self._found(schema, "")[0]
+        if isinstance(schema, dict) and isinstance(schema.get("type"), dict):
+            return self._resolved(schema["type"])
+        return schema
+
+
+def _is_record(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "record"
+
+
+def _simple(schema: Any) -> Any:
+    """A type of numbers and texts as it is, or one of them and null; None for all that may hold many values."""
+    if isinstance(schema, list):
+        kept = [_simple(each) for each in schema]
+        return None if None in kept else kept
+    if isinstance(schema, str):
+        return schema if schema in _PRIMITIVES else None
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return _without_long_decimals(schema) if kind == "fixed" or kind in _PRIMITIVES else None
+
+
+def _without_long_decimals(schema: Any) -> Any:
+    """A number of megabytes would take hours to become digits: it stays bytes."""
+    if isinstance(schema, list):
+        return [_without_long_decimals(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = dict(schema)
+    for inner in ("type", "items", "values"):
+        if inner in result:
+            result[inner] = _without_long_decimals(result[inner])
+    if isinstance(result.get("fields"), list):
+        result["fields"] = [field | {"type": _without_long_decimals(field["type"])} for field in result["fields"]]
+    size = result.get("size") if result.get("type") == "fixed" else None
+    if result.get("logicalType") == "decimal" and not (isinstance(size, int) and size <= LONGEST_DECIMAL_BYTES):
+        del result["logicalType"]
+    return result
