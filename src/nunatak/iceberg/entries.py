@@ -130,7 +130,9 @@ class Entries(Sequence[Json]):
         return _entry_decoder.decode(self._written_at(place))
 
     def __iter__(self) -> Iterator[Json]:
-        return iter(_array_decoder.decode(self.array()))
+        """One piece after the other: decoded all at once, a long array takes many times its bytes."""
+        for piece in chain(self._first, self._runs, self._last):
+            yield from _array_decoder.decode(b"[" + piece[1:] + b"]")
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Entries):

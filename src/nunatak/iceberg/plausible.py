@@ -15,7 +15,7 @@ from nunatak.iceberg.partition_spec import UNPARTITIONED_LAST_FIELD_ID, last_fie
 from nunatak.iceberg.schema import Schema, parse_schema
 from nunatak.iceberg.shapes import Json, is_base64, print_json
 from nunatak.iceberg.snapshot import check_retention, check_rows, sequence_number
-from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.iceberg.table_metadata import TableMetadata, written_fields
 from nunatak.iceberg.updates import runs_back
 from nunatak.iceberg.view_metadata import ViewMetadata, check_namespace, parse_json
 
@@ -46,7 +46,7 @@ _OLD_TABLE_NULLS = {**_TABLE_NULLS, "partition-spec[].field-id": "Cannot parse t
 
 def check_table(data: bytes, metadata: TableMetadata) -> None:
     """Refuse a file, and what was read from it, if the reference could not load it."""
-    document = parse_json(data, "table metadata")
+    document = written_fields(data)
     # Only files from before there could be several specs are read by the one they have.
     _raise_first(_nulls(document, _TABLE_NULLS if "partition-specs" in document else _OLD_TABLE_NULLS))
     _raise_first(_of_snapshot_files(document.get("snapshots") or ()))

@@ -15,6 +15,11 @@ NonNegativeLong = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Deep enough for 100 nested types, and far from Python's recursion limit when the metadata is read and written again.
 MAX_JSON_DEPTH = 400
 
+# What a file of metadata may hold besides snapshots and logs, which stay bytes. A table of a thousand schemas with a
+# thousand columns each has as many; as Python objects it takes a few hundred megabytes.
+MAX_OBJECTS = 1_000_000
+MAX_VALUES = 5_000_000
+
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
 _NESTED = (dict, list)  # what JSON is decoded to, and nothing that is derived from it
 
@@ -121,7 +126,10 @@ class EncryptedKeyShape(Shape, frozen=True):
 
 
 class TableMetadataShape(Shape, frozen=True):
-    """Everything every format version may hold; which fields a version requires is decided after decoding."""
+    """Everything every format version may hold; which fields a version requires is decided after decoding.
+
+    What is long is read piece by piece, and schemas are read by `parse_schema`.
+    """
 
     format_version: Int
     location: str
@@ -130,7 +138,7 @@ class TableMetadataShape(Shape, frozen=True):
     table_uuid: str | None = None
     last_sequence_number: Long | None = None
     schema: Json | None = None
-    schemas: list[Json] | None = None
+    schemas: list[msgspec.Raw] | None = None
     current_schema_id: Int | None = None
     partition_spec: list[PartitionFieldShape] | None = None
     partition_specs: list[StoredPartitionSpecShape] | None = None
@@ -140,9 +148,9 @@ class TableMetadataShape(Shape, frozen=True):
     default_sort_order_id: Int | None = None
     properties: dict[str, str] | None = None
     current_snapshot_id: Long | None = None
-    snapshots: list[SnapshotShape] | None = None
-    snapshot_log: list[SnapshotLogEntryShape] | None = None
-    metadata_log: list[MetadataLogEntryShape] | None = None
+    snapshots: list[msgspec.Raw] | None = None
+    snapshot_log: list[msgspec.Raw] | None = None
+    metadata_log: list[msgspec.Raw] | None = None
     refs: dict[str, SnapshotRefShape] | None = None
     statistics: list[StatisticsFileShape] | None = None
     partition_statistics: list[PartitionStatisticsFileShape] | None = None
@@ -198,6 +206,20 @@ def check_depth(value: object, what: str) -> None:
             return
         level = deeper
     raise IllegalArgument(f"Cannot parse {what}: nested more than {MAX_JSON_DEPTH} levels deep")
+
+
+def count_marks(json: bytes) -> tuple[int, int]:
+    """At least as many objects and lists, and as many other values, as JSON holds."""
+    return json.count(b"{") + json.count(b"["), json.count(b",")
+
+
+def check_marks(objects: int, values: int, what: str) -> None:
+    """Refuse JSON of which the Python objects would take many times its bytes; asked before they are made."""
+    if objects > MAX_OBJECTS or values > MAX_VALUES:
+        raise IllegalArgument(
+            f"Cannot parse {what}: it holds {objects} objects and lists and {values} other values, "
+            f"at most {MAX_OBJECTS} and {MAX_VALUES} can be read"
+        )
 
 
 def print_json(value: object) -> str:

@@ -12,7 +12,16 @@ from nunatak.iceberg import partition_spec, snapshot
 from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.schema import parse_schema
-from nunatak.iceberg.shapes import Json, TableMetadataShape
+from nunatak.iceberg.shapes import (
+    MAX_OBJECTS,
+    Json,
+    MetadataLogEntryShape,
+    SnapshotLogEntryShape,
+    SnapshotShape,
+    TableMetadataShape,
+    check_marks,
+    count_marks,
+)
 from nunatak.iceberg.sort_order import UNSORTED
 
 SUPPORTED_FORMAT_VERSION = 3
@@ -20,6 +29,9 @@ DEFAULT_FORMAT_VERSION = 2
 ROW_LINEAGE_FORMAT_VERSION = 3
 
 _shape_decoder = msgspec.json.Decoder(TableMetadataShape)
+_snapshot_decoder = msgspec.json.Decoder(SnapshotShape)
+_snapshot_log_decoder = msgspec.json.Decoder(SnapshotLogEntryShape)
+_metadata_log_decoder = msgspec.json.Decoder(MetadataLogEntryShape)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 _LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # what grows with every commit, and stays as it is written
@@ -82,7 +94,9 @@ class TableMetadata(msgspec.Struct, frozen=True):
 def decode(data: bytes | memoryview) -> TableMetadata:
     """Read a metadata file; what older writers left out is filled in. Raises InvalidMetadata for anything else."""
     try:
+        _check_size(data)
         shape = _shape_decoder.decode(data)
+        _check_long(shape)
         json = _read_fields(data)
     except msgspec.MsgspecError as error:
         raise InvalidMetadata(f"Cannot parse table metadata: {error}") from error
@@ -90,6 +104,8 @@ def decode(data: bytes | memoryview) -> TableMetadata:
         raise InvalidMetadata("Cannot parse table metadata: not valid UTF-8") from error
     except RecursionError as error:
         raise InvalidMetadata("Cannot parse table metadata: nested too deeply") from error
+    except IllegalArgument as error:
+        raise InvalidMetadata(error.message) from error
     try:
         return _normalise(shape, json)
     except IllegalArgument as error:
@@ -214,6 +230,54 @@ def _read_fields(data: bytes | memoryview) -> Json:
     return {name: value if name in _LONG_FIELDS else msgspec.json.decode(value) for name, value in raw.items()}
 
 
+def written_fields(data: bytes | memoryview) -> Json:
+    """The fields of a file as they are written; snapshots and logs are decoded one after the other."""
+    fields = _read_fields(data)
+    for name in _LONG_FIELDS:
+        if name in fields:
+            fields[name] = None if bytes(fields[name]) == b"null" else Entries.split(fields[name])
+    return fields
+
+
+def _check_size(data: bytes | memoryview) -> None:
+    """Refuse a file that is much larger as Python objects; what is long does not become such, or not all at once."""
+    if len(data) <= MAX_OBJECTS:
+        return
+    long = _long_fields_decoder.decode(data)
+    objects, values = count_marks(bytes(data))
+    for each in (long.snapshots, long.snapshot_log, long.metadata_log):
+        inside_objects, inside_values = count_marks(bytes(each))
+        objects, values = objects - inside_objects, values - inside_values
+    check_marks(objects, values, "table metadata")
+    for name, entries in (("snapshots", long.snapshots), ("snapshot-log", long.snapshot_log)):
+        if bytes(entries).count(b'"snapshot-id"') > MAX_OBJECTS:
+            raise InvalidMetadata(f"Cannot parse table metadata: it has more than {MAX_OBJECTS} {name}")
+
+
+class _LongFields(msgspec.Struct, frozen=True, rename="kebab"):
+    snapshots: msgspec.Raw = msgspec.Raw(b"")
+    snapshot_log: msgspec.Raw = msgspec.Raw(b"")
+    metadata_log: msgspec.Raw = msgspec.Raw(b"")
+
+
+_long_fields_decoder = msgspec.json.Decoder(_LongFields)
+
+
+def _check_long(shape: TableMetadataShape) -> None:
+    """Each entry by itself: all of them at once would take many times their bytes."""
+    for name, entries, decoder in (
+        ("snapshots", shape.snapshots, _snapshot_decoder),
+        ("snapshot-log", shape.snapshot_log, _snapshot_log_decoder),
+        ("metadata-log", shape.metadata_log, _metadata_log_decoder),
+    ):
+        number = 0
+        try:
+            for number, entry in enumerate(entries or ()):  # noqa: B007 - told below
+                decoder.decode(entry)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(str(error).replace("`$", f"`$.{name}[{number}]", 1)) from error
+
+
 def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     version = shape.format_version
     if not 1 <= version <= SUPPORTED_FORMAT_VERSION:
@@ -222,7 +286,7 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     specs, default_spec_id = _partition_specs(shape, json)
     orders, default_sort_order_id = _sort_orders(shape, json)
     snapshots = snapshot.Snapshots.split(json.get("snapshots"))
-    _check_unique([each.snapshot_id for each in shape.snapshots or ()], "snapshots")
+    _check_unique(snapshots.ids(), "snapshots")
     current_snapshot_id = shape.current_snapshot_id
     if current_snapshot_id is not None and current_snapshot_id < 0 and not snapshots.holds(current_snapshot_id):
         current_snapshot_id = None
@@ -298,7 +362,7 @@ def _schemas(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...], i
     current = shape.current_schema_id
     if current is None:
         raise InvalidMetadata("Cannot parse missing int: current-schema-id")
-    ids = [parse_schema(schema).schema_id for schema in shape.schemas]
+    ids = [parse_schema(schema).schema_id for schema in json["schemas"]]
     _check_unique(ids, "schemas")
     if current not in ids:
         raise InvalidMetadata(f"Cannot find schema with current-schema-id={current} from schemas")

@@ -9,7 +9,7 @@ import msgspec
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, shown_list
 from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.schema import parse_schema
-from nunatak.iceberg.shapes import Int, Json, Long, Shape, check
+from nunatak.iceberg.shapes import MAX_OBJECTS, Int, Json, Long, Shape, check, check_marks, count_marks
 
 SUPPORTED_FORMAT_VERSION = 1
 
@@ -67,6 +67,8 @@ _KNOWN = frozenset(ViewMetadataShape.__struct_encode_fields__)
 def decode(data: bytes | memoryview) -> ViewMetadata:
     """Read a metadata file; InvalidMetadata says what is wrong with it."""
     try:
+        if len(data) > MAX_OBJECTS:
+            check_marks(*count_marks(bytes(data)), "view metadata")
         document = parse_json(data, "view metadata")
         checked = check(document, ViewMetadataShape, "view metadata")
         for version in checked.versions:

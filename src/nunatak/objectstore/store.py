@@ -47,7 +47,10 @@ class ObjectStore:
 
     async def read_metadata(self, location: str) -> bytes:
         """The JSON of a metadata file, decompressed if its name or its first bytes say so."""
-        data = await self.read(location)
+        return await self._run(self._read_metadata, location)
+
+    def _read_metadata(self, location: str) -> bytes:
+        data = self.local.read(parse_location(location), location)
         if data[:2] != b"\x1f\x8b":
             return data
         try:
