@@ -40,3 +40,17 @@ def test_json_may_be_nested_sixty_four_levels_deep_and_no_deeper(catalog: LocalC
     assert deepest.status == 200
     assert deeper.status == 400
     assert b"nested deeper than 64 levels" in deeper.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", path_of("ns", "tables", "t")), ("POST", path_of("ns", "tables")), ("POST", path_of("ns", "views", "v"))],
+)
+def test_bytes_that_are_not_utf8_are_refused_wherever_they_stand(catalog: LocalCatalog, method: str, path: str) -> None:
+    catalog.table("ns", "t")
+    catalog.view("ns", "v")
+    body = b'{"name":"n","schema":{"type":"struct","fields":[]},"updates":[],"nobody-knows":"\xff\xfe"}'
+
+    answer = catalog.call(method, path, body)
+
+    assert answer.status == 400

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from nunatak.database import rules
+from nunatak.events import reports
 from tests.api.conftest import MakeCatalog
 from tests.api.local import LocalCatalog
 from tests.api.wire import (
@@ -151,13 +153,58 @@ def test_reports_are_told_flat_with_who_sent_them_002_36(catalog: LocalCatalog) 
     assert commit["operation"] == "append"
 
 
-def test_a_report_that_is_far_too_long_is_counted_and_accepted(catalog: LocalCatalog) -> None:
+def test_a_report_that_is_far_too_long_is_refused_and_not_kept(catalog: LocalCatalog) -> None:
     catalog.table("ns", "t")
 
-    done(catalog.call("POST", f"{T}/metrics", {"filter": "x" * 300_000}))
+    answer = catalog.call("POST", f"{T}/metrics", {"filter": "x" * 300_000})
 
+    assert answer.status == 413
     assert spooled(catalog, "scan_reports") == []
-    assert b"nunatak_spool_dropped_total 1.0" in catalog.call("GET", "/metrics").body
+    assert catalog.rows("SELECT count(*) FROM nunatak_reports") == [(0,)]
+
+
+def test_what_is_not_read_of_a_report_never_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"report-type":"scan-report","junk":' + b"[" * 900 + b"]" * 900 + b',"snapshot-id":7}'
+    decoded: list[object] = []
+    real = reports.msgspec.json.decode
+
+    def watched(data: Any, **named: Any) -> Any:
+        decoded.append(result := real(data, **named))
+        return result
+
+    monkeypatch.setattr(reports.msgspec.json, "decode", watched)
+    kind, fields = reports.flat_report(body, {})
+
+    assert (kind, fields["snapshot_id"]) == ("scan_reports", 7)
+    assert not any(isinstance(each, list) for each in decoded)
+
+
+def test_the_bytes_of_kept_reports_are_bounded_and_not_only_their_number(
+    catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "KEPT_REPORT_BYTES", 1_000_000)
+    catalog.table("ns", "t")
+    for size in (200_000, 100_000, 20_000):
+        for _ in range(60):
+            done(catalog.call("POST", f"{T}/metrics", {"metadata": "x" * size}))
+
+    ((count, stored),) = catalog.rows("SELECT count(*), sum(length(report)) FROM nunatak_reports")
+    assert count >= 40
+    assert stored < 3_000_000, "of 19 MB that were sent"
+
+
+def test_a_large_commit_is_told_without_keeping_it_in_memory(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t")
+    spool = catalog.app.catalog.spool
+    assert spool is not None
+    catalog.run(spool.flush())
+
+    ok(catalog.commit("ns", "t", a_commit(set_properties(large="x" * 30_000))))
+    ok(catalog.commit("ns", "t", a_commit(set_properties(small="x" * 3_000))))
+
+    assert [callable(record) for _, _, record in spool._waiting] == [False, True]
+    assert 3_000 < spool._waiting_bytes < 4_000
+    assert [event["operation"] for event in spooled(catalog)].count("commit-table") == 2
 
 
 def test_of_loads_only_their_number_is_told(catalog: LocalCatalog) -> None:

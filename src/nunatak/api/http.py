@@ -16,6 +16,7 @@ from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.large_work import LARGE_BYTES
 from nunatak.errors import BadRequest, CatalogError, shown
+from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -162,6 +163,7 @@ class Request:
     def decode(self, kind: type[T]) -> Any:
         """The body as `kind`, or BadRequest saying what is wrong with it."""
         try:
+            check_utf8(self.body)
             return msgspec.json.decode(self.body, type=kind)
         except msgspec.ValidationError as error:
             raise BadRequest(f"Malformed request: {_told(error)}") from error

@@ -172,7 +172,7 @@ async def to_create_view(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_replace_view(route: Declared, request: Request) -> list[Need]:
-    commit = request.decoded = view_commit.decode_commit(request.body)
+    commit = request.decoded = await decoded(request, view_commit.decode_commit)
     return _with_location(await with_answer(route, request), places_of_updates(commit.updates))
 
 

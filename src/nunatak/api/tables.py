@@ -1,5 +1,7 @@
 """Tables over HTTP."""
 
+import msgspec
+
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
@@ -14,12 +16,13 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.heads import find_head, key_of, loaded_of, read_table
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
-from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
+from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown, TooLarge
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
 from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
 
 NOT_MODIFIED = 304
+LONGEST_REPORT = 256 * 1024  # bytes; what an engine measures of one scan has some thousand
 
 
 def loaded_response(loaded: Loaded) -> Response:
@@ -193,9 +196,11 @@ async def unregister_table(request: Request) -> Response:
 
 
 async def report_metrics(request: Request) -> Response:
-    """Accepted with or without `report-type`; what counts is that it is a JSON object."""
+    """Accepted with or without `report-type`; what counts is that it is a JSON object, and not what is in it."""
     identifier = request.identifier("table")
-    request.decode(dict)
+    if len(request.body) > LONGEST_REPORT:
+        raise TooLarge(f"The report is larger than {LONGEST_REPORT} bytes")
+    request.decode(dict[str, msgspec.Raw])
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
     tell_report(request, identifier)
     return NO_CONTENT

@@ -42,7 +42,7 @@ EVENTS = {
 }
 # Nobody's change, or far too often.
 QUIET = frozenset({"reportMetrics", "getToken", "leaseMaintenanceJob", "extendMaintenanceLease"})
-LONGEST_REPORT = 256 * 1024
+SMALL_BODY = 16 * 1024
 LONGEST_TEXT = 255
 
 
@@ -65,16 +65,17 @@ def tell(route: Route, request: Request, status: int, started: float, error: Cat
         uuid, size = (
             (None, None) if loaded is None else (getattr(loaded.parsed, "table_uuid", None), len(loaded.answer))
         )
-        spool.add("events", partial(_event, answered, caller, agent, seconds, touched, uuid, size))
+        record = partial(_event, answered, caller, agent, seconds, touched, uuid, size)
+        if len(request.body) > SMALL_BODY:  # what is told of it is small, and needs the request no longer
+            spool.add(*record())
+        else:
+            spool.add("events", record, len(request.body) // len(request.touched))
 
 
 def tell_report(request: Request, identifier: Identifier) -> None:
     """Hand on what an engine reports."""
     spool = request.catalog.spool
     if spool is None:
-        return
-    if len(request.body) > LONGEST_REPORT:
-        spool.dropped += 1
         return
     sender = _sender(request.caller, request.headers.get(b"user-agent"))
     about = {**_named(identifier), "warehouse": request.warehouse.name, **sender}

@@ -331,7 +331,7 @@ def _postpone_job(session: Session, change: PostponeJob) -> None:
 
 def _save_report(session: Session, change: SaveReport) -> None:
     values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
-    session.batch([("add_report", values), ("trim_reports", {"keep": rules.KEPT_REPORTS})])
+    session.batch([("add_report", values), ("trim_reports", {"keep": rules.kept_reports(change.report)})])
 
 
 def _save_secret(session: Session, change: SaveSecret) -> None:

@@ -330,7 +330,7 @@ async def _postpone_job(session: Session, change: PostponeJob) -> None:
 async def _save_report(session: Session, change: SaveReport) -> None:
     values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
     await session.run("add_report", values)
-    await session.run("trim_reports", {"keep": rules.KEPT_REPORTS})
+    await session.run("trim_reports", {"keep": rules.kept_reports(change.report)})
 
 
 async def _save_secret(session: Session, change: SaveSecret) -> None:

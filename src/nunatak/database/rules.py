@@ -23,6 +23,7 @@ from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
 
 KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
+KEPT_REPORT_BYTES = 64 * 1024 * 1024
 
 MOST_STUCK_JOBS = 100  # enough to see what is wrong
 
@@ -50,6 +51,11 @@ def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> 
 
 def moved(printed: str) -> HeadMoved:
     return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+
+
+def kept_reports(newest: bytes) -> int:
+    """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
+    return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
 
 
 def key_taken() -> KeyTaken:

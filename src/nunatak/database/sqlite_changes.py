@@ -313,7 +313,7 @@ class Writer:
     def _save_report(self, change: SaveReport) -> None:
         values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
         self._run("add_report", values)
-        self._run("trim_reports", {"keep": rules.KEPT_REPORTS})
+        self._run("trim_reports", {"keep": rules.kept_reports(change.report)})
 
     def _save_secret(self, change: SaveSecret) -> None:
         self._run("save_secret", {"name": change.name, "value": change.value})

@@ -1,6 +1,7 @@
 """What engines report about their scans and commits, made flat. No I/O; a report may be anything that is JSON."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,12 +13,27 @@ LONGEST_NAME = 255
 MOST_NAMES = 1000  # columns of a report, and of its counters and timers
 UNITS_PER_MS = {"nanoseconds": 1e6, "microseconds": 1e3, "milliseconds": 1.0, "seconds": 1e-3}
 _ENGINE = {"engine": "engine-name", "engine_version": "engine-version", "app_id": "app-id"}
+_KNOWN = frozenset(
+    {
+        "report-type",
+        "table-name",
+        "snapshot-id",
+        "schema-id",
+        "projected-field-names",
+        "projected-field-ids",
+        "filter",
+        "metrics",
+        "metadata",
+        "operation",
+        "sequence-number",
+    }
+)
 _SCAN = ("projected-field-names", "projected-field-ids", "schema-id", "filter")
 
 
 def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
     """The kind of a report and its fields; `about` says which table it is of, and who sent it."""
-    report = msgspec.json.decode(body, type=dict[str, Any])
+    report = _known_fields(body)
     kind = _kind_of(report)
     counters, timers = _measured(report.get("metrics"))
     metadata = report.get("metadata") if isinstance(report.get("metadata"), dict) else {}
@@ -29,7 +45,7 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
         "counters": counters,
         "timers_ms": timers,
         **{name: _text(metadata.get(key)) for name, key in _ENGINE.items()},
-        "metadata": {_text(key): _text(value) for key, value in list(metadata.items())[:MOST_NAMES]},
+        "metadata": {_text(key): _text(value) for key, value in islice(metadata.items(), MOST_NAMES)},
     }
     if kind == "commit_reports":
         fields["operation"] = _text(report.get("operation"))
@@ -44,6 +60,12 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
     return kind, fields
 
 
+def _known_fields(body: bytes) -> dict[str, Any]:
+    """What is read of a report; the rest, which may be anything, stays bytes."""
+    raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return {name: msgspec.json.decode(value) for name, value in raw.items() if name in _KNOWN}
+
+
 def _kind_of(report: Mapping[str, Any]) -> Kind:
     """Some clients leave `report-type` out; only scans have a filter and columns."""
     said = report.get("report-type")
@@ -56,7 +78,7 @@ def _measured(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
     """Counters, and timers in milliseconds. A counter is {unit, value}, a timer {count, time-unit, total-duration}."""
     counters: dict[str, int] = {}
     timers: dict[str, float] = {}
-    for name, measured in list(metrics.items())[:MOST_NAMES] if isinstance(metrics, dict) else ():
+    for name, measured in islice(metrics.items(), MOST_NAMES) if isinstance(metrics, dict) else ():
         if not isinstance(measured, dict):
             continue
         value, total = _number(measured.get("value")), measured.get("total-duration")

@@ -273,8 +273,15 @@ def decode_transaction(data: bytes) -> CommitTransactionRequest:
     return _decode(data, _transaction_decoder, lambda json: json.get("table-changes"))
 
 
+def check_utf8(data: bytes) -> None:
+    """UnicodeDecodeError if JSON is not UTF-8: the decoder does not look at fields that it does not know."""
+    if not data.isascii():
+        data.decode()
+
+
 def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Callable[[Json], object]) -> Request:
     try:
+        check_utf8(data)
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise BadRequest(_unknown_tag(data, commits) or f"Malformed commit request: {error}") from error
