@@ -12,6 +12,7 @@ import rich.progress
 from rich.console import Console
 from rich.markup import escape
 
+from nunatak.terminal import echo, printable, with_printable_message
 from nunatak_spark.errors import CannotRun, WrongSpec
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
@@ -39,7 +40,7 @@ def list_jobs() -> None:
     """List the jobs."""
     for name in JOBS:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(find_job(name).spec))
-        click.echo(f"{name}: {fields}")
+        echo(f"{name}: {fields}")
 
 
 @root.command(name="run", epilog=EXIT_CODES)
@@ -138,7 +139,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _write(outcome: Report, file: Path | None) -> None:
     text = msgspec.json.format(msgspec.json.encode(redacted(msgspec.to_builtins(outcome))), indent=2)
     if file is None:
-        click.echo(text)
+        echo(text)
     else:
         file.write_bytes(text + b"\n")
 
@@ -150,12 +151,12 @@ def _nothing() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _text() -> Iterator[Progress]:
-    yield lambda step: click.echo(f"[{step.done}/{step.total}] {step.text}", err=True)
+    yield lambda step: echo(f"[{step.done}/{step.total}] {step.text}", err=True)
 
 
 @contextlib.contextmanager
 def _json() -> Iterator[Progress]:
-    yield lambda step: click.echo(msgspec.json.encode(step), err=True)
+    yield lambda step: echo(msgspec.json.encode(step), err=True)
 
 
 @contextlib.contextmanager
@@ -166,7 +167,7 @@ def _bar() -> Iterator[Progress]:
 
         def tell(step: Step) -> None:
             if step.text not in lines:
-                lines[step.text] = bars.add_task(escape(step.text))
+                lines[step.text] = bars.add_task(escape(printable(step.text)))
             bars.update(lines[step.text], completed=step.done, total=step.total)
 
         yield tell
@@ -181,18 +182,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = root(args=arguments, prog_name="python -m nunatak_spark", standalone_mode=False)
         return outcome if isinstance(outcome, int) else DONE
     except click.ClickException as error:
-        error.show()
+        with_printable_message(error).show()
         return error.exit_code
     except click.Abort:
         return FAILED
     except WrongSpec as error:
-        click.echo(error, err=True)
+        echo(error, err=True)
         return WRONG_USAGE
     except CannotRun as error:
-        click.echo(error, err=True)
+        echo(error, err=True)
         return CANNOT_RUN
     except Exception as error:
-        click.echo(f"The job failed: {_first_line(error)}", err=True)
+        echo(f"The job failed: {_first_line(error)}", err=True)
         return FAILED
 
 

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import click
 import msgspec
 import rich.progress
 from rich.console import Console
 from rich.markup import escape
 
 from nunatak.maintenance.job_spec import Gain
+from nunatak.terminal import echo, printable
 from nunatak_spark.jobs import Step
 from nunatak_spark.redaction import redacted
 
@@ -65,14 +65,14 @@ def lines() -> Iterator[Tell]:
             if last is not None and last[0] == event.step.text and now < last[1] + STEP_SECONDS:
                 return
             last = (event.step.text, now)
-        click.echo(event.text)
+        echo(event.text)
 
     yield tell
 
 
 @contextlib.contextmanager
 def json_lines() -> Iterator[Tell]:
-    yield lambda event: click.echo(msgspec.json.encode(without_secrets(event)))
+    yield lambda event: echo(msgspec.json.encode(without_secrets(event)))
 
 
 @contextlib.contextmanager
@@ -87,10 +87,10 @@ def bars() -> Iterator[Tell]:
                 for task in tasks.values():
                     shown.remove_task(task)
                 tasks.clear()
-                shown.console.print(escape(event.text), highlight=False)
+                shown.console.print(escape(printable(event.text)), highlight=False)
                 return
             if event.step.text not in tasks:
-                tasks[event.step.text] = shown.add_task(escape(event.step.text))
+                tasks[event.step.text] = shown.add_task(escape(printable(event.step.text)))
             shown.update(tasks[event.step.text], completed=event.step.done, total=event.step.total)
 
         yield tell

@@ -28,6 +28,7 @@ LAYERS = [
 BESIDE = {
     "client": ({"iceberg", "errors"}, {"cli"}),
     "connect": (set[str](), {"cli", "server", "ui", "api"}),
+    "terminal": (set[str](), {"cli"}),
     "workers": ({"settings"}, {"server"}),
     "transport": ({"settings"}, {"server", "checks"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),

@@ -15,7 +15,7 @@ from nunatak.api.audit import time_of
 from nunatak.cli.fsck import FOUND
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import setting_options
-from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
 from nunatak.events.seals import Verified, count_strange, export, load_seal, newest_seal, verify, verify_export
@@ -118,19 +118,19 @@ def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None
         with file.open("rb") as lines:
             exported = verify_export(line.rstrip(b"\n") for line in lines)
         wrong += [f"{file}: seal {broken.seal}: {broken.text}" for broken in exported.broken]
-        click.echo(f"{file}: up to seal {_number(exported)}, {len(exported.unsealed)} lines behind it")
+        echo(f"{file}: up to seal {_number(exported)}, {len(exported.unsealed)} lines behind it")
         if file_only and exported.last is None:
             wrong.append(f"{file}: it holds no seal, so that nothing shows whether it was changed")
     if not file_only:
         wrong += _with_store(settings, lambda store: _check(store, exported))
     for sentence in wrong:
-        click.echo(sentence)
+        echo(sentence)
     if wrong:
         raise click.exceptions.Exit(FOUND)
     if file_only and exported is not None and exported.unsealed:
-        click.echo(f"Nothing was changed up to seal {_number(exported)}; of what follows, nothing shows it.")
+        echo(f"Nothing was changed up to seal {_number(exported)}; of what follows, nothing shows it.")
     else:
-        click.echo("Nothing was changed.")
+        echo("Nothing was changed.")
 
 
 def _number(exported: Verified) -> int:
@@ -140,7 +140,7 @@ def _number(exported: Verified) -> int:
 
 async def _check(store: Store, exported: Verified | None) -> list[str]:
     wrong = [f"seal {broken.seal}: {broken.text}" async for broken in verify(store)]
-    click.echo(f"database: up to seal {(await newest_seal(store)).number}")
+    echo(f"database: up to seal {(await newest_seal(store)).number}")
     if exported is None:
         return wrong
     if exported.last is not None:

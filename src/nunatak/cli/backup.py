@@ -13,7 +13,7 @@ from nunatak import checks, server
 from nunatak.catalog.stowing import packed_file
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
-from nunatak.cli.output import print_facts
+from nunatak.cli.output import echo, print_facts, printable
 from nunatak.database.backup import Database, Progress, back_up
 from nunatak.database.backup import restore as put_back
 from nunatak.database.manifest import Manifest, manifest_path
@@ -52,17 +52,17 @@ def restore(settings: Settings, file: Path, force: bool) -> None:
         restored = put_back(file, database, datetime.now(UTC), progress, force=force)
     print_facts({"restored": file, **_facts(restored.manifest)})
     for name in restored.applied:
-        click.echo(f"applied {name}")
+        echo(f"applied {name}")
     if restored.aside is not None:
-        click.echo(f"the catalog that was there is now {restored.aside}")
-    click.echo(AFTERWARDS)
+        echo(f"the catalog that was there is now {restored.aside}")
+    echo(AFTERWARDS)
 
 
 @contextmanager
 def _progress(what: str) -> Iterator[Progress]:
     """One line that changes while somebody watches, and nothing where nobody does."""
     with Console(stderr=True).status(what) as status:
-        yield lambda text: status.update(escape(f"{what}: {text}"))
+        yield lambda text: status.update(escape(printable(f"{what}: {text}")))
 
 
 def _database(settings: Settings, sqlite: Callable[[Settings], Path]) -> Database:

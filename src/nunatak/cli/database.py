@@ -5,6 +5,7 @@ import click
 from nunatak import server
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import setting_options
+from nunatak.cli.output import echo
 from nunatak.settings import Settings
 
 
@@ -19,6 +20,6 @@ def migrate(settings: Settings) -> None:
     """Bring the database's tables up to this version."""
     applied = server.migrate(settings)
     for name in applied:
-        click.echo(f"applied {name}")
+        echo(f"applied {name}")
     if not applied:
-        click.echo("nothing to do: the database is up to date")
+        echo("nothing to do: the database is up to date")

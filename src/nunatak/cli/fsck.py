@@ -12,7 +12,7 @@ from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.fsck import Finding, check, take_stock
 from nunatak.catalog.fsck_repair import repair
 from nunatak.cli.options import output_option, setting_options
-from nunatak.cli.output import counted, print_json, print_rows
+from nunatak.cli.output import counted, echo, print_json, print_rows
 from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
 
@@ -91,13 +91,13 @@ async def _mended(catalog: Catalog, finding: Finding, age_ms: int) -> Outcome:
     try:
         return Outcome(finding, await repair(catalog, finding, age_ms))
     except CatalogError as error:
-        click.echo(f"{finding.object}: could not be mended: {error.message}", err=True)
+        echo(f"{finding.object}: could not be mended: {error.message}", err=True)
         return Outcome(finding)
 
 
 def _print(outcomes: list[Outcome]) -> None:
     if not outcomes:
-        click.echo("Everything agrees.")
+        echo("Everything agrees.")
         return
     columns = ("severity", "kind", "object", "what", "what to do")
     rows = []
@@ -108,4 +108,4 @@ def _print(outcomes: list[Outcome]) -> None:
     print_rows(columns, rows)
     mended = sum(outcome.done is not None for outcome in outcomes)
     damage = sum(outcome.is_damage for outcome in outcomes)
-    click.echo(f"{counted(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")
+    echo(f"{counted(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")

@@ -7,6 +7,7 @@ import click
 from nunatak import checks, server
 from nunatak.cli.main import EXIT_REFUSED
 from nunatak.cli.options import setting_options
+from nunatak.cli.output import echo
 from nunatak.settings import Settings
 
 
@@ -22,6 +23,6 @@ def get(path: str, settings: Settings) -> None:
     checks.require_database(settings)
     status, _, body = server.answer(settings, "GET", path if path.startswith("/") else f"/{path}", {}, b"")
     refused = status >= 400
-    click.echo(body, err=refused)
+    echo(body, err=refused)
     if refused:
         sys.exit(EXIT_REFUSED)

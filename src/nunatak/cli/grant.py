@@ -5,7 +5,7 @@ import click
 from nunatak.cli.bundles import in_bundles
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import Session, administers
-from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_json, print_rows, time_of
 
 # What stands for what is the same in all of these.
 MEANINGS = """\
@@ -66,7 +66,7 @@ def add(session: Session, grantee: str, privileges: str, securable: str) -> None
     if session.output == "json":
         print_json({"grantee": grantee, "securable": securable, "granted": names})
     else:
-        click.echo(f"granted {privileges} on {securable} to {grantee}")
+        echo(f"granted {privileges} on {securable} to {grantee}")
 
 
 @grant.command(
@@ -89,4 +89,4 @@ def remove(session: Session, grantee: str, privileges: str, securable: str) -> N
     if session.output == "json":
         print_json({"grantee": grantee, "securable": securable, "revoked": privileges.split(",")})
     else:
-        click.echo(f"revoked {privileges} on {securable} from {grantee}")
+        echo(f"revoked {privileges} on {securable} from {grantee}")

@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import print_facts, print_json, print_rows
+from nunatak.cli.output import echo, print_facts, print_json, print_rows
 from nunatak.cli.securables import name_of, place_of
 from nunatak.client import Client, Json, Levels
 
@@ -102,7 +102,7 @@ def _print_table(table: Json) -> None:
 def _print_tables(tables: list[Json], total: int) -> None:
     rows = [_row(each) for each in tables]
     print_rows(["score", "table", "files", "size", "costs most", "what helps"], rows)
-    click.echo(f"{len(tables)} of {total} tables.")
+    echo(f"{len(tables)} of {total} tables.")
 
 
 def _row(table: Json) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from nunatak.access.bootstrap import ADMIN_FILE, AdministratorExists, bootstrap,
 from nunatak.access.vault import open_vault
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
+from nunatak.cli.output import echo
 from nunatak.settings import Settings, SettingsError
 
 NEXT = """\
@@ -37,11 +38,11 @@ def init(settings: Settings, new_secret: bool) -> None:
     except AdministratorExists:  # before, or made by another `init` since we looked
         if new_secret:
             raise
-        click.echo("nothing to do: the catalog has an administrator")
-        click.echo(_where(file))
+        echo("nothing to do: the catalog has an administrator")
+        echo(_where(file))
         return
-    click.echo(f"made the administrator admin; its client id and secret are in {file}")
-    click.echo(NEXT)
+    echo(f"made the administrator admin; its client id and secret are in {file}")
+    echo(NEXT)
 
 
 async def _is_administered(settings: Settings) -> bool:

@@ -7,7 +7,7 @@ import click
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import print_name
 from nunatak.cli.options import Session, administers, talks_to_server
-from nunatak.cli.output import print_facts, print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 from nunatak.cli.plans import gains_of
 from nunatak.cli.securables import name_of, securable_of
 from nunatak.client import Json
@@ -64,7 +64,7 @@ def cancel(session: Session, job_id: int) -> None:
     if session.output == "json":
         print_json({"cancelled": job_id})
     else:
-        click.echo(f"cancelled job {job_id}")
+        echo(f"cancelled job {job_id}")
 
 
 def _facts(found: Json) -> Json:

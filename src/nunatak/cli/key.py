@@ -9,7 +9,7 @@ import click
 
 from nunatak.cli.main import Refused, SuggestingGroup
 from nunatak.cli.options import Session, administers
-from nunatak.cli.output import print_facts, print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 
 KINDS = ("api-key", "client", "access-key")
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
@@ -96,7 +96,7 @@ def create(
             "expires": _when(made["expires-ms"], "never"),
         }
     )
-    click.echo(HOW_TO_USE[kind])
+    echo(HOW_TO_USE[kind])
 
 
 @key.command()
@@ -109,7 +109,7 @@ def drop(session: Session, principal: str, key_id: str) -> None:
     if session.output == "json":
         print_json({"dropped": key_id})
     else:
-        click.echo(f"dropped key {key_id} of {principal}")
+        echo(f"dropped key {key_id} of {principal}")
 
 
 @key.command("rotate-signing")
@@ -121,7 +121,7 @@ def rotate_signing(session: Session, forget_older: bool) -> None:
     if session.output == "json":
         print_json(made)
     else:
-        click.echo(f"tokens are signed with key {made['key-id']} from now on")
+        echo(f"tokens are signed with key {made['key-id']} from now on")
 
 
 def _when(milliseconds: int | None, otherwise: str) -> str:

@@ -14,7 +14,7 @@ from nunatak.access.vault import Vault, open_vault
 from nunatak.api.encryption_keys import key_use
 from nunatak.cli.main import Refused, SuggestingGroup
 from nunatak.cli.options import connected, output_option, setting_options
-from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.settings import Settings, SettingsError
 
@@ -70,9 +70,9 @@ def rotate(settings: Settings, uri: str | None) -> None:
         return {"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew}
 
     done = _ask(uri, "POST", "rotate") if uri else _run(settings, here, exclusive=True)
-    click.echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
+    echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
     if not done["new"]:
-        click.echo("This finished an earlier rotation; call it again for a new key.")
+        echo("This finished an earlier rotation; call it again for a new key.")
 
 
 @keys.command()
@@ -86,8 +86,8 @@ def retire(settings: Settings, uri: str | None) -> None:
 
     retired = (_ask(uri, "POST", "retire") if uri else _run(settings, here, exclusive=True))["retired"]
     for key_id in retired:
-        click.echo(f"removed {key_id}")
-    click.echo(BACKUPS if retired else "nothing to do: every key is needed")
+        echo(f"removed {key_id}")
+    echo(BACKUPS if retired else "nothing to do: every key is needed")
 
 
 @keys.command()
@@ -97,7 +97,7 @@ def generate() -> None:
     The first line of a key file encrypts. Where servers have copies of it, add the new line at the end of every copy
     first, then move it to the top, then call `nunatak keys rotate`.
     """
-    click.echo(new_key().line())
+    echo(new_key().line())
 
 
 def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, exclusive: bool) -> T:

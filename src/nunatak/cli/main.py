@@ -9,6 +9,7 @@ import click
 from nunatak import __version__
 from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError
+from nunatak.terminal import with_printable_message
 
 # Where each sub-command lives and the line `--help` prints for it. The lines stand here, and not only at the
 # commands, so that help and completion import none of them: `nunatak --help` answers in a tenth of a second.
@@ -101,6 +102,13 @@ class LazyGroup(SuggestingGroup):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return self._invoke(ctx)
+        except click.ClickException as error:
+            with_printable_message(error)
+            raise
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except CatalogError as error:

@@ -19,7 +19,7 @@ from nunatak.cli.migrate_run import (
     state_option,
 )
 from nunatak.cli.names import NAMESPACE, print_name
-from nunatak.cli.output import counted, print_json, print_rows, time_of
+from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back
@@ -233,10 +233,10 @@ def status(run: Run, output: str, watch_source: bool) -> None:
     else:
         _show(tables, output)
         counts = [f"{sum(table.state == state for table in tables)} {state}" for state in STATES]
-        click.echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
+        echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
         for table in tables:
             for finding in late.get(title(table.found), []):
-                click.echo(f"{name_of(table.found)}: {finding.text}")
+                echo(f"{name_of(table.found)}: {finding.text}")
     if any(late.values()):
         raise click.exceptions.Exit(STUCK)
 
@@ -250,9 +250,9 @@ def permissions(run: Run, output: str) -> None:
         print_json({"grants": mapped.grants, "unmapped": [msgspec.to_builtins(one) for one in mapped.unmapped]})
         return
     for line in mapped.grants:
-        click.echo(line)
+        echo(line)
     for finding in mapped.unmapped:
-        click.echo(f"# {finding.where}: {finding.text}")
+        echo(f"# {finding.where}: {finding.text}")
 
 
 @migrate.command()
@@ -271,7 +271,7 @@ def report(folder: Path, file: Path) -> None:
         with opened(folder, "report") as state:
             whole = state.whole()
         file.write_bytes(as_json(whole) if file.suffix == ".json" else render(whole).encode())
-    click.echo(f"Wrote {file}.", err=True)
+    echo(f"Wrote {file}.", err=True)
 
 
 # Printing
@@ -315,6 +315,6 @@ def _done(tables: Sequence[Table], output: str) -> None:
     _show(tables, output)
     stuck = [table for table in tables if table.state == "failed"]
     if output != "json":
-        click.echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {len(stuck)} did not.")
+        echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {len(stuck)} did not.")
     if stuck:
         raise click.exceptions.Exit(STUCK)

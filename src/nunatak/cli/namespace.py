@@ -6,7 +6,7 @@ from nunatak.cli.columns import properties_option
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import print_facts, print_json, print_rows, properties_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of
 from nunatak.client import Levels
 
 
@@ -51,7 +51,7 @@ def create(session: Session, name: Levels, properties: dict[str, str]) -> None:
     if session.output == "json":
         print_json(created)
     else:
-        click.echo(f"created namespace {print_name(name)}")
+        echo(f"created namespace {print_name(name)}")
 
 
 @namespace.command()
@@ -63,4 +63,4 @@ def drop(session: Session, name: Levels) -> None:
     if session.output == "json":
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped namespace {print_name(name)}")
+        echo(f"dropped namespace {print_name(name)}")

@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON for programs."""
+"""How results are printed: tables for people, JSON for programs. Nothing else of the command line prints by itself."""
 
 import json
 import sys
@@ -12,12 +12,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nunatak.terminal import echo, printable, printable_json
+
+__all__ = [
+    "counted",
+    "echo",
+    "print_facts",
+    "print_json",
+    "print_rows",
+    "printable",
+    "properties_of",
+    "time_of",
+    "with_text_ids",
+]
+
 EXACT_IN_JSON = 2**53  # larger integers lose digits in readers that know only floating point, such as jq
 UNLIMITED_WIDTH = 10_000
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(with_text_ids(value), indent=2, ensure_ascii=False))
+    click.echo(printable_json(json.dumps(with_text_ids(value), indent=2, ensure_ascii=False)))
 
 
 def with_text_ids(value: Any, key: str = "") -> Any:
@@ -39,7 +53,7 @@ def counted(count: int, noun: str) -> str:
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name with brackets is not markup
+        table.add_row(*(_cell(cell) for cell in row))
     _console().print(table)
 
 
@@ -49,8 +63,13 @@ def print_facts(facts: Mapping[str, object]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(Text(name), Text(str(value)))
+        table.add_row(_cell(name), Text(printable(value)))
     _console().print(table)
+
+
+def _cell(value: object) -> Text:
+    """Text: a name with brackets is not markup. One with a line end does not look like two rows."""
+    return Text(printable(value, one_line=True))
 
 
 def _console() -> Console:
@@ -63,4 +82,5 @@ def time_of(milliseconds: int) -> str:
 
 
 def properties_of(properties: Mapping[str, str]) -> str:
-    return "\n".join(f"{key}={value}" for key, value in sorted(properties.items())) or "none"
+    lines = (printable(f"{key}={value}", one_line=True) for key, value in sorted(properties.items()))
+    return "\n".join(lines) or "none"

@@ -10,7 +10,7 @@ import click
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, print_name
 from nunatak.cli.options import Session, administers, talks_to_server
-from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_json, print_rows, time_of
 from nunatak.cli.plans import print_decisions
 from nunatak.cli.securables import securable_of
 from nunatak.client import Json, Levels
@@ -65,7 +65,7 @@ def set_policy(
     if session.output == "json":
         print_json({"securable": securable, "policy": body})
     else:
-        click.echo(f"set {kind} on {securable}")
+        echo(f"set {kind} on {securable}")
 
 
 def _put(body: Json, text: str) -> None:
@@ -150,7 +150,7 @@ def drop(session: Session, kind: str, securable: str) -> None:
     if session.output == "json":
         print_json({"dropped": kind, "securable": securable})
     else:
-        click.echo(f"dropped {kind} from {securable}")
+        echo(f"dropped {kind} from {securable}")
 
 
 @policy.command()
@@ -167,5 +167,5 @@ def explain(session: Session, name: Levels) -> None:
     if session.output == "json":
         print_json(found["tables"][0])
         return
-    click.echo(print_name(name))
+    echo(print_name(name))
     print_decisions(found["tables"][0]["decisions"])

@@ -5,7 +5,7 @@ import click
 from nunatak.cli.bundles import in_bundles
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import Session, administers
-from nunatak.cli.output import print_facts, print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 
 note_option = click.option("--note", help="A word about it.")
 
@@ -65,7 +65,7 @@ def create(session: Session, name: str, note: str | None, roles: tuple[str, ...]
     if session.output == "json":
         print_json({**created, "roles": list(roles)})
     else:
-        click.echo(f"created principal {name}")
+        echo(f"created principal {name}")
 
 
 @principal.command()
@@ -89,7 +89,7 @@ def _set(session: Session, name: str, word: str, *, disabled: bool) -> None:
     if session.output == "json":
         print_json({"name": name, "disabled": disabled})
     else:
-        click.echo(f"{word} principal {name}")
+        echo(f"{word} principal {name}")
 
 
 @principal.command()
@@ -101,4 +101,4 @@ def drop(session: Session, name: str) -> None:
     if session.output == "json":
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped principal {name}")
+        echo(f"dropped principal {name}")

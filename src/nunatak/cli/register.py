@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.names import NAME, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import print_json
+from nunatak.cli.output import echo, print_json
 from nunatak.client import Levels
 
 
@@ -25,4 +25,4 @@ def register(session: Session, name: Levels, metadata_location: str, overwrite: 
     if session.output == "json":
         print_json(registered)
     else:
-        click.echo(f"registered {'view' if is_view else 'table'} {print_name(name)}")
+        echo(f"registered {'view' if is_view else 'table'} {print_name(name)}")

@@ -12,7 +12,7 @@ from rich.console import Console
 from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
 from nunatak.cli.options import connected, setting_options, uri_option
-from nunatak.cli.output import print_json
+from nunatak.cli.output import echo, print_json
 from nunatak.client import Client
 from nunatak.settings import Settings, SettingsError
 from nunatak_spark.errors import CannotRun
@@ -62,7 +62,7 @@ def report(context: click.Context, file: Path, days: int, uri: str, warehouse: s
         findings = collect(spark, ReportSpec(catalog=CATALOG, days=days), tell)
         unseen = sorted(listed - seen_tables(spark, CATALOG))
     file.write_text(page(findings, catalog=warehouse or uri, unseen=unseen), "utf-8")
-    click.echo(f"Wrote {file}.")
+    echo(f"Wrote {file}.")
 
 
 def _listed(client: Client) -> set[str]:

@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import Session, administers
-from nunatak.cli.output import print_json, print_rows, time_of
+from nunatak.cli.output import echo, print_json, print_rows, time_of
 from nunatak.cli.principal import note_option
 
 
@@ -35,7 +35,7 @@ def create(session: Session, name: str, note: str | None) -> None:
     if session.output == "json":
         print_json(created)
     else:
-        click.echo(f"created role {name}")
+        echo(f"created role {name}")
 
 
 @role.command()
@@ -47,7 +47,7 @@ def drop(session: Session, name: str) -> None:
     if session.output == "json":
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped role {name}")
+        echo(f"dropped role {name}")
 
 
 @role.command()
@@ -72,7 +72,7 @@ def add(session: Session, name: str, principal: str) -> None:
     if session.output == "json":
         print_json({"role": name, "added": principal})
     else:
-        click.echo(f"added {principal} to role {name}")
+        echo(f"added {principal} to role {name}")
 
 
 @role.command()
@@ -85,4 +85,4 @@ def remove(session: Session, name: str, principal: str) -> None:
     if session.output == "json":
         print_json({"role": name, "removed": principal})
     else:
-        click.echo(f"removed {principal} from role {name}")
+        echo(f"removed {principal} from role {name}")

@@ -6,6 +6,7 @@ import click
 
 from nunatak import server
 from nunatak.cli.options import setting_options
+from nunatak.cli.output import echo
 from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring
 from nunatak.settings import Settings
 
@@ -21,10 +22,10 @@ def serve(settings: Settings) -> None:
 
 def announce(uri: str, *, login: Login = NO_LOGIN) -> None:
     """Print where we listen, alone on the first line for programs that wait for it, then how to connect."""
-    click.echo(f"listening on {uri}")
-    click.echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
+    echo(f"listening on {uri}")
+    echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
     for title, engine in SHOWN_ENGINES.items():
-        click.echo(f"--- {title}\n{wiring(engine, uri, login=login)}")
+        echo(f"--- {title}\n{wiring(engine, uri, login=login)}")
 
 
 def _login(settings: Settings) -> Login:

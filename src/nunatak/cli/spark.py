@@ -13,7 +13,7 @@ from nunatak.cli.login import CommandLogin, find_login, has_admin_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
 from nunatak.cli.options import Session, connected, output_option, talks_to_server, uri_option
-from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.cli.spark_work import (
     Where,
     a_worker,
@@ -99,12 +99,12 @@ def conf(
         }
         text = properties_text(settings)
     if not with_secret and (wanted.secrets() or has_admin_file(os.environ)):
-        click.echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
+        echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
     if file is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
     else:
         _write_private(file, text)
-        click.echo(f"Wrote {file}.", err=True)
+        echo(f"Wrote {file}.", err=True)
 
 
 def _jar_settings(jars: list[Jar], *, packages: bool) -> dict[str, str]:
@@ -141,7 +141,7 @@ def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | Non
                 if folder is not None:
                     folder.mkdir(parents=True, exist_ok=True)
                     path = Path(shutil.copy(path, folder / jar.file_name))
-            click.echo(str(path))
+            echo(str(path))
 
 
 @spark.command()

@@ -15,6 +15,7 @@ import msgspec
 from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
 from nunatak.cli.options import Session, connected
+from nunatak.cli.output import echo
 from nunatak.cli.securables import securable_of, warehouse_of
 from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
@@ -191,7 +192,7 @@ def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
         except Conflict as error:
             raise Taken(error.message, hint=error.hint) from error
     if worker.ended[0].state == "handed-back":
-        click.echo(f"The job waits for a worker; `nunatak job cancel {job_id}` drops it.", err=True)
+        echo(f"The job waits for a worker; `nunatak job cancel {job_id}` drops it.", err=True)
     return exit_code(worker.ended)
 
 

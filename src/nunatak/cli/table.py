@@ -8,7 +8,7 @@ from nunatak.cli.columns import column_rows, properties_option, schema_of
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, NAMESPACE, beside, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import print_facts, print_json, print_rows, properties_of, time_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of, time_of
 from nunatak.client import Json, Levels
 
 
@@ -71,7 +71,7 @@ def create(
     if session.output == "json":
         print_json(created)
     else:
-        click.echo(f"created table {print_name(name)} at {created['metadata']['location']}")
+        echo(f"created table {print_name(name)} at {created['metadata']['location']}")
 
 
 @table.command()
@@ -84,7 +84,7 @@ def drop(session: Session, name: Levels, purge: bool) -> None:
     if session.output == "json":
         print_json({"dropped": name, "purged": purge})
     else:
-        click.echo(f"dropped table {print_name(name)}{' and its files' if purge else ''}")
+        echo(f"dropped table {print_name(name)}{' and its files' if purge else ''}")
 
 
 @table.command()
@@ -98,7 +98,7 @@ def rename(session: Session, name: Levels, new_name: Levels) -> None:
     if session.output == "json":
         print_json({"source": name, "destination": destination})
     else:
-        click.echo(f"renamed table {print_name(name)} to {print_name(destination)}")
+        echo(f"renamed table {print_name(name)} to {print_name(destination)}")
 
 
 def current_schema(metadata: Json) -> Json:

@@ -6,9 +6,10 @@ import apsw
 import click
 
 from nunatak import __version__
+from nunatak.cli.output import echo
 
 
 @click.command()
 def version() -> None:
     """Print the version."""
-    click.echo(f"nunatak {__version__} (Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()})")
+    echo(f"nunatak {__version__} (Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()})")

@@ -9,7 +9,7 @@ from nunatak.cli.columns import column_rows, properties_option, schema_of
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, NAMESPACE, beside, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import print_facts, print_json, print_rows, properties_of, time_of
+from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of, time_of
 from nunatak.client import Json, Levels
 
 
@@ -95,7 +95,7 @@ def create(
     if session.output == "json":
         print_json(created)
     else:
-        click.echo(f"created view {print_name(name)}")
+        echo(f"created view {print_name(name)}")
 
 
 @view.command()
@@ -107,7 +107,7 @@ def drop(session: Session, name: Levels) -> None:
     if session.output == "json":
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped view {print_name(name)}")
+        echo(f"dropped view {print_name(name)}")
 
 
 @view.command()
@@ -121,4 +121,4 @@ def rename(session: Session, name: Levels, new_name: Levels) -> None:
     if session.output == "json":
         print_json({"source": name, "destination": destination})
     else:
-        click.echo(f"renamed view {print_name(name)} to {print_name(destination)}")
+        echo(f"renamed view {print_name(name)} to {print_name(destination)}")

@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import Session, administers
-from nunatak.cli.output import print_json, print_rows
+from nunatak.cli.output import echo, print_json, print_rows
 
 
 @click.group(cls=SuggestingGroup)
@@ -33,7 +33,7 @@ def create(session: Session, name: str, location: str | None) -> None:
     if session.output == "json":
         print_json(made)
     else:
-        click.echo(f"created warehouse {name} at {made['location']}")
+        echo(f"created warehouse {name} at {made['location']}")
 
 
 @warehouse.command()
@@ -45,7 +45,7 @@ def drop(session: Session, name: str) -> None:
     if session.output == "json":
         print_json({"dropped": name})
     else:
-        click.echo(f"dropped warehouse {name}")
+        echo(f"dropped warehouse {name}")
 
 
 def _remark(each: dict[str, object]) -> str:
