@@ -16,13 +16,12 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.heads import find_head, key_of, loaded_of, read_table
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
-from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown, TooLarge
+from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
 from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
 
 NOT_MODIFIED = 304
-LONGEST_REPORT = 256 * 1024  # bytes; what an engine measures of one scan has some thousand
 
 
 def loaded_response(loaded: Loaded) -> Response:
@@ -198,8 +197,6 @@ async def unregister_table(request: Request) -> Response:
 async def report_metrics(request: Request) -> Response:
     """Accepted with or without `report-type`; what counts is that it is a JSON object, and not what is in it."""
     identifier = request.identifier("table")
-    if len(request.body) > LONGEST_REPORT:
-        raise TooLarge(f"The report is larger than {LONGEST_REPORT} bytes")
     request.decode(dict[str, msgspec.Raw])
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
     tell_report(request, identifier)
