@@ -46,6 +46,7 @@ STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes of bodies th
 MAX_HEADER_TABLE = 4096  # bytes we remember to compress our own headers; the client may ask for any number
 MAX_RESETS = 100  # more streams than that, of those not answered, are not opened and cancelled by an honest client
 MAX_IDLE_FRAMES = 1000  # pings, settings and the like in a row, without a request or a byte of a body
+PARSED_BYTES = 16 * 1024  # at once: a frame of a body
 # Frames that do not end, headers that go on in the next frame, and what was on its way for streams that we reset.
 MAX_UNPARSED_BYTES = CONNECTION_WINDOW + 64 * 1024
 
@@ -329,6 +330,13 @@ class Http2Protocol(asyncio.Protocol):
     # Reading
 
     def data_received(self, data: bytes) -> None:
+        # In pieces: of thousands of small frames in one, those are not even parsed that come after the last straw.
+        for start in range(0, len(data), PARSED_BYTES):
+            self._parse(data[start : start + PARSED_BYTES])
+            if self._transport.is_closing():
+                return
+
+    def _parse(self, data: bytes) -> None:
         try:
             events = self._h2.receive_data(data)
         except ProtocolError as error:
