@@ -192,7 +192,7 @@ BODIES = [
     post("a list", NAMESPACES, [], 400, BAD, "Malformed request: Expected `object`, got `array`"),
     post("null", NAMESPACES, b"null", 400, BAD, "Malformed request: Expected `object`, got `null`"),
     post("not UTF-8", NAMESPACES, b'{"namespace": ["\xff"]}', 400, BAD,
-         "Malformed request: the body is not valid JSON: 'utf-8' codec can't decode byte 0xff in position 0: "
+         "Malformed request: the body is not valid JSON: 'utf-8' codec can't decode byte 0xff in position 16: "
          "invalid start byte"),
     post("half a surrogate pair", NAMESPACES, b'{"namespace": ["\\ud800"]}', 400, BAD,
          "Malformed request: the body is not valid JSON: Input data was truncated"),
