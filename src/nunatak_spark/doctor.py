@@ -13,6 +13,7 @@ from uuid import uuid4
 from nunatak.client import Client
 from nunatak.errors import CatalogError, Forbidden, NotAuthenticated
 from nunatak_spark.errors import CannotRun, NoJar, WrongJava
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
 from nunatak_spark.jars import find_jar, places_of
 
@@ -148,6 +149,6 @@ def check_session(spark: Any, catalog: str) -> Check:
     try:
         count = len(spark.sql(f"SHOW NAMESPACES IN {catalog}").collect())
     except Exception as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
-        return Check("session", "problem", f"Spark cannot list namespaces: {first}", "See the checks above.")
+        said = f"Spark cannot list namespaces: {failure_reason(error)}"
+        return Check("session", "problem", said, "See the checks above.")
     return Check("session", "ok", f"Spark lists {count} namespaces in {catalog}")

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from nunatak.terminal import echo, printable, with_printable_message
 from nunatak_spark.errors import CannotRun, WrongSpec
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
 from nunatak_spark.redaction import redacted, redacted_text
@@ -103,7 +104,7 @@ def _starting() -> Iterator[None]:
     except CannotRun:
         raise
     except Exception as error:
-        raise CannotRun(f"Spark did not start: {_first_line(error)}", fix="nunatak spark doctor") from error
+        raise CannotRun(f"Spark did not start: {failure_reason(error)}", fix="nunatak spark doctor") from error
 
 
 def _bare_session(master: str | None, remote: str | None, settings: dict[str, str]) -> "SparkSession":
@@ -193,10 +194,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         echo(error, err=True)
         return CANNOT_RUN
     except Exception as error:
-        echo(f"The job failed: {_first_line(error)}", err=True)
+        echo(f"The job failed: {redacted_text(failure_reason(error))}", err=True)
         return FAILED
-
-
-def _first_line(error: Exception) -> str:
-    """Spark's messages carry whole plans; the first line says what is wrong."""
-    return redacted_text(next(iter(str(error).strip().splitlines()), type(error).__name__))

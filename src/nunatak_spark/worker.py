@@ -15,11 +15,11 @@ from nunatak.client import Client, Json, ServerUnreachable
 from nunatak.errors import CatalogError
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import Step
 from nunatak_spark.leases import Lease, Terms, Why, is_final
 from nunatak_spark.leaving import Leaving
-from nunatak_spark.maintenance.failures import one_line
 from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Work
 from nunatak_spark.redaction import redacted, redacted_text
 from nunatak_spark.telling import Event, Tell, gains_of
@@ -81,7 +81,7 @@ class SharedSession:
             self._spark.range(1).count()
         except Exception as error:
             raise CannotRun(
-                f"Spark is gone: {one_line(error)}",
+                f"Spark is gone: {failure_reason(error)}",
                 fix="Start the worker again, with more memory if it ran out of it: --conf spark.driver.memory=4g.",
             ) from error
 
@@ -211,8 +211,8 @@ class Worker:
                 if is_final(error) or (self._wishes.once and tries == PATIENT_TRIES):
                     raise
                 pause = wait * random.uniform(0.5, 1.0)
-                text = f"the catalog does not answer ({one_line(error)}); asking again in {pause:.0f} s"
-                self._tell(Event(event="unreachable", text=text, error=one_line(error)))
+                text = f"the catalog does not answer ({failure_reason(error)}); asking again in {pause:.0f} s"
+                self._tell(Event(event="unreachable", text=text, error=failure_reason(error)))
                 self.leaving.sleep(pause)
                 wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
             if self.leaving.wanted:
@@ -277,7 +277,8 @@ class Worker:
             if lease.why is not None:  # what was interrupted fails in its own way
                 return Ended(INSTEAD[lease.why])
             # The catalog went away under the job: that is not the job's fault, and it is begun again when it is back.
-            return Ended("handed-back" if isinstance(error, ServerUnreachable) else "failed", error=one_line(error))
+            state: State = "handed-back" if isinstance(error, ServerUnreachable) else "failed"
+            return Ended(state, error=failure_reason(error))
 
     def _work_of(self, job: Json, spec: JobSpec, lease: Lease) -> Work:
         def progress(step: Step) -> None:
@@ -311,7 +312,7 @@ class Worker:
                 return ended
             except (CatalogError, ConnectionError) as error:
                 if is_final(error) or lease.why == "lost":
-                    return Ended("lost", ended.outcome, one_line(error))
+                    return Ended("lost", ended.outcome, failure_reason(error))
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(10.0, 2 * wait)
 

@@ -20,12 +20,12 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.installation import require_connect
 from nunatak_spark.jobs import silent
-from nunatak_spark.runner import DONE
+from nunatak_spark.runner import DONE, FAILED
 from nunatak_spark.sql_text import SUBSTITUTE, quoted_name
 from nunatak_spark.verification import FingerprintReport
 from tests.spark.maintaining import ManyReport, ManySpec, do_all
 from tests.support.server import ROOT, RunningServer
-from tests.support.spark import Installation, Sql
+from tests.support.spark import Installation, Sql, local_path
 from tests.support.spark_cluster import FAST, connect_server, spark_environment, spark_home, standalone
 
 pytestmark = pytest.mark.slow
@@ -221,6 +221,24 @@ def test_spark_connect_does_the_jobs_and_a_worker_there_ends_in_good_order(
         assert_names_are_text(["--remote", remote], environment, tmp_path, shared_server, messy("plain").sql)
         assert_maintained_alike(["--remote", remote], environment, tmp_path, shared_server, messy)
         assert_handed_back_midway(remote, environment, tmp_path / "worker.log", shared_server, messy("interrupted"))
+        assert_failure_names_the_file(remote, environment, shared_server, messy("broken"))
+
+
+def assert_failure_names_the_file(
+    remote: str, environment: Mapping[str, str], server: RunningServer, messy: Messy
+) -> None:
+    lost = local_path(messy.sql.spark.sql(f"SELECT file_path FROM {messy.sql_name}.files").first().file_path)
+    lost.unlink()
+    command = [sys.executable, "-m", "nunatak_spark", "run", "--uri", server.uri, "--remote", remote]
+    job = ["--job", "fingerprint", "--spec", json.dumps({"table": messy.sql_name})]
+    ended = subprocess.run(
+        [*command, *job], capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=dict(environment)
+    )
+
+    last = ended.stderr.strip().splitlines()[-1]
+    assert (ended.returncode, last.startswith("The job failed: ")) == (FAILED, True), ended.stderr[-4000:]
+    assert lost.name in last
+    assert "Exception: " in last
 
 
 def assert_names_are_text(

@@ -21,9 +21,9 @@ from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.failures import one_line
 from nunatak_spark.maintenance.work import Refused as WouldHarm
 from nunatak_spark.maintenance.work import Work
 from nunatak_spark.matrix import RUNTIME, matrix
@@ -115,7 +115,7 @@ def started(where: Where, client: Client) -> "SparkSession":
     except CannotRun:
         raise
     except Exception as error:
-        raise CannotRun(f"Spark did not start: {one_line(error)}", fix="nunatak spark doctor") from error
+        raise CannotRun(f"Spark did not start: {failure_reason(error)}", fix="nunatak spark doctor") from error
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def _tried(work: Work) -> Ended:
     except (CannotRun, CatalogError, ConnectionError):
         raise
     except Exception as error:
-        return Ended("failed", error=one_line(error))
+        return Ended("failed", error=failure_reason(error))
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from nunatak_spark.demo.serving import catalog
 from nunatak_spark.demo.stage import Stage
 from nunatak_spark.demo.telling import Terminal
 from nunatak_spark.errors import CannotRun, NoJar, WrongJar
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
 from nunatak_spark.jars import load_jar, places_of
-from nunatak_spark.maintenance.failures import one_line
 from nunatak_spark.sessions import session
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: 
         console.print("\nStopped; the catalog is down.")
         raise click.exceptions.Exit(FAILED) from None
     except Exception as error:
-        console.print(f"[bold red]The demo failed:[/] {escape(one_line(error))}", highlight=False)
+        console.print(f"[bold red]The demo failed:[/] {escape(failure_reason(error))}", highlight=False)
         console.print(f"More is in {folder / SPARK_LOG} and {folder / LOG}.", highlight=False)
         raise click.exceptions.Exit(FAILED) from error
     for problem in problems:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nunatak.maintenance.job_spec import Gain
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance import compaction_plan as planning
 from nunatak_spark.maintenance.compaction_plan import Partition, Sizes
-from nunatak_spark.maintenance.failures import Failed, is_conflict, one_line
+from nunatak_spark.maintenance.failures import Failed, is_conflict
 from nunatak_spark.maintenance.guards import guarded, totals
 from nunatak_spark.maintenance.pins import find_pinned, pin
 from nunatak_spark.maintenance.table import Snapshot, Table, call, load, options
@@ -156,7 +157,7 @@ class _Compaction:
         if self._conflicts and not self._rewritten_bytes():
             raise Failed(
                 f"other writers were quicker in {planning.TRIES} attempts, and nothing was rewritten: "
-                f"{one_line(self._conflicts[-1])}"
+                f"{failure_reason(self._conflicts[-1])}"
             ) from self._conflicts[-1]
         files = sum(each.files for each in left)
         return f"{files} files are left after {planning.TRIES} attempts beside other writers"

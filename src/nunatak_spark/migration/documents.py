@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GZIP = b"\x1f\x8b"
-PY4J = "An error occurred while calling "  # how it begins before it says what Java said
 
 Spark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
 
@@ -84,7 +84,7 @@ def _bytes(spark: Spark, location: str) -> bytes:
     except CannotRun:  # no Spark: that is to be mended here, and says nothing about the file
         raise
     except Exception as error:  # Spark's have no common base that could be named without pyspark
-        raise Unreadable(f"{location} cannot be read: {first_line(error)}") from error
+        raise Unreadable(f"{location} cannot be read: {failure_reason(error)}") from error
 
 
 def list_files(spark: Spark, location: str) -> list[File]:
@@ -110,7 +110,7 @@ def _listed_by_spark(spark: "SparkSession", location: str) -> Iterator[File]:
     try:
         rows = reader.load(location).selectExpr(*columns).collect()
     except Exception as error:
-        raise Unreadable(f"{location} cannot be listed: {first_line(error)}") from error
+        raise Unreadable(f"{location} cannot be listed: {failure_reason(error)}") from error
     base = urlsplit(location).path.rstrip("/")
     for row in rows:
         inside = unquote(urlsplit(row["path"]).path).removeprefix(base)
@@ -140,11 +140,3 @@ def int96_columns(files: Sequence[File]) -> list[str]:
         return []
     columns = (schema.column(position) for position in range(len(schema)))
     return [str(column.path) for column in columns if column.physical_type == "INT96"]
-
-
-def first_line(error: Exception) -> str:
-    """Spark's messages carry whole plans; the first line says what is wrong, or of Java's own errors the second."""
-    lines = str(error).strip().splitlines()
-    if len(lines) > 1 and lines[0].startswith(PY4J):
-        return lines[1].removeprefix(": ")
-    return lines[0] if lines else type(error).__name__

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
+from nunatak_spark.failure_reason import failure_reason, throwables
 from nunatak_spark.fingerprint import reading_settings
 from nunatak_spark.migration import questions
 from nunatak_spark.migration.packages import load_module
@@ -142,7 +143,9 @@ class Asked:
             self.answers[name] = answers
             self.statements += getattr(engine, "statements", [])
         except Exception as error:  # one engine's trouble is a fact about that engine, and not the end
-            self.cannot[name] = " ".join(str(error).split())[:SHOWN_CHARACTERS] or type(error).__name__
+            from_java = next(throwables(error), None) is not None
+            text = failure_reason(error) if from_java else " ".join(str(error).split())
+            self.cannot[name] = text[:SHOWN_CHARACTERS] or type(error).__name__
 
     def outcome(self) -> Looked:
         findings = list(self._disagreements())

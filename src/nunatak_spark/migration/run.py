@@ -12,9 +12,10 @@ import msgspec
 from nunatak.client import Client, ServerUnreachable
 from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
 from nunatak_spark.migration import reading
-from nunatak_spark.migration.documents import Spark, Unreadable, first_line
+from nunatak_spark.migration.documents import Spark, Unreadable
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.state import Folder
@@ -115,7 +116,7 @@ def reason(error: Exception) -> str:
         case Stuck() | Unreadable():
             return str(error)
         case _:
-            return first_line(error)
+            return failure_reason(error)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from nunatak.errors import NotFound
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
 from nunatak_spark.maintenance.work import wall_clock_ms
 from nunatak_spark.migration import contents, engines, identity, reach
@@ -154,8 +155,7 @@ def trouble(error: Exception) -> Finding:
     if lost:
         path = lost.group("path").rstrip(".,:;")
         return Finding("missing-file", f"Spark could not open {path}", path)
-    first = next(iter(text.splitlines()), type(error).__name__)
-    return Finding("not-carried-out", f"this level could not be carried out: {first}")
+    return Finding("not-carried-out", f"this level could not be carried out: {failure_reason(error)}")
 
 
 def _evidence(level: LevelName, looked: Looked, started: int, ended: int, source: str, target: str) -> Evidence:

@@ -11,7 +11,7 @@ import nunatak_spark.migration
 from nunatak.cli.migrate_run import Needs
 from nunatak_spark.errors import CannotRun, WrongPyspark
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.documents import first_line, read_document
+from nunatak_spark.migration.documents import read_document
 from nunatak_spark.migration.run import asking
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
@@ -226,21 +226,6 @@ def test_a_source_that_cannot_be_asked_is_named_with_its_address(kind: type[Exce
 
     assert raised.value.problem == "The source old cannot be read: it hung up"
     assert raised.value.fix == "Look at its address: /srv"
-
-
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        ("no such table\n'Project [*]", "no such table"),
-        (
-            "An error occurred while calling o54.sql.\n: java.io.IOException: no such folder\n\tat java…",
-            "java.io.IOException: no such folder",
-        ),
-        ("", "RuntimeError"),
-    ],
-)
-def test_of_a_long_message_the_line_is_told_that_says_what_is_wrong(message: str, said: str) -> None:
-    assert first_line(RuntimeError(message)) == said
 
 
 def test_a_source_that_is_not_there_is_one_line_and_a_hint() -> None:

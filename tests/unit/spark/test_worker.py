@@ -200,7 +200,7 @@ def test_a_refusal_and_a_failure_are_told_in_a_line_and_the_next_job_is_done(
     told = [shown(client, each) for each in jobs]
     assert [each["state"] for each in told] == ["failed", "failed", "done"]
     assert told[0]["error"] == "shop.refused shares its folder; move it first"
-    assert told[1]["error"] == "out of luck"
+    assert told[1]["error"] == "java.lang.IllegalStateException: out of luck"
     assert told[2]["changed"] is False
 
 

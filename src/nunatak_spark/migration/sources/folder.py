@@ -9,7 +9,8 @@ import msgspec
 
 from nunatak_spark.column_types import Type, ddl_type
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import Document, File, Spark, digest, first_line, list_files, local_path
+from nunatak_spark.failure_reason import failure_reason
+from nunatak_spark.migration.documents import Document, File, Spark, digest, list_files, local_path
 from nunatak_spark.migration.facts import with_files
 from nunatak_spark.migration.reading import (
     INFER_PARTITIONS,
@@ -196,11 +197,13 @@ def unreadable(found: Found, error: Exception) -> str:
     """Why Spark cannot read the files, and what to do about what is most likely."""
     text = str(error)
     if "MERGE_SCHEMAS" in text:
-        schemas = " and ".join(re.findall(r'"(STRUCT<.*>)"', text)) or first_line(error)
+        schemas = " and ".join(re.findall(r'"(STRUCT<.*>)"', text)) or failure_reason(error)
         return f"its files do not agree about the type of a column, rewrite those that differ: {schemas}"
     if found.format == "json" and "multiline" not in {key.lower() for key in found.read_options}:
-        return f"Spark cannot read it; if a record has several lines, say --read multiLine=true: {first_line(error)}"
-    return f"Spark cannot read it: {first_line(error)}"
+        return (
+            f"Spark cannot read it; if a record has several lines, say --read multiLine=true: {failure_reason(error)}"
+        )
+    return f"Spark cannot read it: {failure_reason(error)}"
 
 
 def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[Finding]:

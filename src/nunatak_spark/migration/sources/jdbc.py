@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import Document, Spark, first_line
+from nunatak_spark.failure_reason import failure_reason
+from nunatak_spark.migration.documents import Document, Spark
 from nunatak_spark.migration.sources.origin import SparkCatalog, secrets_of
 from nunatak_spark.migration.values import Found, Source, TableKind
 
@@ -69,7 +70,7 @@ class Jdbc(SparkCatalog):
             found = session.read.format("jdbc").options(**options).load().collect()
         except Exception as error:
             raise CannotRun(
-                f"{address} cannot be read: {first_line(error)}",
+                f"{address} cannot be read: {failure_reason(error)}",
                 fix="Look at the address; the driver's jar belongs into NUNATAK_SPARK_JARS.",
             ) from error
         return [row.asDict() for row in found]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, additions
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import Document, Spark, first_line, read_document
+from nunatak_spark.failure_reason import failure_reason
+from nunatak_spark.migration.documents import Document, Spark, read_document
 from nunatak_spark.migration.values import Found, Source, sql_name
 from nunatak_spark.sql_text import quoted_name
 
@@ -146,7 +147,7 @@ def pointer_of(session: "SparkSession", name: str) -> str:
         if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
             return ""
         raise CannotRun(
-            f"{name} cannot be asked where it stands: {first_line(error)}", fix="Look at the source."
+            f"{name} cannot be asked where it stands: {failure_reason(error)}", fix="Look at the source."
         ) from error
     return str(rows[-1]["file"])
 
