@@ -111,6 +111,18 @@ def test_every_change_of_tables_views_and_namespaces_is_told_once(catalog: Local
     assert renamed["renamed_to"] == "ns.u"
 
 
+def test_a_new_name_is_told_so_that_namespace_and_table_can_be_told_apart(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t")
+    ok(catalog.call("POST", "/v1/namespaces", {"namespace": ["a.b"]}))
+    to = {"namespace": ["a.b"], "name": "c.d"}
+
+    answer = catalog.call("POST", "/v1/tables/rename", rename(identifier("ns", "t"), to))
+
+    assert answer.status < 300, answer.body
+    *_, event = spooled(catalog)
+    assert event["renamed_to"] == "a%2Eb.c%2Ed"
+
+
 def test_a_table_made_by_a_commit_is_told_as_created(catalog: LocalCatalog) -> None:
     staged = ok(catalog.call("POST", path_of("ns", "tables"), a_table("t", stage_create=True)))["metadata"]
     updates = [

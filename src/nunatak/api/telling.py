@@ -129,7 +129,7 @@ def _event(
                 fields["operation"] = "create-table"
             fields.update(_named(touched.identifier), **_snapshot(touched))
         case (Identifier() as source, Identifier() as to):
-            fields.update(_named(source), renamed_to=str(to))
+            fields.update(_named(source), renamed_to=to_jdbc((*to.namespace, to.name)))
         case Identifier():
             fields.update(_named(touched))
         case _:

@@ -9,7 +9,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import Progress, Report, Spec, Step
 from nunatak_spark.system_tables import name_of
 from nunatak_spark.telemetry.tables import KINDS, REJECTED
-from nunatak_spark.telemetry.views import VIEWS, View
+from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +61,8 @@ def seen_tables(spark: "SparkSession", catalog: str) -> set[str]:
     """Every table that anything was ever heard of, by namespace and name."""
     kinds = [kind for kind, columns in KINDS.items() if "table_name" in columns]
     every = " UNION ".join(f"SELECT namespace, table_name FROM {name_of(catalog, kind)}" for kind in kinds)
+    renamed = DEPARTURES.format(events=name_of(catalog, "events"))
+    every += f" UNION SELECT new_namespace, new_name FROM ({renamed}) WHERE is_renamed"
     return {f"{row.namespace}.{row.table_name}" for row in spark.sql(every).collect() if row.table_name is not None}
 
 

@@ -14,16 +14,61 @@ if TYPE_CHECKING:
 SINCE = "current_timestamp() - INTERVAL 30 DAYS"  # how far a view looks back
 TEXT = "nunatak.text"  # the property that says which text a view was made from
 TABLE = "warehouse, namespace, table_name"
-# Of tables that are still there under this name, as far as events tell.
+LEAVES = "operation IN ('drop-table', 'unregister-table', 'rename-table')"
+# Where a table left its name, and for a rename the new one. The server writes it as the namespace column is written.
+DEPARTURES = f"""
+  SELECT at, {TABLE}, operation = 'rename-table' AS is_renamed,
+    left(renamed_to, length(renamed_to) - length(substring_index(renamed_to, '.', -1)) - 1) AS new_namespace,
+    replace(replace(substring_index(renamed_to, '.', -1), '%2E', '.'), '%25', '%') AS new_name
+  FROM {{events}} WHERE status < 300 AND table_name IS NOT NULL AND {LEAVES}"""
+# Tables that are there under this name, as far as events tell: also those that were renamed to it.
 STANDING = f"""
-  SELECT {TABLE} FROM {{events}} WHERE status < 300 AND table_name IS NOT NULL AND operation LIKE '%-table'
-  GROUP BY {TABLE} HAVING max_by(operation, at) NOT IN ('drop-table', 'unregister-table', 'rename-table')"""
+  SELECT {TABLE} FROM (
+    SELECT {TABLE}, at, NOT {LEAVES} AS is_there
+    FROM {{events}} WHERE status < 300 AND table_name IS NOT NULL AND operation LIKE '%-table'
+    UNION ALL
+    SELECT warehouse, new_namespace, new_name, at, true FROM ({DEPARTURES}) WHERE is_renamed
+  )
+  GROUP BY {TABLE} HAVING max_by(is_there, struct(at, is_there))"""
+# For each rename: since when the table had the old name at the earliest, until when, and what it is called by now,
+# which all later departures from the new name decide one after the other.
+MOVES = f"""
+  SELECT {TABLE}, since, until, now_called.namespace AS now_namespace, now_called.name AS now_name
+  FROM (
+    SELECT {TABLE}, since, at AS until, aggregate(
+      filter(departures, later -> later.at > moved.at),
+      named_struct('namespace', new_namespace, 'name', new_name, 'is_there', true),
+      (called, later) -> CASE
+        WHEN NOT called.is_there OR later.namespace <> called.namespace OR later.table_name <> called.name THEN called
+        WHEN later.is_renamed
+          THEN named_struct('namespace', later.new_namespace, 'name', later.new_name, 'is_there', true)
+        ELSE named_struct('namespace', called.namespace, 'name', called.name, 'is_there', false) END) AS now_called
+    FROM (SELECT *, lag(at) OVER (PARTITION BY {TABLE} ORDER BY at) AS since FROM ({DEPARTURES})) AS moved
+    JOIN (
+      SELECT warehouse, array_sort(collect_list(
+        struct(at, namespace, table_name, is_renamed, new_namespace, new_name))) AS departures
+      FROM ({DEPARTURES}) GROUP BY warehouse
+    ) USING (warehouse)
+    WHERE is_renamed
+  )"""
 COMMITTED = (
     "operation IN ('commit-table', 'create-table', 'register-table') AND status < 300 AND table_name IS NOT NULL "
     "AND at >= {since}"
 )
 # Compaction with partial progress conflicts with itself, and nobody is the worse for it.
 CONFLICT = "status = 409 AND coalesce(snapshot_operation, '') <> 'replace'"
+
+
+def by_current_name(kind: str, *columns: str) -> str:
+    """The records of a kind as a subquery, each under the name that its table has by now."""
+    chosen = ", ".join(f"told.{column}" for column in ("at", *columns))
+    return f"""(
+  SELECT told.warehouse, coalesce(moves.now_namespace, told.namespace) AS namespace,
+    coalesce(moves.now_name, told.table_name) AS table_name, {chosen}
+  FROM {{{kind}}} AS told LEFT JOIN ({MOVES}) AS moves
+  ON told.warehouse = moves.warehouse AND told.namespace = moves.namespace AND told.table_name = moves.table_name
+    AND told.at <= moves.until AND (moves.since IS NULL OR told.at > moves.since)
+)"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +111,8 @@ SELECT {TABLE}, data_files, data_bytes, CAST(data_bytes / data_files AS BIGINT) 
 FROM (
   SELECT {TABLE}, max_by(counters['total-data-files'], at) AS data_files,
     max_by(counters['total-files-size'], at) AS data_bytes
-  FROM {{events}} WHERE {COMMITTED} AND counters['total-data-files'] IS NOT NULL GROUP BY {TABLE}
+  FROM {by_current_name("events", "operation", "status", "counters")}
+  WHERE {COMMITTED} AND counters['total-data-files'] IS NOT NULL GROUP BY {TABLE}
 ) LEFT SEMI JOIN ({STANDING}) USING ({TABLE})
 WHERE data_files >= 10 AND data_bytes / data_files < 32 * 1024 * 1024
 ORDER BY data_files DESC""",
@@ -83,12 +129,13 @@ GROUP BY warehouse, namespace, day ORDER BY day, warehouse, namespace""",
     ),
     View(
         "conflicts",
-        "How many commits to a table were refused because somebody else was quicker, compaction aside",
+        "Commits to each table, and how many were refused because somebody else was quicker, compaction aside",
         f"""
-SELECT {TABLE}, count(*) AS commits, count_if({CONFLICT}) AS conflicts,
-  round(count_if({CONFLICT}) / count(*), 4) AS ratio, sum(tries - 1) AS retries
-FROM {{events}} WHERE operation = 'commit-table' AND table_name IS NOT NULL AND at >= {{since}}
-GROUP BY {TABLE} ORDER BY ratio DESC, conflicts DESC, {TABLE}""",
+SELECT {TABLE}, count_if(status < 300) AS commits, count_if({CONFLICT}) AS conflicts,
+  round(count_if({CONFLICT}) / count_if(status < 300 OR {CONFLICT}), 4) AS ratio, sum(tries - 1) AS retries
+FROM {by_current_name("events", "operation", "status", "snapshot_operation", "tries")}
+WHERE operation = 'commit-table' AND table_name IS NOT NULL AND at >= {{since}}
+GROUP BY {TABLE} HAVING count_if(status < 300 OR {CONFLICT}) > 0 ORDER BY ratio DESC, conflicts DESC, {TABLE}""",
     ),
     View(
         "commit_latency",
@@ -96,14 +143,15 @@ GROUP BY {TABLE} ORDER BY ratio DESC, conflicts DESC, {TABLE}""",
         f"""
 SELECT {TABLE}, count(*) AS commits, round(percentile(duration_ms, 0.5), 1) AS p50_ms,
   round(percentile(duration_ms, 0.95), 1) AS p95_ms, round(max(duration_ms), 1) AS max_ms
-FROM {{events}} WHERE {COMMITTED} GROUP BY {TABLE} ORDER BY p95_ms DESC, {TABLE}""",
+FROM {by_current_name("events", "operation", "status", "duration_ms")}
+WHERE {COMMITTED} GROUP BY {TABLE} ORDER BY p95_ms DESC, {TABLE}""",
     ),
     View(
         "metadata_size",
         "How large metadata files have become, which every commit writes anew",
         f"""
 SELECT {TABLE}, max_by(metadata_bytes, at) AS metadata_bytes, count(*) AS commits
-FROM {{events}} LEFT SEMI JOIN ({STANDING}) USING ({TABLE})
+FROM {by_current_name("events", "operation", "status", "metadata_bytes")} LEFT SEMI JOIN ({STANDING}) USING ({TABLE})
 WHERE {COMMITTED} AND metadata_bytes IS NOT NULL GROUP BY {TABLE} ORDER BY metadata_bytes DESC, {TABLE}""",
     ),
     View(
@@ -112,9 +160,9 @@ WHERE {COMMITTED} AND metadata_bytes IS NOT NULL GROUP BY {TABLE} ORDER BY metad
         f"""
 SELECT {TABLE}, max(at) AS last_used, max(at) FILTER (WHERE scanned) AS last_scanned
 FROM (
-  SELECT {TABLE}, at, false AS scanned FROM {{events}} WHERE status < 300
-  UNION ALL SELECT {TABLE}, at, false FROM {{table_loads}}
-  UNION ALL SELECT {TABLE}, at, true FROM {{scan_reports}}
+  SELECT {TABLE}, at, false AS scanned FROM {by_current_name("events", "status")} WHERE status < 300
+  UNION ALL SELECT {TABLE}, at, false FROM {by_current_name("table_loads")}
+  UNION ALL SELECT {TABLE}, at, true FROM {by_current_name("scan_reports")}
 ) LEFT SEMI JOIN ({STANDING}) USING ({TABLE})
 GROUP BY {TABLE} HAVING max(at) < {{since}} ORDER BY last_used, {TABLE}""",
     ),
@@ -125,9 +173,10 @@ GROUP BY {TABLE} HAVING max(at) < {{since}} ORDER BY last_used, {TABLE}""",
 SELECT {TABLE}, column_name, sum(projected) AS projected, sum(filtered) AS filtered
 FROM (
   SELECT {TABLE}, explode(projected_fields) AS column_name, 1 AS projected, 0 AS filtered
-  FROM {{scan_reports}} WHERE at >= {{since}}
+  FROM {by_current_name("scan_reports", "projected_fields")} WHERE at >= {{since}}
   UNION ALL
-  SELECT {TABLE}, explode(filter_columns), 0, 1 FROM {{scan_reports}} WHERE at >= {{since}}
+  SELECT {TABLE}, explode(filter_columns), 0, 1
+  FROM {by_current_name("scan_reports", "filter_columns")} WHERE at >= {{since}}
 )
 GROUP BY {TABLE}, column_name ORDER BY filtered DESC, projected DESC, {TABLE}, column_name""",
     ),
@@ -141,7 +190,8 @@ SELECT {TABLE}, count(*) AS scans, round(percentile(timers_ms['total-planning-du
   sum(coalesce(counters['skipped-data-files'], 0)) AS files_skipped,
   sum(coalesce(counters['scanned-data-manifests'], 0)) AS manifests_scanned,
   sum(coalesce(counters['skipped-data-manifests'], 0)) AS manifests_skipped
-FROM {{scan_reports}} WHERE at >= {{since}} GROUP BY {TABLE} ORDER BY scans DESC, {TABLE}""",
+FROM {by_current_name("scan_reports", "counters", "timers_ms")}
+WHERE at >= {{since}} GROUP BY {TABLE} ORDER BY scans DESC, {TABLE}""",
     ),
     View(
         "delete_drag",
@@ -150,7 +200,7 @@ FROM {{scan_reports}} WHERE at >= {{since}} GROUP BY {TABLE} ORDER BY scans DESC
 SELECT {TABLE}, count(*) AS scans, sum(counters['result-delete-files']) AS delete_files,
   sum(counters['result-data-files']) AS data_files,
   round(sum(counters['result-delete-files']) / greatest(sum(counters['result-data-files']), 1), 3) AS deletes_per_file
-FROM {{scan_reports}} WHERE at >= {{since}} AND counters['result-delete-files'] > 0
+FROM {by_current_name("scan_reports", "counters")} WHERE at >= {{since}} AND counters['result-delete-files'] > 0
 GROUP BY {TABLE} ORDER BY deletes_per_file DESC, {TABLE}""",
     ),
     View(

@@ -73,6 +73,7 @@ EVENTS: list[dict[str, Any]] = [
     ),
     commit("shop.orders", "2026-03-01T11:00:01Z", status=409, duration_ms=1.0, snapshot_operation="append"),
     commit("shop.orders", "2026-03-01T11:00:02Z", status=409, duration_ms=1.0, snapshot_operation="replace"),
+    commit("shop.orders", "2026-03-01T11:00:03Z", status=400, duration_ms=1.0),
     commit(
         "shop.few",
         "2026-03-02T10:00:00Z",
@@ -142,7 +143,7 @@ GOLDEN: dict[str, list[tuple[Any, ...]]] = {
     "small_files": [(*ORDERS, 21, 42 * MIB, 2 * MIB)],
     "growth": [("default", "shop", FIRST, 2, 8, 2 * MIB), ("default", "shop", SECOND, 2, 1, 0)],
     "conflicts": [
-        (*ORDERS, 4, 1, 0.25, 2),
+        (*ORDERS, 2, 1, 0.3333, 2),
         (*FEW, 1, 0, 0.0, 0),
         ("default", "shop", "gone", 1, 0, 0.0, 0),
         (*LARGE, 1, 0, 0.0, 0),
@@ -162,7 +163,7 @@ GOLDEN: dict[str, list[tuple[Any, ...]]] = {
     ],
     "delete_drag": [(*ORDERS, 1, 6, 15, 0.4)],
     "top_principals": [
-        ("etl", 5, 2, 0, 0, datetime(2026, 3, 2, 11)),
+        ("etl", 5, 3, 0, 0, datetime(2026, 3, 2, 11)),
         ("bi", 1, 0, 3, 0, datetime(2026, 3, 2, 12)),
         ("eve", 0, 0, 0, 4, datetime(2026, 3, 1)),
         ("w", 0, 0, 0, 0, datetime(2026, 3, 1, 0, 0, 3)),
