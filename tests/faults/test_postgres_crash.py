@@ -23,7 +23,7 @@ from tests.support.workload import SCHEMA, TABLES, Caller, append_to, await_true
 CRASHES = int(os.environ.get("NUNATAK_TEST_CRASHES", "2"))
 COMMITS = int(os.environ.get("NUNATAK_TEST_COMMITS", "150"))
 WRITERS = 8
-UNWRITTEN = "wal_writer_delay=10000ms"  # what no commit waits for reaches the disk only after ten seconds
+UNWRITTEN = "wal_writer_delay=10000ms"  # what no commit waits for reaches the disk late, and is lost by most crashes
 
 Crash = Callable[[PostgresServer], None]
 WAYS: list[Crash] = [PostgresServer.stop_at_once, PostgresServer.kill]
@@ -86,10 +86,12 @@ def test_a_server_that_does_not_wait_for_the_disk_is_found_out(tmp_path: Path, p
     with running_cluster(tmp_path / "data", postgres.new_database(), count=1, broken="asynchronous-commit") as cluster:
         create_tables(cluster.ports[0], ["t"])
         postgres.execute("CHECKPOINT")
+        postgres.stop_flushing()
         run = spread_writers(cluster.ports, ["t"], chance, 2)
         run.each_carries_out(4)
+        assert postgres.has_unflushed_commits()
 
-        postgres.stop_at_once()
+        postgres.kill()
         postgres.start()
 
         assert kinds_of(findings(run.attempts, run.reads, cluster.find_tables(["t"])))["lost"] > 0

@@ -24,6 +24,7 @@ from tests.support.ports import free_port
 OLDEST = 15
 START_SECONDS = 30
 STOP_SECONDS = 20
+FLUSHERS = ["walwriter", "checkpointer", "background writer", "autovacuum launcher", "autovacuum worker"]
 NOT_INSTALLED = f"NOT RUN: no initdb of PostgreSQL {OLDEST} or newer here (Debian: apt-get install postgresql)"
 
 
@@ -111,6 +112,19 @@ class PostgresServer:
         _, stubborn = psutil.wait_procs(others, STOP_SECONDS)
         for other in stubborn:
             other.kill()
+
+    def stop_flushing(self) -> None:
+        """From here on nothing reaches the disk but what a commit waits for: whoever else writes the log stands still.
+
+        Only `kill` ends a server after that.
+        """
+        pids = self.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = ANY($1)", FLUSHERS)
+        for (pid,) in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def has_unflushed_commits(self) -> bool:
+        """Whether a crash now loses something."""
+        return self.execute("SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()") == [(True,)]
 
     def _is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
