@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.maintenance.guards import watched
-from nunatak_spark.maintenance.journal import deletions_noted, finish_deletions
+from nunatak_spark.maintenance.journal import Deletions, deletions_noted, finish_deletions
 from nunatak_spark.maintenance.moments import cutoff_ms
 from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
 from nunatak_spark.maintenance.table import Table, load
@@ -25,7 +25,9 @@ def expire_snapshots(work: Work) -> Outcome:
     expired = expirable(table, older_than_ms, retain, work.now_ms())
     count = len(table.snapshots)
     if not expired:
-        finish_deletions(work)  # an attempt before this one may have expired them and been killed
+        earlier = finish_deletions(work)  # an attempt before this one may have expired them and been killed
+        if earlier.files:
+            return _outcome(earlier, table, forgotten=0, conflicts=0)
         return Outcome(detail={"text": f"none of {count} snapshots is old enough"})
     if work.dry_run:
         gain = Gain(of="snapshots", before=count, after=count - len(expired))
@@ -71,12 +73,18 @@ def _expire(work: Work, table: Table, older_than_ms: int, retain: int) -> Outcom
     with deletions_noted(work, REASON) as noted, tasks_told(work.spark, "expiring snapshots", work.progress):
         conflicts = remove_snapshots(work, chosen)
     after = load(work)
-    forgotten = table.snapshots.keys() - after.snapshots.keys()
+    return _outcome(noted, after, forgotten=len(table.snapshots.keys() - after.snapshots.keys()), conflicts=conflicts)
+
+
+def _outcome(noted: Deletions, after: Table, *, forgotten: int, conflicts: int) -> Outcome:
+    """What all attempts of the job did; of those that were killed the journal tells, by the manifest lists."""
+    expired = max(forgotten, noted.by_kind.get("manifest-list", 0))
+    count = len(after.snapshots)
     return Outcome(
-        changed=bool(forgotten),
-        gains=[Gain(of="snapshots", before=len(table.snapshots), after=len(after.snapshots))],
+        changed=bool(expired or noted.files),
+        gains=[Gain(of="snapshots", before=count + expired, after=count)],
         detail={
-            "expired": len(forgotten),
+            "expired": expired,
             "deleted-files": noted.files,
             "deleted-bytes": noted.size_bytes,
             "deleted": dict(noted.by_kind),

@@ -62,10 +62,17 @@ def deletions_noted(work: Work, reason: str) -> Iterator[Deletions]:
         journal.confirm(noted, deleted=journal.delete_unreachable())
 
 
-def finish_deletions(work: Work) -> None:
-    """Delete and note what a killed attempt left undone; for a job that finds nothing else to do."""
+def finish_deletions(work: Work) -> Deletions:
+    """Delete and note what a killed attempt left undone; for a job that finds nothing else to do.
+
+    Returns what all attempts of the job have deleted: those that were killed have told nobody.
+    """
+    noted = Deletions()
     if not work.dry_run and work.spark.catalog.tableExists(system_tables.name_of(work.catalog, PLANNED)):
-        Journal(work).settle()
+        journal = Journal(work)
+        journal.settle()
+        journal.count(noted)
+    return noted
 
 
 class Journal:
@@ -146,7 +153,7 @@ class Journal:
             gone = gone.join(left, "path", "left_anti")
         self._note(self._unnoted(gone) if jobs else gone)
         self._forget([self._work.job, *jobs])
-        self._count(noted, [self._work.job, *jobs])
+        self.count(noted, jobs)
 
     def _killed_jobs(self, condition: str) -> list[str]:
         """Whose plans are still there: earlier attempts of this job, and others that nobody will come back for."""
@@ -178,12 +185,15 @@ class Journal:
         uuid = literal(self._work.spec.table_uuid)
         self._spark.sql(f"DELETE FROM {self._planned} WHERE table_uuid = {uuid} AND {_is_of(jobs)}")
 
-    def _count(self, noted: Deletions, jobs: Sequence[str]) -> None:
-        """From the journal, so that what was finished for an earlier attempt counts as well."""
-        ours = f"{_is_of(jobs)} AND table_uuid = {literal(self._work.spec.table_uuid)}"
-        rows = self._spark.sql(
+    def count(self, noted: Deletions, jobs: Sequence[str] = ()) -> None:
+        """What the journal has of this job, whichever attempt noted it; of other `jobs` what this attempt noted."""
+        self._spark.sql(f"REFRESH TABLE {self._journal}")
+        since = f"deleted_at >= timestamp_millis({self._now_ms})"
+        others = f" OR ({_is_of(jobs)} AND {since})" if jobs else ""
+        rows = self._spark.sql(  # one row for each kind of file
             f"SELECT kind, count(*) AS files, sum(size) AS size FROM {self._journal} "
-            f"WHERE {ours} AND deleted_at >= timestamp_millis({self._now_ms}) GROUP BY kind"
+            f"WHERE table_uuid = {literal(self._work.spec.table_uuid)} "
+            f"AND ({_is_of([self._work.job])}{others}) GROUP BY kind"
         ).collect()
         noted.by_kind = {str(row["kind"]): int(row["files"]) for row in rows}
         noted.files = sum(noted.by_kind.values())

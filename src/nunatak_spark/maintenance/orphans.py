@@ -109,6 +109,8 @@ def _carried_out(work: Work, metadata: dict[str, Any], found: list[str], limits:
         _told(work, "making sure that they are gone", 3)
         left = [path for path in find_orphans(work, metadata, limits.older_than_ms) if path in planned]
         journal.confirm(noted, deleted=deleted, jobs=list(begun), still_there=[*planned.difference(chosen), *left])
+    else:
+        journal.count(noted)  # an attempt before this one may have deleted all of it and been killed
     # What was seen before and is not among so many may only not have been named.
     lost = sorts.unseen if len(found) < MOST_TOLD else []
     returned = reachable_among(work, lost) if lost else []
@@ -118,17 +120,22 @@ def _carried_out(work: Work, metadata: dict[str, Any], found: list[str], limits:
     kept |= dict.fromkeys(sorts.fresh, work.now_ms())
     if kept or known:
         quarantine.replace(kept)
-    return _outcome(found, sorts.fresh, returned, noted, left)
+    remaining = len(set(found).difference(planned).union(left))
+    return _outcome(found, sorts.fresh, returned, noted, left, remaining)
 
 
 def _outcome(
-    found: "Sequence[str]", fresh: "Sequence[str]", returned: "Sequence[str]", noted: Deletions, left: "Sequence[str]"
+    found: "Sequence[str]",
+    fresh: "Sequence[str]",
+    returned: "Sequence[str]",
+    noted: Deletions,
+    left: "Sequence[str]",
+    remaining: int,
 ) -> Outcome:
-    after = max(0, len(found) - noted.files)
     return Outcome(
         ok=not left,
         changed=bool(noted.files or fresh),
-        gains=[Gain(of="orphan files", before=len(found), after=after)],
+        gains=[Gain(of="orphan files", before=remaining + noted.files, after=remaining)],
         detail={
             "orphans": len(found),
             "new": len(fresh),

@@ -13,6 +13,7 @@ from nunatak_spark.jobs import Progress, Report, Spec, Step
 from nunatak_spark.sql_text import literal
 from nunatak_spark.system_tables import name_of
 from nunatak_spark.telemetry import spool, views
+from nunatak_spark.telemetry.rejections import Rejections
 from nunatak_spark.telemetry.spool import Waiting
 from nunatak_spark.telemetry.tables import COMMON, KINDS, REJECTED, declared, ensure_tables
 
@@ -36,7 +37,10 @@ class IngestSpec(Spec, frozen=True, kw_only=True):
 
 
 class IngestReport(Report, frozen=True, kw_only=True):
-    """`lines` that were read, by kind, also blank and rejected ones; `files_left` could not be deleted."""
+    """`lines` that were read, by kind, also blank and rejected ones; `files_left` could not be deleted.
+
+    `rejected` counts each line once: what a run rejected that was killed is in the report of the next one.
+    """
 
     lines: dict[str, int] = msgspec.field(default_factory=dict)
     rejected: int = 0
@@ -49,35 +53,34 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
     root = spec.spool.rstrip("/")
     checkpoint = (spec.checkpoint or f"{root}/{spool.CHECKPOINTS}").rstrip("/")
     folder = spool.local_folder(root)
+    today = datetime.now(UTC).date()
     with spool.held(folder):
         ensure_tables(spark, spec.catalog)
         days = spool.by_day(spool.find_files(spark, root))
         lines: dict[str, int] = {}
-        rejected_before = _rejected(spark, spec.catalog)
+        rejections = Rejections(spark, spec.catalog, root)
         removed = 0
         for number, waiting in enumerate(days):
             progress(Step("ingesting", number, len(days)))
-            for kind, count in _ingest_day(spark, spec, f"{root}/", f"{checkpoint}/{waiting.day}", waiting).items():
-                lines[kind] = lines.get(kind, 0) + count
+            queries = _ingest_day(spark, spec, f"{root}/", f"{checkpoint}/{waiting.day}", waiting)
+            for kind in waiting.kinds:
+                lines[kind] = lines.get(kind, 0) + _lines_read(queries[kind])
+            rejections.count(waiting.day, str(queries[REJECTED].id))
             # Every query has seen every file that was there before it began, and has committed what was in it.
             removed += 0 if spec.keep_files else spool.delete(waiting)
         if folder is not None and not spec.keep_files:
-            last = datetime.now(UTC).date() - timedelta(days=LATEST_DAYS)
+            last = today - timedelta(days=LATEST_DAYS)
             spool.forget_days(folder, spool.local_folder(checkpoint), last.isoformat())
         views.ensure_views(spark, spec.catalog)
         progress(Step("ingesting", len(days), len(days)))
         files = sum(len(waiting.files) for waiting in days)
-        rejected = _rejected(spark, spec.catalog) - rejected_before
+        rejected = rejections.report(today)
     return IngestReport(ok=rejected == 0, lines=lines, rejected=rejected, files=files, files_left=files - removed)
-
-
-def _rejected(spark: "SparkSession", catalog: str) -> int:
-    return spark.table(name_of(catalog, REJECTED)).count()
 
 
 def _ingest_day(
     spark: "SparkSession", spec: IngestSpec, root: str, checkpoint: str, waiting: Waiting
-) -> dict[str, int]:
+) -> "dict[str, StreamingQuery]":
     """Run one query for each kind and one for what is rejected, together, until all that is there is committed."""
     everything = f"{root}{{{','.join(KINDS)}}}/{waiting.day}"
     frames = {kind: accepted(_lines(spark, spec, f"{root}{kind}/{waiting.day}"), kind) for kind in waiting.kinds}
@@ -91,7 +94,7 @@ def _ingest_day(
     finally:
         for query in queries.values():
             query.stop()
-    return {kind: _lines_read(queries[kind]) for kind in waiting.kinds}
+    return queries
 
 
 def _lines(spark: "SparkSession", spec: IngestSpec, path: str) -> "DataFrame":

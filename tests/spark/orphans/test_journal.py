@@ -1,12 +1,15 @@
 """The deletion journal: every file that an expiry deletes is noted once, wherever the job is killed; and no other."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from nunatak.client import Client
 from nunatak_spark import system_tables
 from nunatak_spark.fingerprint import fingerprint
+from nunatak_spark.maintenance import expiry
 from nunatak_spark.maintenance.journal import Journal, deletions_noted, finish_deletions
 from nunatak_spark.maintenance.work import Work
 from tests.spark.orphans.conftest import MakeTable
@@ -101,6 +104,38 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
     assert folder.planned() == []
 
 
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(Journal, "confirm"), (Journal, "_note"), (Journal, "_forget"), (Journal, "count"), (expiry, "_outcome")],
+)
+def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, owner: object, step: str
+) -> None:
+    before, snapshots = data_files(folder), len(folder.metadata["snapshots"])
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, _killed)
+        with pytest.raises(Killed):
+            expiry.expire_snapshots(expiry_of(folder))
+
+    done = expiry.expire_snapshots(expiry_of(folder))
+
+    deleted, left = before - data_files(folder), len(folder.metadata["snapshots"])
+    assert len(deleted) > 5
+    assert done.changed
+    assert (done.detail["deleted-files"], done.detail["expired"]) == (len(deleted), snapshots - left)
+    assert sum(done.detail["deleted"].values()) == len(deleted)
+    assert [(gain.before, gain.after) for gain in done.gains] == [(snapshots, left)]
+    assert folder.noted() == sorted(deleted)
+    another = expiry.expire_snapshots(expiry_of(folder, "another"))
+    assert (another.changed, another.gains) == (False, [])
+
+
+def expiry_of(folder: Folder, job: str = "job") -> Work:
+    work = work_on(folder, job)
+    options = {"older-than-ms": work.now_ms() + 60_000, "min-snapshots-to-keep": 1}
+    return replace(work, spec=msgspec.structs.replace(work.spec, options=options))
+
+
 def kill_after(happens: Callable[[Folder], None], folder: Folder, work: Work) -> None:
     """A job that does this and is gone."""
 
@@ -113,7 +148,7 @@ def kill_after(happens: Callable[[Folder], None], folder: Folder, work: Work) ->
         killed()
 
 
-def _killed(*_: object) -> None:
+def _killed(*_: object, **__: object) -> None:
     raise Killed
 
 

@@ -247,6 +247,8 @@ def test_a_job_killed_again_and_again_deletes_and_notes_all_of_it_once(
     again = maintain(folder.work("second", after_days=4))
 
     assert again.ok
+    assert (again.changed, again.detail["deleted"]) == (True, len(planted))  # what killed attempts deleted
+    assert [(gain.before, gain.after) for gain in again.gains] == [(len(planted), 0)]
     assert folder.files() == live
     assert folder.noted() == sorted(planted)
     assert (folder.planned(), folder.quarantined()) == ([], set())

@@ -7,6 +7,8 @@ import pytest
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.telemetry import spool as spooled
+from nunatak_spark.telemetry import views
+from nunatak_spark.telemetry.rejections import Rejections
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import DAY, a_line, of_table, put
 
@@ -80,6 +82,50 @@ def test_files_that_come_later_are_ingested_and_those_that_stay_not_again(teleme
 
     assert again.lines == {"events": 1}
     assert sorted(ids(telemetry, "s")) == ["s-1", "s-2", "s-3"]
+
+
+class Killed(BaseException):
+    """As if the process were gone: nothing between here and the test may catch it."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("keep_files", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "step"), [(Rejections, "count"), (spooled, "delete"), (views, "ensure_views"), (Rejections, "report")]
+)
+def test_a_rejected_line_is_reported_once_whenever_a_run_is_killed(
+    telemetry: Telemetry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    step: str,
+    keep_files: bool,
+) -> None:
+    """Two of them, on two days; killed before the named step. With files that stay no file is deleted."""
+    put(tmp_path, "events", "f1", [*events(1, prefix=f"k-{step}"), "not JSON"])
+    put(tmp_path, "audit", "f2", ["neither"], day="2026-03-02")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, killed)
+        with pytest.raises(Killed):
+            telemetry.ingest(tmp_path)
+
+    reports = [telemetry.ingest(tmp_path, keep_files=keep_files) for _ in range(2)]
+
+    assert [(report.ok, report.rejected) for report in reports] == [(False, 2), (True, 0)]
+    found = telemetry.values(f"SELECT line FROM system.rejected WHERE contains(file, '{tmp_path.name}/')")
+    assert sorted(found) == [("neither",), ("not JSON",)]
+
+
+def test_each_spool_reports_its_own_rejected_lines(telemetry: Telemetry, tmp_path: Path) -> None:
+    for name, bad in (("one", ["x"]), ("two", ["x", "y"])):
+        put(tmp_path / name, "events", "f", bad)
+
+    assert telemetry.ingest(tmp_path / "one", keep_files=True).rejected == 1
+    assert telemetry.ingest(tmp_path / "two", keep_files=True).rejected == 2
+    assert telemetry.ingest(tmp_path / "one", keep_files=True).rejected == 0
 
 
 def test_a_batch_that_was_committed_before_a_crash_is_not_written_again(telemetry: Telemetry, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ WAIT_SECONDS = 900
 
 
 def spool_of(folder: Path, events: int) -> Path:
-    """As many events as a busy server notes in a day, each with its number; the last file has a line that is broken."""
+    """As many events as a busy server notes in a day, each with its number; first and last file have a broken line."""
     day = folder / "events" / DAY
     day.mkdir(parents=True)
     each = events // FILES
@@ -46,8 +46,9 @@ def spool_of(folder: Path, events: int) -> Path:
                     f'"snapshot_id":{number},"snapshot_operation":"append","counters":{{"added-records":{number % 7}}},'
                     '"principal":"etl"}\n'
                 )
-    with (day / f"n1-1-0000-{FILES - 1:06}.jsonl").open("a") as file:
-        file.write('{"event_id":"cut off in the mid\n')
+    for n in (0, FILES - 1):
+        with (day / f"n1-1-0000-{n:06}.jsonl").open("a") as file:
+            file.write('{"event_id":"cut off in the mid\n')
     return folder
 
 
@@ -79,17 +80,22 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         process.wait(60)
 
 
-def committed(client: Client) -> int:
+def committed(client: Client, table: str = "events") -> int:
     """How many batches are in the table."""
     try:
-        return len(client.load_table(("system", "events"))["metadata"].get("snapshots", []))
+        return len(client.load_table(("system", table))["metadata"].get("snapshots", []))
     except NotFound:
         return 0
 
 
-def kill_in_the_middle(process: subprocess.Popen[bytes], client: Client, batches: int) -> None:
+def kill_in_the_middle(process: subprocess.Popen[bytes], client: Client, batches: int, rejected: int) -> None:
+    """Once so many batches are in the tables of events and of rejected lines."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while committed(client) < batches and process.poll() is None and time.monotonic() < deadline:
+
+    def is_time() -> bool:
+        return committed(client) >= batches and committed(client, "rejected") >= rejected
+
+    while not is_time() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     ended = process.poll()
     kill(process)
@@ -103,7 +109,7 @@ def test_events_are_ingested_exactly_once_across_a_kill(
     report = tmp_path / "second.log"
     with running_server(tmp_path / "nunatak-data", environment={"NUNATAK_SPOOL_LOCATION": "off"}) as server:
         with Client(server.uri) as client, ingesting(server, installation, spool, tmp_path / "first.log") as first:
-            kill_in_the_middle(first, client, batches=2)
+            kill_in_the_middle(first, client, batches=2, rejected=1)
             partly = committed(client)
         assert 2 <= partly < FILES // BATCH
         assert len(list(spool.rglob("*.jsonl"))) == FILES  # nothing goes before all of it is in
@@ -120,7 +126,8 @@ def test_events_are_ingested_exactly_once_across_a_kill(
         rejected = spark.sql(f"SELECT kind, reason FROM {CATALOG}.system.rejected").collect()
     print(f"{EVENTS} events; killed after {partly} batches; the rest took {took:.1f} s with its start")
     assert tuple(found) == (EVENTS, EVENTS, EVENTS * (EVENTS - 1) // 2, EVENTS // 50)
-    assert [tuple(row) for row in rejected] == [("events", "not JSON of this kind")]
+    assert [tuple(row) for row in rejected] == [("events", "not JSON of this kind")] * 2
+    assert '"rejected": 2,' in report.read_text()  # also the one of the run that was killed
     assert status == 4  # done, and there is something to look at
     assert f'"files": {FILES},' in report.read_text()
     assert list(spool.rglob("*.jsonl")) == []
