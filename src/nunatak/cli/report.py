@@ -1,6 +1,5 @@
 """`nunatak report`: what happened in the catalog, as one page; and `nunatak report ingest`, which it is made from."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,29 +8,28 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
 from nunatak.cli.options import connected, setting_options, uri_option
 from nunatak.cli.output import echo, print_json
+from nunatak.cli.spark_work import Where, refusals, runs_spark, started
 from nunatak.client import Client
+from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Step
-from nunatak_spark.sessions import session
 from nunatak_spark.telemetry.ingest import IngestSpec
 from nunatak_spark.telemetry.ingest import ingest as ingest_spool
 from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, collect, seen_tables
+from nunatak_spark.telemetry.report import ReportSpec, collect, unseen_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOUND = 4  # the exit code: done, and there is something to look at
-CATALOG = "lake"
 MOST_LISTED = 100_000  # tables whose names are compared with what telemetry knows
 
 warehouse_option = click.option("--warehouse", help="Warehouse whose namespace `system` holds the tables.")
-master_option = click.option("--master", help="Where Spark runs; every core of this machine unless given.")
 
 
 @click.group(invoke_without_command=True)
@@ -46,9 +44,9 @@ master_option = click.option("--master", help="Where Spark runs; every core of t
 @click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How far to look back.")
 @uri_option
 @warehouse_option
-@master_option
+@runs_spark
 @click.pass_context
-def report(context: click.Context, file: Path, days: int, uri: str, warehouse: str | None, master: str | None) -> None:
+def report(context: click.Context, file: Path, days: int, uri: str, warehouse: str | None, where: Where) -> None:
     """Write a page about what happened: plots, figures, and what would help.
 
     It is made from the tables of the namespace `system`, which `nunatak report ingest` fills. It needs no network to
@@ -58,9 +56,9 @@ def report(context: click.Context, file: Path, days: int, uri: str, warehouse: s
         return
     with connected(uri, warehouse) as client:
         listed = _listed(client)
-    with _spark(uri, warehouse, master) as (spark, tell):
-        findings = collect(spark, ReportSpec(catalog=CATALOG, days=days), tell)
-        unseen = sorted(listed - seen_tables(spark, CATALOG))
+        with _spark(where, client) as (spark, tell):
+            findings = collect(spark, ReportSpec(catalog=where.catalog, days=days), tell)
+            unseen = unseen_tables(spark, where.catalog, listed)
     file.write_text(page(findings, catalog=warehouse or uri, unseen=unseen), "utf-8")
     echo(f"Wrote {file}.")
 
@@ -81,7 +79,7 @@ def _listed(client: Client) -> set[str]:
 @click.option("--keep-files", is_flag=True, help="Do not delete what was ingested.")
 @uri_option
 @warehouse_option
-@master_option
+@runs_spark
 @setting_options("data", "spool_location")
 def ingest(
     settings: Settings,
@@ -90,7 +88,7 @@ def ingest(
     keep_files: bool,
     uri: str,
     warehouse: str | None,
-    master: str | None,
+    where: Where,
 ) -> None:
     """Bring what the server has spooled into the tables of the namespace `system`, each line exactly once.
 
@@ -98,11 +96,11 @@ def ingest(
     Exit codes: 0 done, 1 refused, 3 server not reachable, 4 done, and some lines went into `system.rejected`.
     """
     place = spool or _place(settings)
-    spec = IngestSpec(spool=place, checkpoint=checkpoint, catalog=CATALOG, keep_files=keep_files)
+    spec = IngestSpec(spool=place, checkpoint=checkpoint, catalog=where.catalog, keep_files=keep_files)
     with connected(uri, warehouse) as client:
         client.load_config()  # before Spark starts: a wrong address shall not cost half a minute
-    with _spark(uri, warehouse, master) as (spark, tell):
-        done = ingest_spool(spark, spec, tell)
+        with _spark(where, client) as (spark, tell):
+            done = ingest_spool(spark, spec, tell)
     print_json({"lines": done.lines, "rejected": done.rejected, "files": done.files, "files-left": done.files_left})
     if not done.ok:
         raise click.exceptions.Exit(FOUND)
@@ -120,25 +118,16 @@ def _place(settings: Settings) -> str:
 
 
 @contextmanager
-def _spark(
-    uri: str, warehouse: str | None, master: str | None
-) -> Iterator[tuple["SparkSession", Callable[[Step], None]]]:
-    login = find_login(uri, os.environ)
+def _spark(where: Where, client: Client) -> Iterator[tuple["SparkSession", Callable[[Step], None]]]:
+    """A session and a way to tell how far the work is; what keeps Spark from it is a refusal in one line."""
     status: Any = Console(stderr=True).status("Starting Spark …")
-    try:
-        with status:
-            spark = session(
-                uri,
-                warehouse=warehouse,
-                token=login.token,
-                credential=login.credential_text,
-                catalog=CATALOG,
-                master=master,
-                app_name="report",
-            )
-            try:
-                yield spark, lambda step: status.update(f"{step.text} {step.done} of {step.total} …")
-            finally:
-                spark.stop()
-    except CannotRun as error:
-        raise Refused(error.problem, hint=error.fix) from error
+    with refusals(), status:
+        spark = started(where, client)
+        try:
+            yield spark, lambda step: status.update(f"{step.text} {step.done} of {step.total} …")
+        except (CannotRun, CatalogError, ConnectionError):  # they say it themselves
+            raise
+        except Exception as error:
+            raise Refused(f"Spark did not get through: {failure_reason(error)}") from error
+        finally:
+            spark.stop()

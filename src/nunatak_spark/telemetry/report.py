@@ -1,5 +1,6 @@
 """The job that asks telemetry what people want to know; its answers are plain values. How they look: page.py."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from nunatak_spark.telemetry.tables import KINDS, REJECTED
 from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_ROWS = 500  # of each answer: more than anybody reads
 Row = dict[str, Any]
@@ -57,13 +58,22 @@ def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Find
     )
 
 
-def seen_tables(spark: "SparkSession", catalog: str) -> set[str]:
+def unseen_tables(spark: "SparkSession", catalog: str, listed: Collection[str]) -> list[str]:
+    """Those of these tables that nothing was ever heard of; no more than were given reach the driver."""
+    if not listed:
+        return []
+    wanted = spark.createDataFrame([(name,) for name in sorted(listed)], "name STRING")
+    rows = wanted.join(_seen_tables(spark, catalog), "name", "left_anti").collect()
+    return sorted(str(row["name"]) for row in rows)
+
+
+def _seen_tables(spark: "SparkSession", catalog: str) -> "DataFrame":
     """Every table that anything was ever heard of, by namespace and name."""
     kinds = [kind for kind, columns in KINDS.items() if "table_name" in columns]
     every = " UNION ".join(f"SELECT namespace, table_name FROM {name_of(catalog, kind)}" for kind in kinds)
     renamed = DEPARTURES.format(events=name_of(catalog, "events"))
     every += f" UNION SELECT new_namespace, new_name FROM ({renamed}) WHERE is_renamed"
-    return {f"{row.namespace}.{row.table_name}" for row in spark.sql(every).collect() if row.table_name is not None}
+    return spark.sql(f"SELECT concat(namespace, '.', table_name) AS name FROM ({every}) WHERE table_name IS NOT NULL")
 
 
 def ask(spark: "SparkSession", catalog: str, view: View, since: datetime) -> list[Row]:

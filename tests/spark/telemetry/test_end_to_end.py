@@ -7,7 +7,7 @@ from uuid import uuid4
 from nunatak_spark.jobs import silent
 from nunatak_spark.telemetry.ingest import IngestSpec, ingest
 from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, collect, seen_tables
+from nunatak_spark.telemetry.report import ReportSpec, collect, unseen_tables
 from tests.support.server import running_server
 from tests.support.spark import configure, rest_catalog
 
@@ -48,6 +48,6 @@ def test_what_spark_does_is_in_the_views_of_the_catalog(spark: "SparkSession", t
         ).collect()
         assert (engine, principal) == ("spark", "anonymous")
         assert app.startswith("local-")
-        assert "shop.orders" in seen_tables(spark, catalog)
+        assert unseen_tables(spark, catalog, {"shop.orders", "shop.never"}) == ["shop.never"]
         findings = collect(spark, ReportSpec(catalog=catalog, days=1), silent)
         assert "nunatak maintain compact shop.orders" in page(findings, catalog=catalog)

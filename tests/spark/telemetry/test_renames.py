@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.telemetry.report import seen_tables
+from nunatak_spark.telemetry.report import unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import put
@@ -98,5 +98,6 @@ def test_a_table_renamed_long_ago_is_unused_under_its_new_name(filled: Telemetry
 
 
 def test_a_new_name_is_not_unheard_of(filled: Telemetry) -> None:
-    assert seen_tables(filled.spark, filled.catalog) >= {"shop.j", "de%2Eep.er.x.y"}
-    assert "shop.never" not in seen_tables(filled.spark, filled.catalog)
+    listed = {"shop.j", "de%2Eep.er.x.y", "shop.never"}
+
+    assert unseen_tables(filled.spark, filled.catalog, listed) == ["shop.never"]

@@ -10,7 +10,7 @@ import pytest
 from nunatak_spark.jobs import silent
 from nunatak_spark.system_tables import name_of
 from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, ask, collect, seen_tables
+from nunatak_spark.telemetry.report import ReportSpec, ask, collect, unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME, VIEWS
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import a_line, of_table, put
@@ -256,7 +256,9 @@ def test_the_report_tells_it_to_people(filled: Telemetry) -> None:
 
     assert findings.rows["events"] == len(EVENTS)
     assert ask(filled.spark, filled.catalog, BY_NAME["delete_drag"], SINCE)[0]["deletes_per_file"] == 0.4
-    assert seen_tables(filled.spark, filled.catalog) >= {"shop.orders", "shop.idle", "shop.loaded"}
+    listed = {"shop.orders", "shop.idle", "shop.loaded", "shop.never"}
+    assert unseen_tables(filled.spark, filled.catalog, listed) == ["shop.never"]
+    assert unseen_tables(filled.spark, filled.catalog, set()) == []
     assert "nunatak maintain compact shop.orders" in shown
     assert "nunatak maintain expire shop.few" in shown
     assert "<li>shop.never</li>" in shown

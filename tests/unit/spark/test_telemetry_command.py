@@ -1,12 +1,17 @@
 """`nunatak report` where it cannot work: it says so before Spark is started."""
 
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from nunatak.cli import maintain, report, spark_work
 from nunatak.cli.main import root
 from nunatak_spark import sessions
+from nunatak_spark.errors import CannotRun
+from tests.support.server import RunningServer
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -46,3 +51,36 @@ def test_a_server_that_nobody_reaches_costs_no_start_of_spark(arguments: tuple[s
 
     assert ended.exit_code == 3, ended.output
     assert not Path("nunatak-report.html").exists()
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+SPARK_OPTIONS = {"--catalog", "--master", "--remote", "--conf", "--bundle"}
+
+
+def test_report_takes_the_same_options_of_spark_as_the_other_commands() -> None:
+    assert options_of(maintain.maintain) >= SPARK_OPTIONS
+    assert options_of(report.report) >= SPARK_OPTIONS
+    assert options_of(report.ingest) >= SPARK_OPTIONS
+
+
+@pytest.mark.parametrize("command", [(), ("ingest", "--spool", ".")])
+def test_where_spark_runs_and_what_it_is_told_reaches_the_session(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def session(uri: str, **wanted: Any) -> None:
+        asked.update(wanted, uri=uri)
+        raise CannotRun("No Spark today", fix="Wait.")
+
+    monkeypatch.setattr(spark_work, "session", session)
+    where = ("--catalog", "mine", "--remote", "sc://h:1", "--conf", "a=b", "--bundle", "aws", "--uri", server.uri)
+
+    ended = run(*command, *where)
+
+    assert (ended.exit_code, "No Spark today" in ended.output) == (1, True), ended.output
+    wanted = {"catalog": "mine", "remote": "sc://h:1", "config": {"a": "b"}, "bundles": ("aws",), "uri": server.uri}
+    assert {name: asked[name] for name in wanted} == wanted
