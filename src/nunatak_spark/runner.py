@@ -17,7 +17,7 @@ from nunatak_spark.errors import CannotRun, WrongSpec
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
-from nunatak_spark.redaction import redacted, redacted_text
+from nunatak_spark.redaction import redacted
 from nunatak_spark.sessions import session
 from nunatak_spark.sql_text import protect_sql_text
 
@@ -194,5 +194,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         echo(error, err=True)
         return CANNOT_RUN
     except Exception as error:
-        echo(f"The job failed: {redacted_text(failure_reason(error))}", err=True)
+        echo(f"The job failed: {failure_reason(error)}", err=True)
         return FAILED

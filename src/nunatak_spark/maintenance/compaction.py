@@ -9,6 +9,7 @@ from nunatak_spark.maintenance import compaction_plan as planning
 from nunatak_spark.maintenance.compaction_plan import Partition, Sizes
 from nunatak_spark.maintenance.failures import Failed, is_conflict
 from nunatak_spark.maintenance.guards import guarded, totals
+from nunatak_spark.maintenance.partition_filters import Values, named_columns, value_texts, where
 from nunatak_spark.maintenance.pins import find_pinned, pin
 from nunatak_spark.maintenance.table import Snapshot, Table, call, load, options
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
@@ -17,6 +18,7 @@ from nunatak_spark.sql_text import literal, quoted
 
 TARGET_BYTES = 512 << 20  # Iceberg's own, for a table that says nothing
 FEW_FILES = 20_000  # up to which it is quicker to count them here than to have Spark plan an aggregation
+MOST_PARTITIONS = 10_000  # that are told apart; more are rewritten all the same
 GAINS = totals("data files", "delete files")
 MOST_PASSES = 50  # a budget is used up in few; this ends what no budget ends
 
@@ -58,26 +60,41 @@ def survey(work: Work, table: Table, sizes: Sizes, until: int | None = None) -> 
     current = table.current
     if current is None:
         return []
-    place = f"if(data_file.spec_id = {table.spec['spec-id']}, data_file.partition, NULL)"
-    files = (
-        f"SELECT {place if table.is_partitioned else 'NULL'} AS place, data_file.content = 0 AS is_data, "
-        "data_file.file_size_in_bytes AS size_bytes, coalesce(sequence_number, 0) AS changed "
-        f"FROM {table.metadata_table('entries')} WHERE status < 2 {_there_at(until)}"
-    )
+    files = _live_files(table, until)
     if current.count("total-data-files") + current.count("total-delete-files") <= FEW_FILES:
-        found = work.spark.sql(files).collect()
-        return planning.worth_it(planning.grouped((planning.File(*row) for row in found), sizes), sizes)
+        found = work.spark.sql(f"{files} LIMIT {2 * FEW_FILES}").collect()  # a summary is only what a writer said
+        listed = (planning.File(_values(place), *counts) for place, *counts in found)
+        return planning.worth_it(planning.grouped(listed, sizes), sizes)
     taken = f"is_data AND (size_bytes < {sizes.small} OR size_bytes > {sizes.large})"
+    # At most so many partitions reach the driver, the longest unchanged first; the next pass sees further ones.
     rows = work.spark.sql(
-        f"SELECT place, count_if({taken}), sum(if({taken}, size_bytes, 0)), count_if(NOT is_data), max(changed) "
-        f"FROM ({files}) GROUP BY place"
+        f"SELECT place, count_if({taken}) AS files, sum(if({taken}, size_bytes, 0)) AS size, "
+        f"count_if(NOT is_data) AS deletes, max(changed) AS changed FROM ({files}) GROUP BY place "
+        f"HAVING files > 0 OR deletes > 0 ORDER BY changed, size LIMIT {MOST_PARTITIONS}"
     ).collect()
-    partitions = [Partition(None if place is None else place.asDict(), *counts) for place, *counts in rows]
-    return planning.worth_it(partitions, sizes)
+    return planning.worth_it([Partition(_values(place), *counts) for place, *counts in rows], sizes)
 
 
-def _there_at(until: int | None) -> str:
-    return "" if until is None else f"AND coalesce(file_sequence_number, 0) <= {until}"
+def _live_files(table: Table, until: int | None) -> str:
+    """A query of the files of the current snapshot; of those that were there at the sequence number `until`."""
+    there = "" if until is None else f"AND coalesce(file_sequence_number, 0) <= {until}"
+    return (
+        f"SELECT {_place(table)} AS place, data_file.content = 0 AS is_data, "
+        "data_file.file_size_in_bytes AS size_bytes, coalesce(sequence_number, 0) AS changed "
+        f"FROM {table.metadata_table('entries')} WHERE status < 2 {there}"
+    )
+
+
+def _place(table: Table) -> str:
+    """The partition of a file as SQL; null for one of an earlier layout."""
+    if not table.is_partitioned:
+        return "CAST(NULL AS ARRAY<STRING>)"
+    texts = value_texts(table.spec, named_columns(table.columns), "data_file.partition")
+    return f"if(data_file.spec_id = {table.spec['spec-id']}, {texts}, NULL)"
+
+
+def _values(place: Sequence[str | None] | None) -> Values | None:
+    return None if place is None else tuple(place)
 
 
 def _strategy(work: Work, table: Table) -> dict[str, str]:
@@ -135,8 +152,9 @@ class _Compaction:
         for _ in range(MOST_PASSES):
             if not todo:
                 break
-            if attempt > planning.TRIES:
-                text = self._given_up(todo)
+            if attempt > planning.TRIES or (attempt > 1 and not planning.can_shrink(todo, self._sizes)):
+                todo = self._in_small_pieces(todo)
+                text = self._given_up(todo) if todo else None
                 break
             conflicts, rewritten = len(self._conflicts), self._rewritten_bytes()
             limited, in_parts = self._pass(todo, attempt)
@@ -156,20 +174,19 @@ class _Compaction:
     def _given_up(self, left: Sequence[Partition]) -> str:
         if self._conflicts and not self._rewritten_bytes():
             raise Failed(
-                f"other writers were quicker in {planning.TRIES} attempts, and nothing was rewritten: "
+                f"other writers were quicker in {self._calls} attempts, and nothing was rewritten: "
                 f"{failure_reason(self._conflicts[-1])}"
             ) from self._conflicts[-1]
         files = sum(each.files for each in left)
-        return f"{files} files are left after {planning.TRIES} attempts beside other writers"
+        return f"{files} files are left after {self._calls} attempts beside other writers"
 
     def _pass(self, todo: Sequence[Partition], attempt: int) -> tuple[bool, bool]:
         """Rewrite once, in as many pieces as the attempt asks for; whether a budget counted, and if in many commits."""
-        columns = planning.named_columns(self._table.columns)
         limited = in_parts = False
-        for condition in planning.pieces(todo, attempt, self._table.spec, columns):
+        for condition in planning.pieces(todo, attempt, self._table.spec, *self._names()):
             self._work.check()
             max_bytes = self._bytes_left()
-            max_files = None if max_bytes is None else planning.files_within(self._candidates(), max_bytes)
+            max_files = None if max_bytes is None else self._files_within(max_bytes)
             limited = max_files is not None
             if max_files is not None and max_files < 2:
                 break
@@ -188,18 +205,71 @@ class _Compaction:
             self._call(condition, wanted)
         return limited, in_parts
 
-    def _call(self, condition: str | None, wanted: Mapping[str, object]) -> None:
+    def _names(self) -> tuple[Mapping[int, tuple[str, Any]], str]:
+        """The columns, and where Iceberg's functions are."""
+        return named_columns(self._table.columns), f"{quoted(self._work.catalog)}.system"
+
+    # Beside writers that are in the way of everything else
+
+    def _in_small_pieces(self, todo: Sequence[Partition]) -> list[Partition]:
+        """Rewrite few files by each call, the smallest first; what is left then.
+
+        Each call plans anew, so its files must stay unchanged only for as long as it takes. In one call of many groups
+        the last ones would have to stay unchanged from the first on.
+        """
+        calls = planning.MOST_PIECES
+        for partition in todo:
+            condition = where(partition.values, self._table.spec, *self._names())
+            size = max(planning.SMALLEST_PIECE, min(planning.LARGEST_PIECE, partition.files // 4))
+            in_vain = 0
+            while calls and in_vain < planning.TRIES and (wanted := self._piece(partition, size)) is not None:
+                calls -= 1
+                pin(self._work, self._start)  # anew: all of them together may take long
+                conflicts = len(self._conflicts)
+                rewritten = self._call(condition, wanted)
+                got_through = len(self._conflicts) == conflicts
+                if got_through and not rewritten:
+                    break
+                in_vain = 0 if got_through or size > planning.SMALLEST_PIECE else in_vain + 1
+                size = planning.next_piece(size, got_through=got_through)
+        self._table = load(self._work)
+        return survey(self._work, self._table, self._sizes, self._until)
+
+    def _piece(self, partition: Partition, files: int) -> Mapping[str, object] | None:
+        """The options to rewrite so many of the smallest files; None if there are not even two."""
+        self._work.check()
+        self._table = load(self._work)
+        texts = ["NULL" if text is None else literal(text) for text in partition.values or ()]
+        place = "NULL" if partition.values is None else f"CAST(array({', '.join(texts)}) AS ARRAY<STRING>)"
+        taken = "true" if self._sizes.deletes_count else f"size_bytes < {self._sizes.small}"
+        rows = self._work.spark.sql(
+            f"SELECT size_bytes FROM ({_live_files(self._table, self._until)}) "
+            f"WHERE is_data AND place <=> {place} AND {taken} ORDER BY size_bytes LIMIT {files}"
+        ).collect()
+        smallest, budget = [int(row["size_bytes"]) for row in rows], self._bytes_left()
+        while budget is not None and sum(smallest) > budget:
+            smallest.pop()
+        if len(smallest) < planning.SMALLEST_PIECE:
+            return None
+        return planning.piece_options(self._sizes, smallest, has_deletes=self._has_deletes)
+
+    # One call of the procedure
+
+    def _call(self, condition: str | None, wanted: Mapping[str, object]) -> int:
+        """How many files were rewritten; a conflict is noted."""
         arguments = {"table": self._table.argument, **self._arguments, "options": options(wanted)}
         if condition is not None:
             arguments["where"] = literal(condition)
         self._calls += 1
         try:
             with tasks_told(self._work.spark, "rewriting files", self._work.progress):
-                call(self._work, "rewrite_data_files", arguments)
+                row = call(self._work, "rewrite_data_files", arguments)
+                return int(row["rewritten_data_files_count"])
         except Exception as error:
             if not is_conflict(error):
                 raise
             self._conflicts.append(error)
+            return 0
 
     def _rewritten_bytes(self) -> int:
         line = self._table.line(self._start.snapshot_id)
@@ -213,11 +283,13 @@ class _Compaction:
         self._table = load(self._work)
         return max(0, most - self._rewritten_bytes())
 
-    def _candidates(self) -> list[int]:
-        """The sizes of all files that Iceberg may choose, the largest first; rather too many of them than too few."""
+    def _files_within(self, max_bytes: int) -> int:
+        """How many files may be taken without going over, whichever of those Iceberg may choose they are."""
         taken = "true" if self._sizes.deletes_count else f"size < {self._sizes.small} OR size > {self._sizes.large}"
-        rows = self._work.spark.sql(
-            f"SELECT size FROM (SELECT file_size_in_bytes AS size FROM {self._table.metadata_table('data_files')}) "
-            f"WHERE {taken} ORDER BY size DESC"
-        ).collect()
-        return [row["size"] for row in rows]
+        files = f"SELECT file_size_in_bytes AS size FROM {self._table.metadata_table('data_files')}"
+        sums = (
+            "SELECT sum(size) OVER (ORDER BY size DESC ROWS UNBOUNDED PRECEDING) AS together "
+            f"FROM ({files}) WHERE {taken}"
+        )
+        (row,) = self._work.spark.sql(f"SELECT count_if(together <= {max_bytes}) FROM ({sums})").collect()
+        return int(row[0])

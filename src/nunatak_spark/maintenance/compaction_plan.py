@@ -1,14 +1,11 @@
 """Which partitions a compaction takes, and in which pieces: values in, values out. Iceberg chooses the files itself."""
 
-import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
 
 from nunatak.client import Json
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.maintenance.partition_filters import Columns, Values, where
 
 # As Iceberg's own: what is smaller or larger than this part of the target is rewritten, if so many lie together.
 SMALL, LARGE = 0.75, 1.8
@@ -19,7 +16,8 @@ COMMIT_BYTES = 4 << 30  # what more is rewritten is committed in parts, so that 
 MOST_COMMITS = 10
 TRIES = 5
 PARTIAL = "partial-progress.enabled"
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+SMALLEST_PIECE, LARGEST_PIECE = 2, 100  # files that are rewritten by one call, where writers are in the way
+MOST_PIECES = 100  # of one job; each takes seconds, and what is left waits for the next job
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,10 @@ class Sizes:
 class Partition:
     """The files of one partition that Iceberg would look at; those of an earlier layout are one of their own.
 
-    `values` are those of the partition's fields by name. The higher `last_changed`, the later somebody wrote there.
+    `values` are those of the partition's fields, as text. The higher `last_changed`, the later somebody wrote there.
     """
 
-    values: Mapping[str, Any] | None
+    values: Values | None
     files: int
     size_bytes: int
     delete_files: int = 0
@@ -67,7 +65,7 @@ class Partition:
 class File:
     """A live file; `place` is its partition, None if that is of an earlier layout."""
 
-    place: Any
+    place: Values | None
     is_data: bool
     size_bytes: int
     changed: int
@@ -75,9 +73,9 @@ class File:
 
 def grouped(files: Iterable[File], sizes: Sizes) -> list[Partition]:
     """The files by partition; those that are neither too small nor too large are not counted."""
-    found: dict[Any, Partition] = {}
+    found: dict[Values | None, Partition] = {}
     for file in files:
-        before = found.get(file.place) or Partition(_values(file.place), 0, 0)
+        before = found.get(file.place) or Partition(file.place, 0, 0)
         taken = file.is_data and not sizes.small <= file.size_bytes <= sizes.large
         found[file.place] = Partition(
             before.values,
@@ -89,24 +87,10 @@ def grouped(files: Iterable[File], sizes: Sizes) -> list[Partition]:
     return list(found.values())
 
 
-def _values(place: Any) -> Mapping[str, Any] | None:
-    return None if place is None else place.asDict()
-
-
 def worth_it(partitions: Iterable[Partition], sizes: Sizes) -> list[Partition]:
     """What to rewrite, the partitions first in which nobody wrote for longest."""
     chosen = [each for each in partitions if each.is_worth_it(sizes)]
     return sorted(chosen, key=lambda each: (each.last_changed, each.size_bytes))
-
-
-def files_within(sizes_bytes: Sequence[int], max_bytes: int) -> int:
-    """How many files may be taken whichever they are, without going over; `sizes_bytes` largest first."""
-    taken = 0
-    for count, size in enumerate(sizes_bytes):
-        taken += size
-        if taken > max_bytes:
-            return count
-    return len(sizes_bytes)
 
 
 def rewrite_options(
@@ -148,110 +132,44 @@ def rewrite_options(
     return options
 
 
-def pieces(
-    todo: Sequence[Partition], attempt: int, spec: Json, columns: Mapping[int, tuple[str, Any]]
-) -> list[str | None]:
+def pieces(todo: Sequence[Partition], attempt: int, spec: Json, columns: Columns, functions: str) -> list[str | None]:
     """The conditions under which to rewrite one after the other; None stands for the whole table.
 
-    The first attempt takes everything at once, later ones ever fewer partitions, if SQL can tell them apart.
+    The first attempt takes everything at once, later ones ever fewer partitions. Those that SQL cannot tell apart,
+    as of an earlier layout, come last and with all others.
     """
     if attempt == 1:
         return [None]
-    conditions = [where(each.values, spec, columns) for each in todo]
+    conditions = dict.fromkeys(where(each.values, spec, columns, functions) for each in todo)
     told = [each for each in conditions if each is not None]
-    if len(told) < len(conditions) or not told:
-        return [None]
     together = max(1, len(told) >> (2 * (attempt - 1)))
-    return [" OR ".join(told[start : start + together]) for start in range(0, len(told), together)]
+    chosen: list[str | None] = [" OR ".join(told[start : start + together]) for start in range(0, len(told), together)]
+    return [*chosen, None] if None in conditions or not chosen else chosen
 
 
-def where(values: Mapping[str, Any] | None, spec: Json, columns: Mapping[int, tuple[str, Any]]) -> str | None:
-    """A condition on columns that all rows of the partition fulfil, and hardly any others; None if there is none.
+def can_shrink(todo: Sequence[Partition], sizes: Sizes) -> bool:
+    """Whether a further attempt takes less at a time: there are several partitions, or several groups in one."""
+    return len(todo) > 1 or any(each.size_bytes > 2 * sizes.target for each in todo)
 
-    `columns` are the names, as SQL writes them, and types by field id.
+
+def next_piece(files: int, *, got_through: bool) -> int:
+    """How many files to rewrite by the next call: half as many after a conflict, slowly more again after a success."""
+    return min(LARGEST_PIECE, files + files // 4 + 1) if got_through else max(SMALLEST_PIECE, files // 2)
+
+
+def piece_options(sizes: Sizes, smallest: Sequence[int], *, has_deletes: bool) -> dict[str, object]:
+    """Iceberg's options to rewrite these files and no others, by their sizes in ascending order.
+
+    What a call writes is larger than what it read, so the next one does not choose that again.
     """
-    if values is None:
-        return None
-    parts = []
-    for field in spec["fields"]:
-        column, kind = columns.get(field["source-id"], (None, None))
-        part = None
-        if column is not None and isinstance(kind, str) and field["name"] in values:
-            part = _field_condition(column, kind, field["transform"], values[field["name"]])
-        if part is not None:
-            parts.append(part)
-    return f"({' AND '.join(parts)})" if parts else None
-
-
-def _field_condition(column: str, kind: str, transform: str, value: Any) -> str | None:
-    if transform == "void":
-        return None
-    if value is None:
-        return f"{column} IS NULL"
-    if transform == "identity":
-        text = sql_literal(value)
-        return None if text is None else f"{column} = {text}"
-    bounds = _time_bounds(transform, value)
-    if bounds is None or kind not in ("date", "timestamp", "timestamptz"):
-        return None
-    first, end = (_moment(each, kind) for each in bounds)
-    return f"{column} >= {first} AND {column} < {end}"
-
-
-def _time_bounds(transform: str, value: Any) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """The first moment of a partition by time, and that after its last."""
-    if transform in ("day", "days") and isinstance(value, datetime.date):
-        first = datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
-        return first, first + datetime.timedelta(days=1)
-    if not isinstance(value, int):
-        return None
-    if transform in ("hour", "hours"):
-        return EPOCH + datetime.timedelta(hours=value), EPOCH + datetime.timedelta(hours=value + 1)
-    if transform in ("month", "months"):
-        return _month(value), _month(value + 1)
-    if transform in ("year", "years"):
-        return _month(12 * value), _month(12 * value + 12)
-    return None
-
-
-def _month(number: int) -> datetime.datetime:
-    """The beginning of a month, counted from January 1970."""
-    return datetime.datetime(1970 + number // 12, number % 12 + 1, 1, tzinfo=datetime.UTC)
-
-
-def _moment(moment: datetime.datetime, kind: str) -> str:
-    if kind == "date":
-        return f"DATE '{moment:%Y-%m-%d}'"
-    if kind == "timestamp":
-        return f"TIMESTAMP_NTZ '{moment:%Y-%m-%d %H:%M:%S}'"
-    return f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z'"
-
-
-def sql_literal(value: Any) -> str | None:
-    """A value as SQL writes it; None for those that have no exact form."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case str():
-            return literal(value)
-        case Decimal():
-            return f"{value:f}BD"
-        case datetime.datetime():
-            return None  # whether it has a zone is not told by its type
-        case datetime.date():
-            return f"DATE '{value:%Y-%m-%d}'"
-        case _:
-            return None
-
-
-def named_columns(fields: Sequence[Json], parents: tuple[str, ...] = ()) -> dict[int, tuple[str, Any]]:
-    """Every column that SQL can name, also inside structs: its name and type by field id."""
-    found: dict[int, tuple[str, Any]] = {}
-    for field in fields:
-        path = (*parents, field["name"])
-        found[field["id"]] = (".".join(map(quoted, path)), field["type"])
-        if isinstance(field["type"], dict) and field["type"].get("type") == "struct":
-            found |= named_columns(field["type"]["fields"], path)
-    return found
+    options: dict[str, object] = {
+        "target-file-size-bytes": sizes.target,
+        "min-file-size-bytes": min(smallest[-1] + 1, sizes.small),
+        "min-input-files": 2,
+        "max-files-to-rewrite": len(smallest),
+    }
+    if has_deletes:
+        options["remove-dangling-deletes"] = "true"
+    if sizes.deletes_count:
+        options["delete-file-threshold"] = 1
+    return options

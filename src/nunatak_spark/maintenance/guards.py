@@ -4,11 +4,12 @@ Writers may go on meanwhile, so the table before the job and after it may differ
 differ from its parent, whoever else commits before and after. How closely that is looked at is the option `verify`:
 
 `rows`      as many rows as before, by the totals in the summaries. Where delete files are about, they are counted.
-`metadata`  also as many nulls in each column, and no value outside the bounds that it had, by the manifests.
+`metadata`  as many rows, and as many nulls and NaNs in each column, and no value outside the bounds that it had, by the
+            manifests. Where delete files are about, manifests tell of deleted rows too: then rows are counted, no more.
 `full`      the fingerprint of every row and column, read from the files.
 `none`      nothing.
 
-Unless somebody says, it is `rows` for a small rewrite and `metadata` for a large one, of which it costs a few percent.
+Unless somebody says, it is `metadata`. An outcome tells the level that was reached, not the one that was asked for.
 """
 
 import re
@@ -31,10 +32,12 @@ from nunatak_spark.sql_text import literal, quoted
 
 Level = Literal["rows", "metadata", "full", "none"]
 LEVELS: tuple[Level, ...] = ("rows", "metadata", "full", "none")
-LARGE_BYTES = 256 << 20  # to rewrite as much takes a minute or so; to ask the manifests, a second
+BY_STRENGTH: tuple[Level, ...] = ("none", "rows", "metadata", "full")
 # Bounds of other types are cut short, or have forms that are equal and not the same: writers differ in them.
 EXACT = re.compile(r"int|long|date|timestamp|timestamptz|decimal\(.*\)")
 COUNTED = re.compile(rf"{EXACT.pattern}|boolean|float|double|string|uuid|binary|fixed\[\d+\]")
+WORDS = {"nulls": "nulls", "nans": "NaNs"}
+FLOATING = ("float", "double")
 MOST_COLUMNS = 100  # of more than that Iceberg keeps no counts, unless it is told to
 
 
@@ -51,6 +54,14 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What a rewrite was compared by, and what differs."""
+
+    level: Level
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Wrong:
     """A rewrite that changed rows."""
 
@@ -58,9 +69,9 @@ class Wrong:
     sentences: tuple[str, ...]
 
 
-def level_of(work: Work, size_bytes: int = 0) -> Level:
-    """How closely to look at a rewrite of that size."""
-    chosen = work.spec.options.get("verify", "metadata" if size_bytes >= LARGE_BYTES else "rows")
+def level_of(work: Work) -> Level:
+    """How closely to look at a rewrite."""
+    chosen = work.spec.options.get("verify", "metadata")
     if chosen not in LEVELS:
         raise Refused(f"verify is {chosen!r}; use one of {', '.join(LEVELS)}")
     return LEVELS[LEVELS.index(chosen)]
@@ -76,23 +87,33 @@ def rewrites_since(table: Table, since: int) -> list[Rewrite]:
     return [Rewrite(parent, run) for run in runs if (parent := run[0].parent_id) is not None and parent in known]
 
 
-def find_wrong(work: Work, table: Table, rewrites: Sequence[Rewrite], level: Level) -> Wrong | None:
-    """The first rewrite that changed rows, as far as is looked."""
-    looks = {"rows": _row_differences, "metadata": _metadata_differences, "full": _full_differences}
+def find_wrong(work: Work, table: Table, rewrites: Sequence[Rewrite], level: Level) -> tuple[Wrong | None, Level]:
+    """The first rewrite that changed rows, as far as is looked; and the level at which all that were looked at pass."""
+    looks = {"rows": _compare_rows, "metadata": _compare_metadata, "full": _compare_fingerprints}
+    reached = level
     for rewrite in rewrites if level in looks else ():
         with tasks_told(work.spark, "comparing the rows before and after", work.progress):
-            sentences = tuple(looks[level](work, table, rewrite))
-        if sentences:
-            return Wrong(rewrite, sentences)
-    return None
+            look = looks[level](work, table, rewrite)
+        reached = min(reached, look.level, key=BY_STRENGTH.index)
+        if look.sentences:
+            return Wrong(rewrite, look.sentences), reached
+    return None, reached
 
 
-def _row_differences(work: Work, table: Table, rewrite: Rewrite) -> Iterator[str]:
+def _compare_rows(work: Work, table: Table, rewrite: Rewrite) -> Look:
     ends = (table.snapshots[rewrite.parent_id], rewrite.snapshots[-1])
     if all("total-records" in each.summary and _has_no_deletes(each) for each in ends):
         before, after = (each.count("total-records") for each in ends)
-    else:
-        before, after = (count_rows(work, table, each.snapshot_id) for each in ends)
+        return Look("rows", tuple(_rows_differ(before, after)))
+    return _compare_counted_rows(work, table, rewrite)
+
+
+def _compare_counted_rows(work: Work, table: Table, rewrite: Rewrite) -> Look:
+    before, after = (count_rows(work, table, each) for each in (rewrite.parent_id, rewrite.last_id))
+    return Look("rows", tuple(_rows_differ(before, after)))
+
+
+def _rows_differ(before: int, after: int) -> Iterator[str]:
     if before != after:
         yield f"{before} rows became {after}"
 
@@ -101,23 +122,22 @@ def _has_no_deletes(snapshot: Snapshot) -> bool:
     return snapshot.summary.get("total-delete-files") == "0"
 
 
-def _full_differences(work: Work, table: Table, rewrite: Rewrite) -> Iterator[str]:
+def _compare_fingerprints(work: Work, table: Table, rewrite: Rewrite) -> Look:
     before = fingerprint(work.spark, table.name, snapshot_id=rewrite.parent_id)
     after = fingerprint(work.spark, table.name, snapshot_id=rewrite.last_id)
     difference = compare(before, after)
-    if not difference.same_data:
-        yield from difference.sentences()
+    return Look("full", () if difference.same_data else tuple(difference.sentences()))
 
 
-def _metadata_differences(work: Work, table: Table, rewrite: Rewrite) -> Iterator[str]:
-    yield from _row_differences(work, table, rewrite)
-    before, after = table.snapshots[rewrite.parent_id], rewrite.snapshots[-1]
-    if not (_has_no_deletes(before) and _has_no_deletes(after)):
-        return  # the manifests count what is deleted as well
+def _compare_metadata(work: Work, table: Table, rewrite: Rewrite) -> Look:
+    """By the manifests alone: a summary is only what the writer said about its work."""
     columns = [each for each in table.columns if isinstance(each["type"], str) and COUNTED.fullmatch(each["type"])]
     columns = columns[:MOST_COLUMNS]
-    (row,) = work.spark.sql(_facts_query(table, columns, before.snapshot_id, after.snapshot_id)).collect()
-    yield from facts_differ([each["name"] for each in columns], row.asDict())
+    (row,) = work.spark.sql(_facts_query(table, columns, rewrite.parent_id, rewrite.last_id)).collect()
+    facts = row.asDict()
+    if facts["deletes_before"] or facts["deletes_after"]:
+        return _compare_counted_rows(work, table, rewrite)
+    return Look("metadata", tuple(facts_differ([each["name"] for each in columns], facts)))
 
 
 def count_rows(work: Work, table: Table, snapshot_id: int, condition: str = "true") -> int:
@@ -127,12 +147,17 @@ def count_rows(work: Work, table: Table, snapshot_id: int, condition: str = "tru
 
 def _facts_query(table: Table, columns: Sequence[Json], before: int, after: int) -> str:
     """One row of what the manifests of both say together; null where the one or the other does not know."""
-    sums, told = ["count(*) AS files"], ["b.files AS files_before", "a.files AS files_after"]
+    sums = ["coalesce(sum(record_count), 0) AS rows"]
+    told = ["b.rows AS rows_before", "a.rows AS rows_after"]
     for i, column in enumerate(columns):
         metrics = f"readable_metrics.{quoted(column['name'])}"
         known = f"count({metrics}.null_value_count) = count(*)"
         sums.append(f"if({known}, sum({metrics}.null_value_count), NULL) AS nulls{i}")
         told += [f"b.nulls{i} AS nulls_before{i}", f"a.nulls{i} AS nulls_after{i}"]
+        if column["type"] in FLOATING:
+            counted = f"count({metrics}.nan_value_count) = count(*)"
+            sums.append(f"if({counted}, sum({metrics}.nan_value_count), NULL) AS nans{i}")
+            told += [f"b.nans{i} AS nans_before{i}", f"a.nans{i} AS nans_after{i}"]
         if EXACT.fullmatch(column["type"]):
             held = f"count_if({metrics}.value_count > {metrics}.null_value_count)"
             for side, bound in (("low", f"min({metrics}.lower_bound)"), ("high", f"max({metrics}.upper_bound)")):
@@ -140,6 +165,8 @@ def _facts_query(table: Table, columns: Sequence[Json], before: int, after: int)
                 sums.append(f"if({complete}, {bound}, NULL) AS {side}{i}")
             out = f"a.low{i} < b.low{i} OR a.high{i} > b.high{i}"
             told.append(f"if({out}, concat_ws(' to ', b.low{i}, b.high{i}), NULL) AS bounds{i}")
+    for side, snapshot_id in (("before", before), ("after", after)):
+        told.append(f"(SELECT count(*) FROM {table.metadata_table('delete_files', snapshot_id)}) AS deletes_{side}")
     ends = [
         f"(SELECT {', '.join(sums)} FROM {table.metadata_table('data_files', snapshot_id)}) AS {name}"
         for name, snapshot_id in (("b", before), ("a", after))
@@ -149,10 +176,12 @@ def _facts_query(table: Table, columns: Sequence[Json], before: int, after: int)
 
 def facts_differ(names: Sequence[str], row: Mapping[str, Any]) -> Iterator[str]:
     """What a rewrite cannot do, in sentences; what is not known on both sides says nothing."""
+    yield from _rows_differ(row["rows_before"], row["rows_after"])
     for i, name in enumerate(names):
-        before, after = row[f"nulls_before{i}"], row[f"nulls_after{i}"]
-        if None not in (before, after) and before != after:
-            yield f"{before} nulls in {name} became {after}"
+        for what in ("nulls", "nans"):
+            before, after = row.get(f"{what}_before{i}"), row.get(f"{what}_after{i}")
+            if None not in (before, after) and before != after:
+                yield f"{before} {WORDS[what]} in {name} became {after}"
         bounds = row.get(f"bounds{i}")
         if bounds is not None:
             yield f"{name} was from {bounds} and now has values outside of that"
@@ -199,8 +228,8 @@ def guarded(work: Work, table: Table, rewrite: Callable[[Snapshot], Mapping[str,
     rewrites = rewrites_since(after, start.snapshot_id)
     made = [each for rewrite in rewrites for each in rewrite.snapshots]
     size_bytes = sum(each.count("removed-files-size") for each in made)
-    level = level_of(work, size_bytes) if after.comes_from(start.snapshot_id) else "none"
-    wrong = find_wrong(work, after, rewrites, level)
+    level = level_of(work) if after.comes_from(start.snapshot_id) else "none"
+    wrong, level = find_wrong(work, after, rewrites, level)
     outcome = Outcome(
         changed=bool(made),
         size_bytes=size_bytes,

@@ -71,7 +71,7 @@ def _guarded_delete(work: Work, table: Table, start: Snapshot, condition: str) -
         changed=bool(made),
         gains=[Gain(of="rows", before=rows[0][0], after=rows[-1][1])] if rows else [],
         detail={
-            "verified": level_of(work),
+            "verified": "rows" if level_of(work) == "metadata" else level_of(work),
             "condition": condition,
             "deleted-rows": deleted,
             "conflicts": conflicts,

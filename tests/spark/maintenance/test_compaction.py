@@ -253,3 +253,33 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_changed(maintenance: Main
     assert str(failed.value) == "'target-file-size-bytes' is set to -1 but must be > 0"
     assert len(maintenance.metadata("t")["snapshots"]) == 1
     assert maintenance.pins("t") == []
+
+
+def test_a_heap_whose_rows_are_updated_all_the_time_is_compacted_in_small_pieces(maintenance: Maintenance) -> None:
+    """Every commit of the writer touches a file that a rewrite of the whole table would replace."""
+    files = 24
+    merge = f"{SHARED}, 'write.update.mode' = 'merge-on-read', 'commit.retry.num-retries' = '50'"
+    a_heap(maintenance, "t", files=files, properties=merge)
+    sql, full = maintenance.sql, f"{maintenance.sql.catalog}.{maintenance.sql.namespace}.t"
+    ended, written = threading.Event(), [0]
+
+    def update(number: int) -> None:
+        row = (7 * number) % (10 * files)
+        sql.spark.sql(f"UPDATE {full} SET word = '{number}' WHERE id = {row}").collect()
+        written[0] += 1
+
+    writer = beside(update, ended)
+    try:
+        outcome = maintenance.run("t", "data-compaction", verify="rows")
+    finally:
+        ended.set()
+        writer.join(120)
+
+    assert (outcome.ok, outcome.changed) == (True, True), outcome
+    assert written[0] > outcome.detail["conflicts"] >= 1
+    assert outcome.detail["calls"] <= compaction.planning.MOST_PIECES + 1
+    assert outcome.detail["calls"] > outcome.detail["conflicts"] + 1, "not in pieces"
+    originals = sql.value(f"SELECT count(*) FROM {full}.entries WHERE status < 2 AND file_sequence_number = 1")
+    assert originals < files // 2
+    assert sql.value("SELECT count(DISTINCT id) FROM t") == sql.value("SELECT count(*) FROM t") == 10 * files
+    assert maintenance.pins("t") == []

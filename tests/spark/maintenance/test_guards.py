@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nunatak.errors import CommitFailed
+from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.pins import pin, unpin
 from nunatak_spark.maintenance.table import load
 from tests.spark.maintenance.conftest import Maintenance
@@ -37,8 +38,8 @@ def test_a_pinned_snapshot_outlives_the_expiry_of_another_client(maintenance: Ma
 class Planter:
     """Called between the steps of a job: once it is at work, commits as a rewrite what is none."""
 
-    def __init__(self, maintenance: Maintenance, manifest_list: str) -> None:
-        self._maintenance, self._manifest_list, self._calls = maintenance, manifest_list, 0
+    def __init__(self, maintenance: Maintenance, manifest_list: str, said: dict[str, str]) -> None:
+        self._maintenance, self._manifest_list, self._said, self._calls = maintenance, manifest_list, said, 0
         self.planted = 4711
 
     def __call__(self) -> None:
@@ -52,8 +53,8 @@ class Planter:
             "sequence-number": metadata["last-sequence-number"] + 1,
             "timestamp-ms": int(time.time() * 1000),
             "manifest-list": self._manifest_list,
-            "summary": {"operation": "replace", "total-delete-files": "0"},
-            "schema-id": 0,
+            "summary": {"operation": "replace", "total-delete-files": "0", **self._said},
+            "schema-id": metadata["current-schema-id"],
         }
         self._maintenance.commit(
             "t",
@@ -69,21 +70,32 @@ class Planter:
         ("UPDATE t SET id = 100000 WHERE id = 3", "metadata", "id was from 0 to 59 and now has values outside of that"),
         ("UPDATE t SET word = NULL WHERE id = 3", "metadata", "0 nulls in word became 1"),
         ("DELETE FROM t WHERE id = 3", "rows", "60 rows became 59"),
+        ("DELETE FROM t WHERE id = 3", None, "60 rows became 59"),
+        ("UPDATE t SET rate = double('NaN') WHERE id = 3", None, "0 NaNs in rate became 1"),
     ],
 )
 def test_a_rewrite_that_changes_rows_is_found_and_can_be_undone(
-    maintenance: Maintenance, statement: str, verify: str, found: str
+    maintenance: Maintenance, statement: str, verify: str | None, found: str
 ) -> None:
     sql = maintenance.sql
     a_heap(maintenance, "t", properties=SHARED)
+    if "rate" in statement:
+        sql("ALTER TABLE t ADD COLUMN rate DOUBLE")
+        sql("INSERT OVERWRITE t SELECT id, word, CAST(id AS DOUBLE) FROM t")
     right = maintenance.metadata("t")["current-snapshot-id"]
     rows = maintenance.fingerprint("t")
     sql(statement)
     changed = sql.value("SELECT max_by(manifest_list, committed_at) FROM here.t.snapshots")
     sql.call("rollback_to_snapshot", f"'{sql.namespace}.t', {right}")
-    planter = Planter(maintenance, changed)
+    # A summary is what a writer says of its own work: only who compares no more than rows believes it.
+    said = {} if verify == "rows" else {"total-records": "60"}
+    planter = Planter(maintenance, changed, said)
 
-    outcome = maintenance.run("t", "data-compaction", job="11", check=planter, verify=verify)
+    level = {} if verify is None else {"verify": verify}
+    work = maintenance.work("t", "data-compaction", job="11", check=planter, min_input_files=2, **level)
+    if verify is None:
+        del work.spec.options["verify"]
+    outcome = maintain(work)
 
     assert not outcome.ok
     assert found in outcome.detail["problem"]
@@ -94,3 +106,14 @@ def test_a_rewrite_that_changes_rows_is_found_and_can_be_undone(
     assert kept["max-ref-age-ms"] > 6 * 86_400_000
     sql(outcome.detail["rollback"])
     assert maintenance.fingerprint("t") == rows
+
+
+@pytest.mark.parametrize(("mode", "reached"), [("copy-on-write", "metadata"), ("merge-on-read", "rows")])
+def test_an_outcome_tells_the_level_that_was_reached(maintenance: Maintenance, mode: str, reached: str) -> None:
+    """Where delete files are about, manifests count deleted rows too, so no more than the number of rows is shown."""
+    a_heap(maintenance, "t", properties=f"{SHARED}, 'write.delete.mode' = '{mode}'")
+    maintenance.sql("DELETE FROM t WHERE id = 3")
+
+    outcome = maintenance.run("t", "data-compaction", verify="metadata")
+
+    assert (outcome.ok, outcome.changed, outcome.detail["verified"]) == (True, True, reached)

@@ -1,23 +1,25 @@
 """What a compaction takes and in which pieces, without Spark."""
 
-import datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from nunatak_spark.maintenance import compaction_plan as planning
 from nunatak_spark.maintenance.compaction_plan import File, Partition, Sizes
+from nunatak_spark.maintenance.partition_filters import named_columns, value_texts, where
 
 MIB = 1 << 20
 SIZES = Sizes(target=100 * MIB, min_input_files=5)
-COLUMNS = planning.named_columns(
+COLUMNS = named_columns(
     [
         {"id": 1, "name": "day", "type": "date"},
         {"id": 2, "name": "at", "type": "timestamptz"},
         {"id": 3, "name": "clock", "type": "timestamp"},
         {"id": 4, "name": "region", "type": "string"},
         {"id": 5, "name": "who", "type": {"type": "struct", "fields": [{"id": 6, "name": "id", "type": "long"}]}},
+        {"id": 7, "name": "rate", "type": "double"},
+        {"id": 8, "name": "price", "type": "decimal(10, 2)"},
+        {"id": 9, "name": "hash", "type": "fixed[2]"},
     ]
 )
 
@@ -71,17 +73,12 @@ def test_files_are_counted_by_partition_if_they_are_too_small_or_too_large() -> 
 
 def test_what_nobody_wrote_to_for_longest_comes_first() -> None:
     hot, cold, done = (
-        Partition({"part": 1}, files=9, size_bytes=9, last_changed=8),
-        Partition({"part": 2}, files=9, size_bytes=99, last_changed=3),
-        Partition({"part": 3}, files=1, size_bytes=1, last_changed=1),
+        Partition(("1",), files=9, size_bytes=9, last_changed=8),
+        Partition(("2",), files=9, size_bytes=99, last_changed=3),
+        Partition(("3",), files=1, size_bytes=1, last_changed=1),
     )
 
     assert planning.worth_it([hot, cold, done], SIZES) == [cold, hot]
-
-
-@pytest.mark.parametrize(("budget", "files"), [(0, 0), (9, 0), (10, 1), (17, 1), (18, 2), (23, 3), (100, 3)])
-def test_a_budget_holds_whichever_files_are_chosen(budget: int, files: int) -> None:
-    assert planning.files_within([10, 8, 5], budget) == files
 
 
 # Options
@@ -130,55 +127,101 @@ def test_no_group_is_larger_than_what_the_budget_leaves() -> None:
 
 # Pieces
 
+FUNCTIONS = "`lake`.`system`"
+
 
 def partitions(count: int) -> list[Partition]:
-    return [Partition({"region": f"r{number}"}, files=9, size_bytes=9) for number in range(count)]
+    return [Partition((f"r{number}",), files=9, size_bytes=9) for number in range(count)]
+
+
+def pieces(todo: list[Partition], attempt: int, layout: dict[str, Any]) -> list[str | None]:
+    return planning.pieces(todo, attempt, layout, COLUMNS, FUNCTIONS)
 
 
 def test_later_attempts_go_partition_by_partition_the_coldest_first() -> None:
     by_region = spec(region=(4, "identity"))
 
-    assert planning.pieces(partitions(8), 1, by_region, COLUMNS) == [None]
-    second = planning.pieces(partitions(8), 2, by_region, COLUMNS)
+    assert pieces(partitions(8), 1, by_region) == [None]
+    second = pieces(partitions(8), 2, by_region)
     assert second[0] == "(`region` = 'r0') OR (`region` = 'r1')"
     assert len(second) == 4
-    assert planning.pieces(partitions(8), 3, by_region, COLUMNS)[:2] == ["(`region` = 'r0')", "(`region` = 'r1')"]
+    assert pieces(partitions(8), 3, by_region)[:2] == ["(`region` = 'r0')", "(`region` = 'r1')"]
 
 
-def test_partitions_that_sql_cannot_tell_apart_are_rewritten_together() -> None:
+def test_partitions_that_sql_cannot_tell_apart_come_last_and_together() -> None:
     earlier_layout = [*partitions(2), Partition(None, files=9, size_bytes=9)]
 
-    assert planning.pieces(earlier_layout, 3, spec(region=(4, "identity")), COLUMNS) == [None]
-    assert planning.pieces(partitions(2), 3, spec(region=(4, "bucket[8]")), COLUMNS) == [None]
-    assert planning.pieces(partitions(2), 3, spec(), COLUMNS) == [None]
+    assert pieces(earlier_layout, 3, spec(region=(4, "identity"))) == ["(`region` = 'r0')", "(`region` = 'r1')", None]
+    assert pieces([Partition((), 9, 9)], 3, spec()) == [None]
+    assert pieces(partitions(2), 3, spec(region=(99, "identity"))) == [None]
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "condition"),
+    ("field", "text", "condition"),
     [
         ((4, "identity"), "it's", r"(`region` = 'it\'s')"),
         ((4, "identity"), None, "(`region` IS NULL)"),
-        ((1, "identity"), datetime.date(2026, 2, 28), "(`day` = DATE '2026-02-28')"),
-        ((6, "identity"), 7, "(`who`.`id` = 7)"),
-        ((6, "identity"), Decimal("1.50"), "(`who`.`id` = 1.50BD)"),
-        ((6, "identity"), True, "(`who`.`id` = true)"),
-        ((6, "identity"), 1.5, None),
-        ((1, "month"), 12 * 56 + 11, "(`day` >= DATE '2026-12-01' AND `day` < DATE '2027-01-01')"),
-        ((1, "year"), -1, "(`day` >= DATE '1969-01-01' AND `day` < DATE '1970-01-01')"),
+        ((1, "identity"), "-1", "(`day` = date_from_unix_date(-1))"),
+        ((6, "identity"), "7", "(`who`.`id` = CAST('7' AS BIGINT))"),
+        ((8, "identity"), "1.50", "(`price` = CAST('1.50' AS decimal(10, 2)))"),
+        ((7, "identity"), "NaN", "(`rate` = CAST('NaN' AS DOUBLE))"),
+        ((9, "identity"), "00FF", "(`hash` = X'00FF')"),
+        ((2, "identity"), "-1", "(`at` = timestamp_micros(-1))"),
         (
-            (2, "day"),
-            datetime.date(2026, 2, 28),
-            "(`at` >= TIMESTAMP '2026-02-28 00:00:00Z' AND `at` < TIMESTAMP '2026-03-01 00:00:00Z')",
+            (1, "month"),
+            str(12 * 56 + 11),
+            "(`day` >= date_from_unix_date(20788) AND `day` < date_from_unix_date(20819))",
         ),
+        ((1, "years"), "-1", "(`day` >= date_from_unix_date(-365) AND `day` < date_from_unix_date(0))"),
+        ((2, "day"), "1", "(`at` >= timestamp_micros(86400000000) AND `at` < timestamp_micros(172800000000))"),
         (
             (3, "hour"),
-            25,
-            "(`clock` >= TIMESTAMP_NTZ '1970-01-02 01:00:00' AND `clock` < TIMESTAMP_NTZ '1970-01-02 02:00:00')",
+            "-1",
+            "(`clock` >= TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(-1, 23) AND "
+            "`clock` < TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0))",
         ),
-        ((4, "truncate[2]"), "ab", None),
+        ((4, "truncate[2]"), "ab", "(`lake`.`system`.truncate(2, `region`) = 'ab')"),
+        ((4, "bucket[8]"), "3", "(`lake`.`system`.bucket(8, `region`) = CAST('3' AS INT))"),
         ((4, "void"), None, None),
-        ((99, "identity"), 1, None),
+        ((99, "identity"), "1", None),
+        ((4, "of a later version"), "1", None),
     ],
 )
-def test_a_partition_as_a_condition_on_columns(field: tuple[int, str], value: Any, condition: str | None) -> None:
-    assert planning.where({"f": value}, spec(f=field), COLUMNS) == condition
+def test_a_partition_as_a_condition_on_columns(field: tuple[int, str], text: str | None, condition: str | None) -> None:
+    assert where((text,), spec(f=field), COLUMNS, FUNCTIONS) == condition
+
+
+def test_the_text_of_a_value_does_not_depend_on_the_session() -> None:
+    layout = spec(a=(2, "identity"), b=(1, "day"), c=(9, "identity"), d=(99, "identity"))
+
+    assert value_texts(layout, COLUMNS, "p") == (
+        "array(CAST(unix_micros(p.`a`) AS STRING), CAST(unix_date(p.`b`) AS STRING), hex(p.`c`), CAST(p.`d` AS STRING))"
+    )
+    assert value_texts(spec(), COLUMNS, "p") == "CAST(array() AS ARRAY<STRING>)"
+
+
+# Beside writers that update everything
+
+
+def test_a_piece_shrinks_to_two_files_and_grows_slowly() -> None:
+    sizes = [100]
+    while sizes[-1] > planning.SMALLEST_PIECE:
+        sizes.append(planning.next_piece(sizes[-1], got_through=False))
+
+    assert sizes == [100, 50, 25, 12, 6, 3, 2]
+    assert planning.next_piece(2, got_through=False) == 2
+    assert [planning.next_piece(each, got_through=True) for each in (2, 3, 50, 100)] == [3, 4, 63, 100]
+
+
+def test_a_piece_is_the_smallest_files_and_no_other() -> None:
+    options = planning.piece_options(SIZES, [1, 2, 9], has_deletes=True)
+
+    assert (options["min-file-size-bytes"], options["max-files-to-rewrite"], options["min-input-files"]) == (10, 3, 2)
+    assert options["remove-dangling-deletes"] == "true"
+    assert planning.piece_options(SIZES, [1, 99 * MIB], has_deletes=False)["min-file-size-bytes"] == SIZES.small
+
+
+def test_further_attempts_are_of_use_only_where_they_take_less_at_a_time() -> None:
+    assert not planning.can_shrink([Partition(None, files=9, size_bytes=9)], SIZES)
+    assert planning.can_shrink([Partition(None, files=9, size_bytes=201 * MIB)], SIZES)
+    assert planning.can_shrink(partitions(2), SIZES)

@@ -7,7 +7,7 @@ import pytest
 from nunatak.errors import CommitFailed
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.maintenance.failures import TRIES, Failed, is_conflict, retried, told_in_one_line
-from nunatak_spark.maintenance.guards import LARGE_BYTES, facts_differ, level_of, rewrites_since
+from nunatak_spark.maintenance.guards import facts_differ, level_of, rewrites_since
 from nunatak_spark.maintenance.retention import own_deletes
 from nunatak_spark.maintenance.table import Snapshot, Table
 from nunatak_spark.maintenance.work import Refused, Stopped, Work
@@ -52,20 +52,24 @@ def test_a_branch_that_was_put_elsewhere_holds_nothing_of_the_job() -> None:
 
 
 def test_facts_differ_only_where_both_sides_know_them() -> None:
-    same = {"nulls_before0": 1, "nulls_after0": 1, "bounds0": None}
+    same = {"rows_before": 5, "rows_after": 5, "nulls_before0": 1, "nulls_after0": 1, "bounds0": None}
 
     assert list(facts_differ(["a"], same)) == []
     assert list(facts_differ(["a"], {**same, "nulls_after0": None})) == []
+    assert list(facts_differ(["a"], {**same, "nans_before0": 1, "nans_after0": None})) == []
+    assert list(facts_differ(["a"], {**same, "rows_after": 4, "nans_before0": 1, "nans_after0": 0})) == [
+        "5 rows became 4",
+        "1 NaNs in a became 0",
+    ]
     assert list(facts_differ(["a"], {**same, "nulls_after0": 0, "bounds0": "1 to 7"})) == [
         "1 nulls in a became 0",
         "a was from 1 to 7 and now has values outside of that",
     ]
 
 
-def test_a_large_rewrite_is_looked_at_more_closely_unless_somebody_says_how() -> None:
-    assert level_of(a_job(), LARGE_BYTES - 1) == "rows"
-    assert level_of(a_job(), LARGE_BYTES) == "metadata"
-    assert level_of(a_job(verify="full"), LARGE_BYTES) == "full"
+def test_a_rewrite_of_any_size_is_looked_at_by_the_manifests_unless_somebody_says_how() -> None:
+    assert level_of(a_job()) == "metadata"
+    assert level_of(a_job(verify="full")) == "full"
     with pytest.raises(Refused, match="use one of rows, metadata, full, none"):
         level_of(a_job(verify="some"))
 
