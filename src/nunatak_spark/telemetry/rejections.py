@@ -8,7 +8,8 @@ import datetime
 import hashlib
 from typing import TYPE_CHECKING
 
-from nunatak_spark.system_tables import literal, name_of
+from nunatak_spark.sql_text import literal
+from nunatak_spark.system_tables import name_of
 from nunatak_spark.telemetry.tables import REJECTED
 
 if TYPE_CHECKING:
