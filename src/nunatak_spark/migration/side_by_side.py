@@ -47,7 +47,7 @@ def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Seq
             with temporary_settings(run.spark(), settings):
                 waiting = alike
                 for attempt in range(TRIES):
-                    batch = _Batch(run, verify, levels, is_last=attempt == TRIES - 1)
+                    batch = _Batch(run, verify, levels, attempt == TRIES - 1, None if alike is large else large)
                     outdated: list[tuple[int, Table]] = []
                     for start in range(0, len(waiting), TOGETHER):
                         outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
@@ -64,10 +64,13 @@ def is_small(table: Table) -> bool:
 
 @dataclass(frozen=True)
 class _Batch:
+    """Tables that are looked at together; a level that cannot be carried out is tried again with the `others`."""
+
     run: Run
     verify_pair: Verify
     levels: Sequence[LevelName]
     is_last: bool
+    others: list[tuple[int, Table]] | None
 
     def verify(
         self, tables: Sequence[tuple[int, Table]], results: dict[int, Table], workers: "_Workers"
@@ -89,6 +92,8 @@ class _Batch:
             if not isinstance(evidence, Exception) and is_outdated(evidence) and not self.is_last:
                 self.run.folder.save_evidence(pair.table, evidence)
                 outdated.append((number, pair.table))
+            elif self.others is not None and not isinstance(evidence, Exception) and _is_unfinished(evidence):
+                self.others.append((number, pair.table))
             else:
                 results[number] = self.run.attempt(
                     pair.table,
@@ -105,6 +110,13 @@ class _Batch:
         state = table.state if table.state in {"cutover", "done"} else "verified"
         green = msgspec.structs.replace(table, state=state, problem="", failed_at="")
         return self.run.folder.save_table(green, f"{' '.join(self.levels)} green")
+
+
+def _is_unfinished(evidence: Sequence[Evidence]) -> bool:
+    """Whether Spark could not do something, which may be due to the settings for small tables."""
+    kinds = {finding.kind for each in evidence for finding in each.findings}
+    answers = [each.facts.get("engines", {}).get("spark", "answered") for each in evidence]
+    return "not-carried-out" in kinds or any(answer != "answered" for answer in answers)
 
 
 @dataclass(frozen=True)
