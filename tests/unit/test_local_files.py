@@ -212,6 +212,41 @@ def test_only_empty_folders_below_an_allowed_place_are_removed(files: LocalFiles
     assert sorted(str(each.relative_to(root)) for each in root.rglob("*")) == ["t", "t/kept", "t/kept/file"]
 
 
+def test_no_empty_folder_is_removed_behind_a_link(files: LocalFiles, root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "t" / "empty").mkdir(parents=True)
+    (root / "inside").mkdir()
+    (root / "inside" / "link").symlink_to(outside, target_is_directory=True)
+    (root / "up").symlink_to(outside, target_is_directory=True)
+
+    files.remove_empty_folders(at(root / "inside"))  # a link below it
+    files.remove_empty_folders(at(root / "up" / "t"))  # a link above it
+    files.remove_empty_folders(at(root / "up"))  # a link itself
+
+    assert (outside / "t" / "empty").is_dir()
+    assert (root / "inside" / "link").is_symlink()
+
+
+def test_folders_nested_without_end_are_left_below_a_depth(files: LocalFiles, root: Path) -> None:
+    deepest = root / "t" / Path(*["d"] * 100)
+    deepest.mkdir(parents=True)
+
+    files.remove_empty_folders(at(root / "t"))
+
+    assert deepest.is_dir()
+
+
+def test_a_path_is_told_without_its_links(files: LocalFiles, root: Path, tmp_path: Path) -> None:
+    (root / "t").mkdir()
+    (root / "link").symlink_to(root / "t", target_is_directory=True)
+    (tmp_path / "alias").symlink_to(root, target_is_directory=True)
+
+    assert files.without_links(at(root / "link" / "x")) == at(root / "t" / "x")
+    assert files.without_links(at(tmp_path / "alias" / "t" / "x")) == at(root / "t" / "x")
+    assert files.without_links(at("/none/of/these")) == at("/none/of/these")
+    assert files.without_links(Location("file", "", ("a\0b",))) == Location("file", "", ("a\0b",))
+
+
 def test_the_narrowest_allowed_place_counts(root: Path, tmp_path: Path) -> None:
     """With a place inside another, a link above the inner one is part of its own name and may be followed."""
     (tmp_path / "real" / "inner").mkdir(parents=True)

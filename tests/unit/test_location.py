@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nunatak.errors import BadRequest
-from nunatak.objectstore.location import Location, parse_file_location, parse_location, path_of, require_inside
+from nunatak.objectstore.location import (
+    Location,
+    is_inside_any,
+    parse_file_location,
+    parse_location,
+    path_of,
+    possible_locations,
+    require_inside,
+)
 
 SAME = [
     ("file:///w/t", "file:/w/t"),
@@ -126,3 +134,75 @@ def test_a_place_contains_another_only_if_its_path_is_a_folder_of_it(one: list[s
     assert first.contains(second) == f"{path_of(second)}/".startswith(f"{path_of(first)}/")
     assert first.contains(Location("file", "", (*one, *other)))
     assert all(Location("file", "", tuple(one)).parent(size).contains(first) for size in range(len(one) + 1))
+
+
+# How others may read a path
+
+UNDERSTOOD = [
+    ("file:///w/t/x", "/w/t/x"),
+    ("file:/w//t/x", "/w/t/x"),
+    ("file:////w/t/x/", "/w/t/x"),
+    ("file:///w/o/../t/x", "/w/t/x"),
+    ("file:///../../w/./t/x", "/w/t/x"),
+    ("file:///w/%74/x", "/w/t/x"),
+    ("file:///w/%2574/x", "/w/t/x"),
+    ("file:///w/o%2F..%2ft/x", "/w/t/x"),
+    ("file:///w/t/x?y=1", "/w/t/x"),
+    ("file:///w/t/x#y", "/w/t/x"),
+    ("file:///w\\t\\x", "/w/t/x"),
+    ("file://w/t/x", "/w/t/x"),
+    (" file:///w/t/x", "/w/t/x"),
+    ("FILE://localhost/w/t/x", "/w/t/x"),
+]
+
+
+@pytest.mark.parametrize(("text", "path"), UNDERSTOOD)
+def test_every_way_to_read_a_path_is_known(text: str, path: str) -> None:
+    assert path in {path_of(each) for each in possible_locations(text)}
+
+
+def test_a_path_of_a_store_may_be_read_in_several_ways() -> None:
+    found = {str(each) for each in possible_locations("s3a://key:secret@bucket/a%2Fb")}
+
+    assert {"s3://bucket/a%2Fb", "s3://bucket/a/b"} <= found
+
+
+@pytest.mark.parametrize("text", ["", "x", "relative/x", "file:///w/\0", "://", "1:/x"])
+def test_what_names_no_file_has_no_reading(text: str) -> None:
+    assert possible_locations(text) == []
+
+
+@given(st.text(max_size=60))
+def test_no_text_is_too_odd_to_be_read(text: str) -> None:
+    for place in possible_locations(text):
+        assert not {"", ".", ".."} & set(place.segments)
+
+
+@given(st.lists(st.sampled_from(["a", "..", ".", "", "%2e%2e", "%2F", "b%20c", "t", "%252e%252e"]), max_size=8))
+def test_what_is_inside_is_inside_for_every_reader(names: list[str]) -> None:
+    """Whatever a path is made of: if it counts as inside, no reading of it leads out."""
+    home = parse_location("file:///w/t")
+    path = "file:///w/t/" + "/".join(names)
+
+    if is_inside_any([home], path):
+        assert all(home.contains(place) for place in possible_locations(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("file:///w/t/x", True),
+        ("file:/w/t/a%20b", True),
+        ("file:///w/t%2F/x", False),
+        ("file:///w/t2/x", False),
+        ("file:///w/t/%2e%2e/x", False),
+        ("file:///w/t/../x", False),
+        ("nonsense", False),
+    ],
+)
+def test_a_file_is_inside_a_place_by_its_segments(path: str, inside: bool) -> None:
+    assert is_inside_any([parse_location("file:///other"), parse_location("file:///w/t")], path) is inside
+
+
+def test_a_percent_sign_in_the_place_itself_is_one_of_its_characters() -> None:
+    assert is_inside_any([parse_location("file:///w/t%2F")], "file:///w/t%2F/metadata/x")

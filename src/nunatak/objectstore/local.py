@@ -17,6 +17,7 @@ _FOLDER_BENEATH = calls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
 NEW_FILE = calls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
+DEEPEST_FOLDER = 64  # levels below a table's folder that are looked through; each holds a descriptor open
 MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
 
@@ -199,14 +200,31 @@ class LocalFiles:
         return Written(None, folders, made)
 
     def remove_empty_folders(self, location: Location) -> None:
-        """Remove the folder and everything below it that holds no file; never a folder above an allowed place."""
+        """Remove the folder and everything below it that holds no file; never a folder above an allowed place.
+
+        Each step is taken from an opened folder and refuses links, so that nothing outside is reached: not even if
+        somebody puts a link in place of a folder meanwhile.
+        """
         if not any(place.contains(location) and place != location for place in self._roots):
             return
-        for folder, _, _ in os.walk(path_of(location), topdown=False, followlinks=False):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                continue  # not empty: something in it is not ours to remove
+        try:
+            with self._folder(location) as (folder, name):
+                _remove_empty(name, folder, DEEPEST_FOLDER)
+        except OSError:
+            return  # not there, or reached only through a link: not ours to remove
+
+    def without_links(self, location: Location) -> Location:
+        """Where the path really leads, spelled below the allowed place that holds it; as it is if no link is met."""
+        try:
+            real = os.path.realpath(path_of(location))
+        except ValueError:  # a character that no path holds
+            return location
+        for root in self._roots:
+            real_root = os.path.realpath(path_of(root))
+            if real == real_root or real.startswith(f"{real_root}/"):
+                below = tuple(each for each in real[len(real_root) :].split("/") if each)
+                return Location(location.scheme, location.authority, (*root.segments, *below))
+        return Location(location.scheme, location.authority, tuple(each for each in real.split("/") if each))
 
     def list_files(self, folder: Location, ending: str) -> list[FoundFile]:
         """The files right in a folder whose names end so; none if it is not there."""
@@ -258,6 +276,23 @@ class LocalFiles:
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
+
+
+def _remove_empty(name: str, outer: int, levels: int) -> None:
+    """Remove a folder in the opened folder `outer` if nothing but empty folders is in it."""
+    try:
+        folder = os.open(name, _FOLDER, dir_fd=outer)
+    except OSError:
+        return  # a file, a link, or gone
+    try:
+        with os.scandir(folder) as entries:
+            inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for each in inner if levels else ():
+            _remove_empty(each, folder, levels - 1)
+    finally:
+        os.close(folder)
+    with suppress(OSError):  # not empty: something in it is not ours to remove
+        os.rmdir(name, dir_fd=outer)
 
 
 def _open_held(root: Location, location: Location) -> int:

@@ -1,7 +1,9 @@
 """Where things lie: a location as scheme, authority and path segments, compared by segments and never by characters."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import unquote
 
 import msgspec
 
@@ -11,7 +13,9 @@ from nunatak.errors import BadRequest, NotFound
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _REFUSED = re.compile(r"[\x00-\x1f\x7f?#\\]")
 _NO_NAMES = frozenset({"", ".", ".."})
+MOST_DECODINGS = 3  # of percent signs: a path encoded more often than this is taken for nobody's
 _SHAPE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
+_ANY_SHAPE = re.compile(_SHAPE.pattern, re.DOTALL)  # a path may hold any character, even the end of a line
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -83,6 +87,70 @@ def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Locat
             hint="Leave the location out to let the catalog choose one, or allow it with NUNATAK_ALLOWED_LOCATIONS.",
         )
     return location
+
+
+def is_inside_any(places: Sequence[Location], text: str) -> bool:
+    """Whether the file lies in one of the places for every reader: also for one that decodes percent signs."""
+    try:
+        place = parse_file_location(text)
+    except BadRequest:
+        return False
+    for folder in places:
+        if folder.contains(place):
+            return "%" not in text or all(_is_one_name(each) for each in place.segments[len(folder.segments) :])
+    return False
+
+
+def _is_one_name(segment: str) -> bool:
+    """Whether a segment stays one name when somebody decodes it, once or again."""
+    for _ in range(MOST_DECODINGS):
+        if segment in _NO_NAMES or "/" in segment or "\\" in segment:
+            return False
+        decoded = unquote(segment)
+        if decoded == segment:
+            return True
+        segment = decoded
+    return False
+
+
+def possible_locations(text: str) -> list[Location]:
+    """Every place that some reader may take the text for; for paths that `parse_location` refuses or that hold a
+    percent sign. Readers differ: some decode percent signs, resolve `..`, join slashes or cut off a query.
+    """
+    spellings = [text]
+    for _ in range(MOST_DECODINGS):
+        spellings.append(unquote(spellings[-1]))
+    found: dict[Location, None] = {}
+    for spelling in dict.fromkeys(spellings):
+        for cut in (spelling, re.split(r"[?#]", spelling, maxsplit=1)[0], spelling.replace("\\", "/")):
+            found.update(dict.fromkeys(_resolved(cut)))
+    return list(found)
+
+
+def _resolved(text: str) -> list[Location]:
+    """The place with `.`, `..` and empty segments resolved; two if a local path seems to name a host."""
+    text = text.strip()
+    shape = _ANY_SHAPE.match(f"file://{text}" if text.startswith("/") else text)
+    if shape is None or "\0" in text:  # no file has such a name
+        return []
+    scheme = _SCHEMES.get(shape[1].lower(), shape[1].lower())
+    authority, path = shape[2] or "", shape[3] or ""
+    if scheme == "file":
+        hosted = [_plain_segments(f"{authority}/{path}")] if authority else []
+        return [Location(scheme, "", each) for each in (_plain_segments(path), *hosted)]
+    if scheme != "abfss":
+        authority = authority.rpartition("@")[2]
+    return [Location(scheme, authority, _plain_segments(path))]
+
+
+def _plain_segments(path: str) -> tuple[str, ...]:
+    segments: list[str] = []
+    for each in path.split("/"):
+        if each == "..":
+            del segments[-1:]
+        elif each not in _NO_NAMES:
+            segments.append(each)
+    return tuple(segments)
 
 
 def path_of(location: Location) -> str:

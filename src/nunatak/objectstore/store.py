@@ -118,6 +118,13 @@ class ObjectStore:
         except OSError as error:
             raise trouble("write", place, error) from error
 
+    async def without_links(self, places: Sequence[Location]) -> list[Location]:
+        """Where each path really leads if links of this machine are followed; itself for other stores."""
+        return await self._run(self._without_links, places)
+
+    def _without_links(self, places: Sequence[Location]) -> list[Location]:
+        return [self.local.without_links(each) if each.scheme == "file" else each for each in places]
+
     async def remove_empty_folders(self, location: str) -> None:
         await self._run(self.local.remove_empty_folders, parse_location(location))
 
