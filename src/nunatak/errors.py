@@ -90,6 +90,16 @@ class Forbidden(CatalogError):
     iceberg_type = "ForbiddenException"
 
 
+class ShadowTable(CatalogError):
+    """The table's files belong to another catalog until a migration is over. Certain: nothing was applied.
+
+    Not a 409: clients would refresh and try the same again.
+    """
+
+    status = 403
+    iceberg_type = "ShadowTableException"
+
+
 class NotFound(CatalogError):
     status = 404
     iceberg_type = "NotFoundException"

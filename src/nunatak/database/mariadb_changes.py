@@ -124,6 +124,9 @@ def _kept(session: Session, new: Stored) -> dict[str, object]:
 def why_not_moved(session: Session, change: MoveHead) -> Exception:
     if session.row("find_type", named(change.key)) is None:
         return rules.missing(change.kind, change.printed)
+    shadow = session.row("find_shadow", rules.in_catalog(change.key, change.new.table_uuid))
+    if rules.is_closed(shadow):
+        return rules.shadowed(change.printed, shadow[0])
     return rules.moved(change.printed)
 
 
@@ -189,10 +192,14 @@ def _delete_head(session: Session, change: DeleteHead) -> tuple[str, str | None,
     if change.expected is not None and pointer != change.expected:
         raise rules.moved(change.printed)
     uuid, location = saved.rows[0] if saved.rows else (None, None)
+    shadow_of = rules.shadow_of(session.row("find_shadow", rules.in_catalog(key, uuid)))
     steps = [("delete_head", named(key)), *_forget(key), _log(change.entry, key, uuid or "", None, pointer)]
+    if shadow_of is not None:
+        steps.append(("forget_shadow", rules.in_catalog(key, uuid)))
     if change.purge and pointer:
-        payload = rules.purge_payload(key, pointer, location, uuid)
-        steps.append(("add_job", {"kind": "purge", "payload": payload, "location": location}))
+        payload = rules.purge_payload(key, pointer, location, uuid, shadow_of)
+        where = location if shadow_of is None else None  # files that stay are in nobody's way
+        steps.append(("add_job", {"kind": "purge", "payload": payload, "location": where}))
     session.batch(steps)
     return pointer, location, uuid
 

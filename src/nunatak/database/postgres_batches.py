@@ -71,12 +71,17 @@ async def why_not_moved(session: Session, moves: Sequence[MoveHead]) -> list[Cat
         "catalog": [move.key.catalog for move in moves],
         "namespace": [move.key.namespace for move in moves],
         "name": [move.key.name for move in moves],
+        "uuid": [move.new.table_uuid for move in moves],
     }
-    found: dict[int, str] = dict(await session.rows("pointers_of", values))
+    rows = await session.rows("pointers_of", values)
+    found: dict[int, str] = {row[0]: row[1] for row in rows}
+    shadows: dict[int, str] = {row[0]: row[2] for row in rows if row[2] is not None}
     reasons: list[CatalogError | None] = []
     for member, move in enumerate(moves, 1):
         if member not in found:
             reasons.append(rules.missing(move.kind, move.printed))
+        elif member in shadows:
+            reasons.append(rules.shadowed(move.printed, shadows[member]))
         else:
             reasons.append(rules.moved(move.printed) if found[member] != move.expected else None)
     return reasons

@@ -118,6 +118,9 @@ def commit_values(changes: Sequence[Change]) -> dict[str, object]:
 async def why_not_moved(session: Session, change: MoveHead) -> Exception:
     if await session.row("find_type", named(change.key)) is None:
         return rules.missing(change.kind, change.printed)
+    shadow = await session.row("find_shadow", rules.in_catalog(change.key, change.new.table_uuid))
+    if rules.is_closed(shadow):
+        return rules.shadowed(change.printed, shadow[0])
     return rules.moved(change.printed)
 
 
@@ -184,9 +187,13 @@ async def _delete_head(session: Session, change: DeleteHead) -> tuple[str, str |
     saved = await _forget(session, key)
     uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
     await _log(session, change.entry, key, uuid or "", None, row[0])
+    shadow_of = rules.shadow_of(await session.row("find_shadow", rules.in_catalog(key, uuid)))
+    if shadow_of is not None:
+        await session.run("forget_shadow", rules.in_catalog(key, uuid))
     if change.purge and row[0]:
-        payload = rules.purge_payload(key, row[0], location, uuid)
-        await session.run("add_job", {"kind": "purge", "payload": payload, "location": location})
+        payload = rules.purge_payload(key, row[0], location, uuid, shadow_of)
+        where = location if shadow_of is None else None  # files that stay are in nobody's way
+        await session.run("add_job", {"kind": "purge", "payload": payload, "location": where})
     return row[0], location, uuid
 
 

@@ -20,7 +20,15 @@ from nunatak.database.records import (
     Write,
 )
 from nunatak.database.store import HeadMoved, KeyTaken
-from nunatak.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, NoSuchView
+from nunatak.errors import (
+    AlreadyExists,
+    BadRequest,
+    NamespaceNotEmpty,
+    NoSuchNamespace,
+    NoSuchTable,
+    NoSuchView,
+    ShadowTable,
+)
 
 KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
 KEPT_REPORT_BYTES = 64 * 1024 * 1024
@@ -56,6 +64,13 @@ def moved(printed: str) -> HeadMoved:
 def kept_reports(newest: bytes) -> int:
     """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
     return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
+
+
+def shadowed(printed: str, source: str) -> ShadowTable:
+    return ShadowTable(
+        f"{printed} is a shadow of {source}: its files belong to that catalog, and nothing is written to it here",
+        hint="It becomes writable with `nunatak migrate cutover`.",
+    )
 
 
 def key_taken() -> KeyTaken:
@@ -172,7 +187,9 @@ def children_between(parent: str, after: str) -> tuple[str, str, str]:
     return prefix, max(after, prefix), f"{parent}/" if parent else BEHIND_ALL
 
 
-def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: str | None) -> bytes:
+def purge_payload(
+    key: Key, metadata_location: str, location: str | None, uuid: str | None, shadow_of: str | None
+) -> bytes:
     """What a purge job is told; the table is gone from the catalog when it runs."""
     return msgspec.json.encode(
         {
@@ -182,8 +199,24 @@ def purge_payload(key: Key, metadata_location: str, location: str | None, uuid: 
             "metadata-location": metadata_location,
             "location": location,
             "table-uuid": uuid,
+            "shadow-of": shadow_of,
         }
     )
+
+
+def shadow_of(row: Sequence[Any] | None) -> str | None:
+    """The source of a shadow, also of one that was cut over, from the row of `find_shadow`."""
+    return None if row is None else row[0]
+
+
+def is_closed(row: Sequence[Any] | None) -> bool:
+    """Whether a shadow takes no commits, from the row of `find_shadow`."""
+    return row is not None and row[1] == "shadow"
+
+
+def in_catalog(key: Key, uuid: str | None) -> dict[str, object]:
+    """A table by its uuid, as the statements about shadows are given it."""
+    return {"catalog": key.catalog, "uuid": uuid or ""}
 
 
 # What a row means

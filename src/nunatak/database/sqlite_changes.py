@@ -168,6 +168,9 @@ class Writer:
         except apsw.ConstraintError as error:
             if self._row("find_type", named(key)) is None:
                 raise rules.missing(change.kind, change.printed) from error
+            shadow = self._row("find_shadow", rules.in_catalog(key, new.table_uuid))
+            if shadow is not None and rules.is_closed(shadow):
+                raise rules.shadowed(change.printed, shadow[0]) from error
             raise rules.moved(change.printed) from error
         if change.check_overlap:
             self._refuse_overlap(new.location, key, new.table_uuid)
@@ -187,9 +190,13 @@ class Writer:
         self._run("forget_places", named(key))
         uuid, location = (saved[0], saved[1]) if saved is not None else (None, None)
         self._log(change.entry, key, uuid or "", None, row[0])
+        shadow_of = rules.shadow_of(self._row("find_shadow", rules.in_catalog(key, uuid)))
+        if shadow_of is not None:
+            self._run("forget_shadow", rules.in_catalog(key, uuid))
         if change.purge and row[0]:
-            payload = rules.purge_payload(key, row[0], location, uuid)
-            self._run("add_job", {"kind": "purge", "payload": payload, "location": location})
+            payload = rules.purge_payload(key, row[0], location, uuid, shadow_of)
+            where = location if shadow_of is None else None  # files that stay are in nobody's way
+            self._run("add_job", {"kind": "purge", "payload": payload, "location": where})
         return row[0], location, uuid
 
     def _rename_head(self, change: RenameHead) -> None:

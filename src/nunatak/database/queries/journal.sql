@@ -30,6 +30,9 @@ DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
 -- add_job
 INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :location);
 
+-- add_later_job
+INSERT INTO nunatak_jobs (kind, payload, not_before_ms) VALUES (:kind, :payload, :not_before_ms);
+
 -- purge_of
 -- A purge that is still to come, of the table that lay here.
 SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1;

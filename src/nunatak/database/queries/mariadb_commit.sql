@@ -9,10 +9,13 @@ COMMIT;
 INSERT INTO nunatak_locks (name) VALUES (:lock) ON DUPLICATE KEY UPDATE name = name;
 
 -- move_head
--- Compare and swap: matches nothing if somebody moved the pointer first.
+-- Compare and swap: matches nothing if somebody moved the pointer first, or if the table is a shadow.
 UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-  AND metadata_location = :expected;
+  AND metadata_location = :expected
+  AND NOT EXISTS (
+    SELECT 1 FROM nunatak_shadows s
+    WHERE s.catalog_name = :catalog AND s.table_uuid = :uuid AND s.state = 'shadow');
 
 -- remember_moved
 -- What follows in the same round trip does nothing unless the pointer moved. Rows are counted as matched, not as changed.

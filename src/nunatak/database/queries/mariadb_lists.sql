@@ -57,3 +57,19 @@ SELECT catalog_name, table_namespace, table_name FROM (
     AND (table_namespace > :namespace OR (table_namespace = :namespace AND table_name > :name)))
   ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS heads
 ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
+
+-- owners_at
+-- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location IN (SELECT value FROM json_table(:places, '$[*]' COLUMNS (value VARCHAR(1000) PATH '$')) AS asked)
+UNION
+SELECT p.catalog_name, p.table_namespace, p.table_name, p.place FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT value FROM json_table(:places, '$[*]' COLUMNS (value VARCHAR(1000) PATH '$')) AS asked);
+
+-- writers_around
+-- Live tables whose writers put files into one of these very places, or somewhere inside a folder.
+SELECT DISTINCT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT value FROM json_table(:places, '$[*]' COLUMNS (value VARCHAR(1000) PATH '$')) AS asked) OR (p.place > :first AND p.place < :behind);

@@ -32,6 +32,9 @@ WITH wanted AS (
     SELECT 1 FROM iceberg_tables t
     WHERE t.catalog_name = wanted.catalog AND t.table_namespace = wanted.namespace AND t.table_name = wanted.name
       AND t.metadata_location = wanted.expected
+      AND NOT EXISTS (
+        SELECT 1 FROM nunatak_shadows s
+        WHERE s.catalog_name = wanted.catalog AND s.table_uuid = wanted.uuid AND s.state = 'shadow')
     FOR NO KEY UPDATE SKIP LOCKED) AS found
 ), moved AS (
   UPDATE iceberg_tables t SET metadata_location = held.new, previous_metadata_location = held.expected FROM held
@@ -70,9 +73,12 @@ WITH wanted AS (
 SELECT member FROM moved;
 
 -- pointers_of
-SELECT wanted.member, t.metadata_location
-FROM unnest(:catalog::text[], :namespace::text[], :name::text[])
-  WITH ORDINALITY AS wanted (catalog, namespace, name, member)
+-- With the source, if the table is a shadow.
+SELECT wanted.member, t.metadata_location,
+  (SELECT s.source FROM nunatak_shadows s
+   WHERE s.catalog_name = wanted.catalog AND s.table_uuid = wanted.uuid AND s.state = 'shadow')
+FROM unnest(:catalog::text[], :namespace::text[], :name::text[], :uuid::text[])
+  WITH ORDINALITY AS wanted (catalog, namespace, name, uuid, member)
 JOIN iceberg_tables t
   ON t.catalog_name = wanted.catalog AND t.table_namespace = wanted.namespace AND t.table_name = wanted.name
 WHERE t.metadata_location IS NOT NULL;

@@ -1,11 +1,14 @@
 -- commit_head
--- Compare and swap: nothing at all happens if somebody moved the pointer first. One statement, hence one round trip
+-- Compare and swap: nothing at all happens if somebody moved the pointer first, or if the table is a shadow. One statement, hence one round trip
 -- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
 -- A key that is taken gets no hash instead of a new one, which its column refuses, and the whole statement with it.
 WITH moved AS (
   UPDATE iceberg_tables SET metadata_location = :new::text, previous_metadata_location = :expected::text
   WHERE catalog_name = :catalog::text AND table_namespace = :namespace::text AND table_name = :name::text
     AND metadata_location = :expected::text
+    AND NOT EXISTS (
+      SELECT 1 FROM nunatak_shadows s
+      WHERE s.catalog_name = :catalog::text AND s.table_uuid = :uuid::text AND s.state = 'shadow')
   RETURNING 1
 ), saved AS (
   INSERT INTO nunatak_heads

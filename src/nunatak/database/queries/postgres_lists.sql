@@ -62,3 +62,19 @@ WHERE h.location = ANY (:around::text[])
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE p.place = ANY (:places::text[]);
+
+-- owners_at
+-- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location IN (SELECT jsonb_array_elements_text(:places::text::jsonb))
+UNION
+SELECT p.catalog_name, p.table_namespace, p.table_name, p.place FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb));
+
+-- writers_around
+-- Live tables whose writers put files into one of these very places, or somewhere inside a folder.
+SELECT DISTINCT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb)) OR (p.place > :first::text AND p.place < :behind::text);

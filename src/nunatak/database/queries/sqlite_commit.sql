@@ -6,10 +6,15 @@ CREATE TEMP VIEW commit_door (catalog, namespace, name, expected, new, uuid, loc
 AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- commit_door_trigger
+-- A shadow is found out here, where the pointer moves: a look before it would be a statement more for every commit, and
+-- somebody may set the flag after the look.
 CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
   UPDATE iceberg_tables SET metadata_location = NEW.new, previous_metadata_location = NEW.expected
   WHERE catalog_name = NEW.catalog AND table_namespace = NEW.namespace AND table_name = NEW.name
-    AND metadata_location = NEW.expected;
+    AND metadata_location = NEW.expected
+    AND NOT EXISTS (
+      SELECT 1 FROM nunatak_shadows s
+      WHERE s.catalog_name = NEW.catalog AND s.table_uuid = NEW.uuid AND s.state = 'shadow');
   SELECT RAISE(ABORT, 'the pointer moved') WHERE changes() <> 1;
   INSERT INTO nunatak_heads
     (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
@@ -26,7 +31,7 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
 END;
 
 -- commit_head
--- Compare and swap: refused by the trigger if somebody moved the pointer first.
+-- Compare and swap: refused by the trigger if somebody moved the pointer first, or if the table is a shadow.
 INSERT INTO commit_door VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- insert_head

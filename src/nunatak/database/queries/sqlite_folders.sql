@@ -19,3 +19,19 @@ WHERE p.place = :place;
 -- save_place
 INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
 VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;
+
+-- owners_at
+-- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location IN (SELECT value FROM json_each(:places))
+UNION
+SELECT p.catalog_name, p.table_namespace, p.table_name, p.place FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT value FROM json_each(:places));
+
+-- writers_around
+-- Live tables whose writers put files into one of these very places, or somewhere inside a folder.
+SELECT DISTINCT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE p.place IN (SELECT value FROM json_each(:places)) OR (p.place > :first AND p.place < :behind);
