@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import fastavro
 import pytest
 
 from tests.access.secured import SecuredCatalog
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
+from tests.api.local import LocalCatalog, metadata_file
+from tests.api.manifests import LIST_FIELDS, a_manifest, avro
 from tests.api.wire import a_commit, a_table, add_snapshot, ok, path_of, set_branch, set_properties
 
 HEALTH = "/management/v1/health"
@@ -124,7 +124,7 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: LocalCata
     found = health(catalog, "namespace:default/ns", deep="true")
 
     assert found["tables"][0]["score"] == 100
-    assert "outside the warehouse" in found["tables"][1]["error"]
+    assert "outside the table's own places" in found["tables"][1]["error"]
 
 
 @pytest.mark.parametrize(
@@ -147,66 +147,9 @@ def test_what_is_not_there_is_refused(catalog: LocalCatalog, securable: str, sta
 # Deep
 
 
-def avro(file: Path, name: str, fields: list[dict[str, Any]], records: list[dict[str, Any]]) -> str:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as target:
-        fastavro.writer(target, {"type": "record", "name": name, "fields": fields}, records)
-    return f"file://{file}"
-
-
-def field(name: str, kind: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind}
-
-
-def a_manifest(folder: Path, name: str, files: list[tuple[str, int, int]]) -> dict[str, Any]:
-    """The line of a manifest list, for a manifest of files given as day, bytes and status."""
-    partition = {"type": "record", "name": "p", "fields": [field("day", ["null", "string"])]}
-    entry = {
-        "type": "record",
-        "name": "f",
-        "fields": [
-            field("content", "int"),
-            field("file_path", "string"),
-            field("partition", partition),
-            field("file_size_in_bytes", "long"),
-        ],
-    }
-    records = [
-        {
-            "status": status,
-            "data_file": {
-                "content": 0,
-                "file_path": f"{name}-{at}",
-                "partition": {"day": day},
-                "file_size_in_bytes": size,
-            },
-        }
-        for at, (day, size, status) in enumerate(files)
-    ]
-    path = avro(folder / f"{name}.avro", "e", [field("status", "int"), field("data_file", entry)], records)
-    live = sum(status != 2 for _, _, status in files)
-    return {
-        "manifest_path": path,
-        "manifest_length": 1,
-        "content": 0,
-        "added_files_count": live,
-        "existing_files_count": 0,
-    }
-
-
-LIST_FIELDS = [
-    field("manifest_path", "string"),
-    field("manifest_length", "long"),
-    field("content", "int"),
-    field("added_files_count", "int"),
-    field("existing_files_count", "int"),
-]
-
-
 def test_deep_counts_live_files_by_partition(catalog: LocalCatalog) -> None:
     spec = {"spec-id": 0, "fields": [{"name": "data", "transform": "identity", "source-id": 2, "field-id": 1000}]}
-    catalog.table("ns", "t", partition_spec=spec)
-    folder = catalog.warehouse / "manifests"
+    folder = metadata_file(catalog.table("ns", "t", partition_spec=spec)).parent
     # Ten small files of one day can be joined to one; one of another day has nobody to be joined with.
     crowded = [("mon", MIB, 1)] * 10
     lines = [

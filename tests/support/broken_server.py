@@ -292,8 +292,9 @@ def purge_whatever_begins_alike(app: App) -> None:
             if path.is_file() and f"file://{path}".startswith(prefix):
                 path.unlink()
 
-    async def purge_prefix(_: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], *__: object) -> None:
+    async def purge_prefix(_: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], *__: object) -> list[Change]:
         await asyncio.to_thread(delete_alike, warehouse.location, payload["location"])
+        return []
 
     replace(jobs, "_purge", purge_prefix)
 
@@ -302,9 +303,9 @@ def purge_whatever_begins_alike(app: App) -> None:
 def forget_the_job_first(app: App) -> None:
     """A purge is taken for done when it begins, so that a crash ends it for good."""
 
-    async def run_forgotten(catalog: Catalog, job: Job, lease: jobs.Lease) -> None:
+    async def run_forgotten(catalog: Catalog, job: Job, lease: jobs.Lease) -> object:
         await catalog.store.apply([FinishJob(job.job_id, catalog.server_id)])
-        await run(catalog, job, lease)
+        return await run(catalog, job, lease)
 
     run = replace(jobs, "_run", run_forgotten)
 

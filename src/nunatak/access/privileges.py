@@ -33,6 +33,8 @@ WRITE = READ | P.NS_CREATE | P.NS_UPDATE | P.TABLE_CREATE | P.TABLE_WRITE | P.TA
 ADMIN = WRITE | P.NS_DROP | P.TABLE_DROP | P.GRANT
 GRANTABLE = ADMIN | P.SERVER_ADMIN | P.WAREHOUSE_ADMIN | P.LOCATION_CHOOSE | P.AUDIT_READ
 OWNER = ADMIN  # what the creator of something holds on it
+# What makes a table or view known to exist; whoever holds none of it on a table is told that there is no such table.
+ENTRY_BITS = P.TABLE_LIST | P.TABLE_READ_META | P.TABLE_READ_DATA | P.TABLE_WRITE | P.TABLE_ALTER | P.TABLE_DROP
 
 BUNDLES: dict[str, Privilege] = {"READ": READ, "WRITE": WRITE, "ADMIN": ADMIN}
 EVERYTHING = GRANTABLE | P.CONFIG_READ

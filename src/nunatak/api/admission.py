@@ -6,9 +6,9 @@ from typing import Protocol
 from nunatak.access import securables
 from nunatak.access.decisions import PolicyChanged
 from nunatak.access.guard import Known
-from nunatak.access.privileges import Privilege, names_of
+from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.api.http import Request
-from nunatak.api.needs import ENTRY_BITS, Declared, Need, Needs, Target, warehouse_target
+from nunatak.api.needs import Declared, Need, Needs, Target, warehouse_target
 from nunatak.database.records import Key
 from nunatak.errors import CatalogError, Forbidden
 from nunatak.iceberg.identifiers import to_jdbc

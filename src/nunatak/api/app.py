@@ -1,6 +1,7 @@
 """The ASGI application: routes a request, recognises one that was sent before, and answers every error the same way."""
 
 import asyncio
+import functools
 import logging
 import re
 import time
@@ -440,7 +441,22 @@ def _caller(known: Known | None, request: Request, address: tuple[str, int] | No
     if known is None:
         return Caller(address=address)
     origin = known.origin(host, request.headers.get(b"user-agent", b""))
-    return Caller(known.session.principal, address=address, policy=known.version, owns=True, origin=origin)
+    return Caller(
+        known.session.principal,
+        address=address,
+        policy=known.version,
+        owns=True,
+        origin=origin,
+        rights=functools.partial(_rights, request.guard, known),
+    )
+
+
+async def _rights(guard: Guard | None, known: Known, securable: str) -> int:
+    """As `Request.rights`, without the request: its caller must not lead back to it, or only the garbage collector
+    frees the two."""
+    assert guard is not None
+    (held,) = await guard.ask(known, [securable])
+    return held
 
 
 async def _check_signed(known: Known | None, body: Body | None) -> None:

@@ -17,7 +17,7 @@ from nunatak.access.administration import Credential, Grant, Principal, Role
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.explain import Explanation, FoundGrant, Holding
-from nunatak.access.privileges import BUNDLES, Privilege, expanded, names_of
+from nunatak.access.privileges import BUNDLES, ENTRY_BITS, Privilege, expanded, names_of
 from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
 from nunatak.api.admission import is_seen
@@ -32,7 +32,6 @@ from nunatak.api.management_wire import (
     RotateKeysRequest,
     UpdatePrincipalRequest,
 )
-from nunatak.api.needs import ENTRY_BITS
 from nunatak.api.openapi_management import management_document
 from nunatak.api.paging import Page, list_of
 from nunatak.api.route import TOP_WORDS, Route

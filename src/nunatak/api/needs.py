@@ -38,8 +38,6 @@ from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check
 
 P = Privilege
 
-# What makes a table or view known to exist; whoever holds none of it on a table is told that there is no such table.
-ENTRY_BITS = P.TABLE_LIST | P.TABLE_READ_META | P.TABLE_READ_DATA | P.TABLE_WRITE | P.TABLE_ALTER | P.TABLE_DROP
 # What a pure writer sends; every other update changes what the table is, not only what is in it.
 DATA_UPDATES = (AddSnapshot, SetSnapshotRef, SetCurrentSnapshot, SetStatistics, SetPartitionStatistics)
 

@@ -14,6 +14,7 @@ from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequ
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.heads import find_head, key_of, loaded_of, read_table
+from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
 from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
@@ -181,6 +182,7 @@ async def register_table(request: Request) -> Response:
         wanted.metadata_location,
         overwrite=bool(wanted.overwrite),
         may_replace=request.known is None or request.replaces,
+        shadow_of=check_source(wanted.shadow_of) if wanted.shadow_of is not None else None,
     )
     request.loaded = [loaded]
     return loaded_response(loaded)

@@ -8,10 +8,9 @@ import msgspec
 from nunatak.access import securables
 from nunatak.access.grants import json_of
 from nunatak.access.guard import Known
-from nunatak.access.privileges import Privilege
+from nunatak.access.privileges import ENTRY_BITS, Privilege
 from nunatak.api.admission import is_seen
 from nunatak.api.http import Request
-from nunatak.api.needs import ENTRY_BITS
 from nunatak.database.records import Kind
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, to_jdbc
 

@@ -49,6 +49,7 @@ class RegisterTableRequest(Wire, frozen=True):
     name: str
     metadata_location: str
     overwrite: bool | None = None
+    shadow_of: str | None = None
 
 
 class RegisterViewRequest(Wire, frozen=True):

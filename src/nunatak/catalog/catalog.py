@@ -1,7 +1,7 @@
 """What every operation is handed: the stores, the clock, the warehouses and the caller."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,7 +26,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again.
 
     `policy` is the version of the rights under which it was let in; `owns` says that what it creates becomes its own;
-    `origin` is what the audit trail keeps of where it came from.
+    `origin` is what the audit trail keeps of where it came from. `rights` tells what it may do with a securable; None
+    means everything.
     """
 
     principal: str = "anonymous"
@@ -37,6 +38,7 @@ class Caller(msgspec.Struct, frozen=True):
     policy: int | None = None
     owns: bool = False
     origin: str | None = None
+    rights: Callable[[str], Awaitable[int]] | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import own_places, paths_in_updates, refuse_foreign
 from nunatak.catalog.heads import (
     check_chosen,
     check_places,
@@ -20,6 +21,7 @@ from nunatak.catalog.heads import (
     new_version,
     places_outside,
     read_table,
+    with_references,
     write_metadata_file,
 )
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
@@ -57,6 +59,7 @@ from nunatak.iceberg.commit_request import (
 )
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
+from nunatak.objectstore.location import is_inside_any
 
 MAX_TABLES = 1000  # in one transaction
 MAX_PARTS = 100  # of a transaction that are about the same table: each is worked out for the next one's requirements
@@ -91,6 +94,7 @@ class Planned(msgspec.Struct, frozen=True):
     before: Loaded | None
     base: TableMetadata | None
     after: TableMetadata
+    points_elsewhere: bool = False  # a new path lies in the warehouse, but not in the table's own places
 
 
 def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest], size_bytes: int = 0) -> TableCommit:
@@ -209,7 +213,7 @@ async def _plan_from_memory(
         if before is None or not isinstance(before.parsed, TableMetadata):
             return None
         try:
-            plan = await _work_out(catalog, warehouse, key, commit, before)
+            plan = await _work_out(catalog, warehouse, caller, key, commit, before)
         except CatalogError:
             return None
         if plan.after is plan.base:
@@ -223,11 +227,16 @@ async def _plan(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key
     before = await find_head(catalog, key, "TABLE", caller.policy)
     if before is None and await _was_created(catalog, caller, commit):
         raise OutcomeUnknown(NO_LONGER_THERE)
-    return await _work_out(catalog, warehouse, key, commit, before)
+    return await _work_out(catalog, warehouse, caller, key, commit, before)
 
 
 async def _work_out(
-    catalog: Catalog, warehouse: WarehousePlace, key: Key, commit: TableCommit, before: Loaded | None
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    key: Key,
+    commit: TableCommit,
+    before: Loaded | None,
 ) -> Planned:
     base = await read_table(catalog, before) if before is not None else None
     if base is None:
@@ -243,7 +252,15 @@ async def _work_out(
         if base is None or after.properties is not base.properties:
             check_properties(after.properties)
         await check_places(catalog, warehouse, key, after)
-    return Planned(key, commit, before, base, after)
+        await refuse_foreign(catalog, caller, key, after, base, paths_in_updates(commit.all_updates()))
+    elsewhere = after is not base and _points_elsewhere(warehouse, after, commit)
+    return Planned(key, commit, before, base, after, elsewhere)
+
+
+def _points_elsewhere(warehouse: WarehousePlace, after: TableMetadata, commit: TableCommit) -> bool:
+    new = [path for _, path in paths_in_updates(commit.all_updates())]
+    own = own_places(after) if new else ()
+    return any(not is_inside_any(own, path) and is_inside_any(warehouse.allowed, path) for path in new)
 
 
 async def _apply(
@@ -362,8 +379,12 @@ def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored)
         line = entry(catalog, caller, "create-table", snapshot_id=snapshot_id)
         parent = print_namespace(plan.commit.identifier.namespace)
         owned = ownership.owned(catalog, caller, ownership.securable_of(plan.key))
+        stored = with_references(stored, plan.after)
         return [InsertHead(plan.key, "TABLE", stored, line, printed, parent), *owned]
     line = entry(catalog, caller, "commit-table", snapshot_id=snapshot_id)
+    resettled = _steers_elsewhere(plan.base, plan.after) and stored.places != places_outside(plan.base)
+    if resettled or plan.points_elsewhere:
+        resettled, stored = True, with_references(stored, plan.after)
     changes: list[Change] = [
         MoveHead(
             plan.key,
@@ -373,14 +394,20 @@ def _changes_of(catalog: Catalog, caller: Caller, plan: Planned, stored: Stored)
             line,
             printed,
             check_overlap=plan.after.location != plan.base.location,
-            places_changed=_steers_elsewhere(plan.base, plan.after) and stored.places != places_outside(plan.base),
+            places_changed=resettled,
         )
     ]
     if plan.after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true":
         kept = {log["metadata-file"] for log in plan.after.metadata_log}
         trimmed = [log["metadata-file"] for log in plan.base.metadata_log if log["metadata-file"] not in kept]
         if trimmed:
-            payload = {"catalog": plan.key.catalog, "table-uuid": plan.after.table_uuid, "files": trimmed}
+            places = [str(each) for each in (*own_places(plan.after), *own_places(plan.base))]
+            payload = {
+                "catalog": plan.key.catalog,
+                "table-uuid": plan.after.table_uuid,
+                "files": trimmed,
+                "places": list(dict.fromkeys(places)),
+            }
             changes.append(AddJob("delete-files", msgspec.json.encode(payload)))
     return changes
 

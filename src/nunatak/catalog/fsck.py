@@ -9,6 +9,7 @@ import zstandard
 
 from nunatak.catalog import sweep
 from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.heads import Metadata, metadata_uuid
 from nunatak.catalog.history import file_name, read_history
 from nunatak.catalog.reachable import is_inside
@@ -20,7 +21,7 @@ from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.identifiers import Identifier, from_jdbc
 from nunatak.iceberg.plausible import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.objectstore.location import parse_location
+from nunatak.objectstore.location import Location, is_inside_any, parse_location
 
 AT_ONCE = 16  # tables looked at together: enough to keep disk and database busy, little enough to hold in memory
 PAGE = 500  # names held at a time
@@ -169,7 +170,7 @@ class _Look:
         if stored is not None:
             self._check_record(stored, metadata)
             await self._check_overlap(stored)
-            await self._check_folder(warehouse, stored, metadata)
+            await self._check_folder(stored, metadata)
 
     def _unpacked(self, stored: Stored | None) -> bytes | None:
         if stored is None or stored.content is None:
@@ -232,7 +233,7 @@ class _Look:
             if not same and _order(self._key) < _order(other.key):
                 self._add("overlap", f"{stored.location} overlaps {other.location} of {printed(other.key)}")
 
-    async def _check_folder(self, warehouse: WarehousePlace, stored: Stored, metadata: Metadata) -> None:
+    async def _check_folder(self, stored: Stored, metadata: Metadata) -> None:
         """The commit log, the files it and the metadata name, and those in the folder that nothing names."""
         try:
             files = await sweep.metadata_files(self._catalog, self._key, self._pointer, self._age_ms or 0)
@@ -242,7 +243,7 @@ class _Look:
         metadata_log = []
         if isinstance(metadata, TableMetadata):
             metadata_log = [each["metadata-file"] for each in metadata.metadata_log]
-            self._check_named_files(warehouse, metadata_log, files.present)
+            self._check_named_files(own_places(metadata), metadata_log, files.present)
         unnamed = {} if self._age_ms is None else sweep.without(files.old, self._pointer, metadata_log)
         history = await read_history(self._catalog.store, metadata_uuid(metadata), unnamed)
         for text in history.gaps:
@@ -257,10 +258,10 @@ class _Look:
             else:
                 self._add("unnamed-file", f"the table does not name {location}")
 
-    def _check_named_files(self, warehouse: WarehousePlace, named: Sequence[str], present: frozenset[str]) -> None:
+    def _check_named_files(self, own: Sequence[Location], named: Sequence[str], present: frozenset[str]) -> None:
         for location in named:
-            # What lies outside is not ours to look at.
-            there = file_name(location) in present or not is_inside(warehouse, location)
+            # What lies outside the table's own places is not ours to look at.
+            there = file_name(location) in present or not is_inside_any(own, location)
             if not there and not self._catalog.objects.exists(location):
                 self._add("lost-log-file", f"{location} is not there")
 

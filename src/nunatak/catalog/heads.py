@@ -5,11 +5,13 @@ import os
 import threading
 from collections.abc import Iterable
 
+import msgspec
 import zstandard
 
 from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import referenced_places
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.write import entry
@@ -135,7 +137,14 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
 
 async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> Stored:
     """What goes beside the pointer of a file that exists."""
-    return _stored(metadata_location, metadata, await asyncio.to_thread(_packed, data))
+    stored = _stored(metadata_location, metadata, await asyncio.to_thread(_packed, data))
+    return with_references(stored, metadata)
+
+
+def with_references(stored: Stored, metadata: Metadata) -> Stored:
+    """With the folders elsewhere that the metadata points into. It looks at all snapshots: not for every commit."""
+    references = referenced_places(metadata)
+    return msgspec.structs.replace(stored, places=(*stored.places, *references)) if references else stored
 
 
 def _packed(data: bytes | memoryview) -> bytes | None:

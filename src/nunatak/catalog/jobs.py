@@ -12,10 +12,24 @@ from typing import Any
 
 import msgspec
 
+from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Catalog, WarehousePlace
-from nunatak.catalog.reachable import Unneeded, files_in_stages, is_inside
+from nunatak.catalog.foreign_paths import own_places
+from nunatak.catalog.ownership import securable_of
+from nunatak.catalog.reachable import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
+from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import leftovers
-from nunatak.database.records import ExtendLease, FinishJob, ForgetAnswers, Job, LeaseJob, PostponeJob
+from nunatak.database.records import (
+    Change,
+    ExtendLease,
+    FinishJob,
+    ForgetAnswers,
+    Job,
+    Key,
+    LeaseJob,
+    PostponeJob,
+    Write,
+)
 from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -30,6 +44,7 @@ OUTAGE_SECONDS = 5.0  # how long it leaves a database alone that does not answer
 HAND_OVER_SECONDS = 2.0
 LONGEST_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
+SERVER = "nunatak"  # who did it, in the audit trail: the server itself
 
 
 async def run_jobs(catalog: Catalog) -> None:
@@ -64,7 +79,7 @@ async def run_next(catalog: Catalog) -> bool:
     lease = Lease(catalog, job, now_ms + LEASE_MS)
     try:
         async with lease.extended():
-            await _run(catalog, job, lease)
+            result = await _run(catalog, job, lease)
     except asyncio.CancelledError:
         # A server that stops hands its job on at once, or if it cannot, when the lease runs out.
         with contextlib.suppress(CatalogError, TimeoutError):
@@ -76,7 +91,7 @@ async def run_next(catalog: Catalog) -> bool:
         log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
         await _postpone(catalog, job, min(LONGEST_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12)), str(error)[:500])
     else:
-        await catalog.store.apply([FinishJob(job.job_id, catalog.server_id)])
+        await catalog.store.apply([*result, FinishJob(job.job_id, catalog.server_id)])
     return True
 
 
@@ -126,23 +141,47 @@ class Lease:
                 return
 
 
-async def _run(catalog: Catalog, job: Job, lease: Lease) -> None:
+async def _run(catalog: Catalog, job: Job, lease: Lease) -> list[Change]:
+    """Does the job; returns what is to be recorded of it when it is done."""
     payload = msgspec.json.decode(job.payload)
     warehouse = catalog.warehouses.get(payload["catalog"])
     if warehouse is None:
         raise BadRequest(f"the warehouse {payload['catalog']} is not configured")
     if job.kind == "purge":
-        await _purge(catalog, warehouse, payload, lease)
-    elif job.kind == "delete-files":
-        await _delete(catalog, await Unneeded(catalog, warehouse, payload["table-uuid"]).of(payload["files"]), lease)
-    else:
-        raise BadRequest(f"no such kind of job: {job.kind}")
+        return await _purge(catalog, warehouse, payload, lease)
+    if job.kind == "delete-files":
+        await _delete_old_metadata(catalog, warehouse, payload, lease)
+        return []
+    if job.kind == "remove-staged":
+        await _remove_if_unused(catalog, warehouse, payload["location"])
+        return []
+    raise BadRequest(f"no such kind of job: {job.kind}")
 
 
-async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> None:
-    """Delete what the metadata reaches, the metadata last: a purge that is cut off can start again from it."""
+async def _delete_old_metadata(
+    catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease
+) -> None:
+    """Metadata files that a commit has dropped from the table's log. Those of a shadow are the source's."""
+    table_uuid = payload["table-uuid"]
+    if await find_shadow(catalog.store, warehouse.name, table_uuid) is not None:
+        log.info("old metadata files of %s stay: it is not this catalog's alone yet", table_uuid)
+        return
+    own = OwnFiles(catalog, warehouse, NOBODY, [parse_location(each) for each in payload.get("places", ())])
+    unneeded = Unneeded(catalog, own, warehouse, table_uuid)
+    await _delete(catalog, await unneeded.of(payload["files"]), lease)
+    if unneeded.left.outside:
+        log.warning("old metadata files of %s were left: %s", table_uuid, unneeded.left.told())
+
+
+async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> list[Change]:
+    """Delete what the metadata reaches in the table's own places, the metadata last: a purge that is cut off can start
+    again from it. Returns the audit row that tells what was left."""
     metadata_location: str = payload["metadata-location"]
     location: str | None = payload["location"]
+    if payload.get("shadow-of") is not None:
+        log.warning("nothing of %s is purged: its files are those of %s", metadata_location, payload["shadow-of"])
+        return [_result_of(catalog, payload, {"kept-for": payload["shadow-of"]})]
+    left = Left()
     try:
         data = await catalog.objects.read_metadata(metadata_location)
     except NotFound:
@@ -152,19 +191,48 @@ async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str,
             metadata: Any = table_metadata.decode(data)
         except CatalogError:
             metadata = view_metadata.decode(data)
-        unneeded = Unneeded(catalog, warehouse)
-        if isinstance(metadata, TableMetadata):
-            for files in await files_in_stages(catalog, warehouse, metadata):
-                await _delete(catalog, await unneeded.of(files), lease)
-        if is_inside(warehouse, metadata.location):
-            await _delete(catalog, await unneeded.of(await leftovers(catalog, metadata_location, metadata)), lease)
-        await _delete(catalog, await unneeded.of([metadata_location]), lease)
+        left = await _delete_reached(catalog, warehouse, metadata_location, metadata, lease)
         location = metadata.location
-    if location is not None and is_inside(warehouse, location):
-        place = parse_location(location)
-        # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
-        if not await catalog.store.overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
-            await catalog.objects.remove_empty_folders(location)
+    if location is not None:
+        await _remove_if_unused(catalog, warehouse, location)
+    if not left.outside and not left.needed:
+        return []
+    log.warning("the purge of %s left files that are not its own alone: %s", metadata_location, left.told())
+    return [_result_of(catalog, payload, {"left": left.told()})]
+
+
+async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, location: str) -> None:
+    """Remove the empty folders of a table that is gone, or was staged and never came."""
+    if not is_inside(warehouse, location):
+        return
+    place = parse_location(location)
+    # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
+    if not await catalog.store.overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
+        await catalog.objects.remove_empty_folders(location)
+
+
+async def _delete_reached(
+    catalog: Catalog, warehouse: WarehousePlace, metadata_location: str, metadata: Any, lease: Lease
+) -> Left:
+    """Stage by stage; returns what was named and not deleted."""
+    own = OwnFiles(catalog, warehouse, NOBODY, own_places(metadata))
+    unneeded = Unneeded(catalog, own, warehouse)
+    if isinstance(metadata, TableMetadata):
+        for files in await files_in_stages(own, metadata):
+            await _delete(catalog, await unneeded.of(files), lease)
+    if is_inside(warehouse, metadata.location):
+        await _delete(catalog, await unneeded.of(await leftovers(catalog, metadata_location, metadata)), lease)
+    await _delete(catalog, await unneeded.of([metadata_location]), lease)
+    return unneeded.left
+
+
+def _result_of(catalog: Catalog, payload: dict[str, Any], detail: dict[str, object]) -> Write:
+    """What became of a purge, for the audit trail: a job that is done leaves nothing else behind."""
+    key = Key(payload["catalog"], payload["namespace"], payload["name"])
+    detail = {"metadata-location": payload["metadata-location"], **detail}
+    return audit_row(
+        at_ms=catalog.now_ms(), principal=SERVER, action="purge", securable=securable_of(key), detail=detail
+    )
 
 
 async def _delete(catalog: Catalog, files: list[str], lease: Lease) -> None:

@@ -1,32 +1,66 @@
 """Which files a table leads to, and which of them no other table needs: what a purge may delete."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import paths_in_metadata, pointing_into, sort_folders
 from nunatak.catalog.heads import find_head
 from nunatak.database.records import Key
-from nunatak.errors import BadRequest, NotFound
+from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore import manifests
-from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.location import Location, is_inside_any, parse_location
+
+MOST_EXAMPLES = 20  # of the files that a purge left, as the log and the audit trail name them
+LONGEST_SHOWN = 200  # characters of a path in a log or an error
 
 
-async def files_in_stages(catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata) -> list[list[str]]:
+NOBODY = Key("", "", "")  # no table has this name: for one that was dropped, whatever has its name now is another
+
+
+class OwnFiles:
+    """The files in a table's own places: the only ones of it that this server reads or deletes.
+
+    What a snapshot or a statistics file names elsewhere is left alone, whether another live table lies there or not.
+    """
+
+    def __init__(self, catalog: Catalog, warehouse: WarehousePlace, key: Key, places: Sequence[Location]) -> None:
+        self._catalog, self._warehouse, self._key, self.places = catalog, warehouse, key, places
+        self._folders: dict[str, bool] = {}
+
+    async def holds(self, path: str) -> bool:
+        """Whether the file is the table's own; a folder in which another table lies, inside its places, is not."""
+        if not is_inside_any(self.places, path) or not is_inside(self._warehouse, path):
+            return False
+        folder = path.rpartition("/")[0]
+        if folder not in self._folders:
+            found = await sort_folders(self._catalog, self._key, self.places, [folder])
+            self._folders[folder] = found[folder] == "own"
+        return self._folders[folder]
+
+    async def read(self, path: str) -> bytes:
+        """BadRequest if it is not the table's own, NotFound if it is gone."""
+        if not await self.holds(path):
+            raise BadRequest(f"{path[:LONGEST_SHOWN]} lies outside the table's own places and is not read")
+        return await self._catalog.objects.read(path)
+
+
+async def files_in_stages(own: OwnFiles, metadata: TableMetadata) -> list[list[str]]:
     """The table's files in the order they may go: none before all that only it leads to are gone.
 
-    A file that is gone already leads nowhere. With gc.enabled=false the data files are not the table's to delete.
+    A file that is gone already leads nowhere, nor does one outside the table's own places. With gc.enabled=false the
+    data files are not the table's to delete.
     """
     lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
     paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
     for manifest_list in dict.fromkeys(lists):
-        data = await _read(catalog, warehouse, manifest_list)
-        paths.update(dict.fromkeys(await _parsed(manifests.manifest_paths(data))))
+        paths.update(dict.fromkeys(await _parsed(manifests.manifest_paths(await _read(own, manifest_list)))))
     files: dict[str, None] = {}
     if metadata.properties.get("gc.enabled", "true").lower() != "false":
         for manifest in paths:
-            data = await _read(catalog, warehouse, manifest)
-            files.update(dict.fromkeys(await _parsed(manifests.file_paths(data))))
+            files.update(dict.fromkeys(await _parsed(manifests.file_paths(await _read(own, manifest)))))
     statistics = [each["statistics-path"] for each in (*metadata.statistics, *metadata.partition_statistics)]
     earlier = [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
     return [list(files), list(paths), [*lists, *statistics, *earlier]]
@@ -37,12 +71,12 @@ async def _parsed(names: Iterator[str]) -> list[str]:
     return await asyncio.to_thread(list, names)
 
 
-async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:
-    """A file of the table, or nothing if it is gone or not ours to read."""
-    if not is_inside(warehouse, location):
+async def _read(own: OwnFiles, path: str) -> bytes:
+    """A file of the table, or nothing if it is gone or not the table's own."""
+    if not await own.holds(path):
         return b""
     try:
-        return await catalog.objects.read(location)
+        return await own.read(path)
     except NotFound:
         return b""
 
@@ -55,23 +89,52 @@ def is_inside(warehouse: WarehousePlace, location: str) -> bool:
     return any(allowed.contains(place) for allowed in warehouse.allowed)
 
 
-class Unneeded:
-    """Decides for one purge which files may go: not outside the warehouse, not in a live table's folder, and not one
-    that a live table leads to, where tables share a place for their data. `owner_uuid` names a table that may lose
-    files of its own folder, but none that it names by now: it may have been rolled back, or stand under two names."""
+@dataclass
+class Left:
+    """Files that a purge named and did not delete: how many, and the first of them."""
 
-    def __init__(self, catalog: Catalog, warehouse: WarehousePlace, owner_uuid: str | None = None) -> None:
-        self._catalog, self._warehouse, self._owner_uuid = catalog, warehouse, owner_uuid
+    outside: int = 0  # the table's own places
+    needed: int = 0  # by a live table
+    examples: list[str] = field(default_factory=list)
+
+    def note(self, path: str) -> None:
+        if len(self.examples) < MOST_EXAMPLES:
+            self.examples.append(path[:LONGEST_SHOWN])
+
+    def told(self) -> dict[str, object]:
+        return {"outside": self.outside, "needed": self.needed, "files": self.examples}
+
+
+class Unneeded:
+    """Decides for one purge which files may go: only those in the table's `own` places, not in a live table's folder,
+    and not one that a live table leads to, where tables share a place for their data. `owner_uuid` names a table that
+    may lose files of its own folder, but none that it names by now: it may have been rolled back, or stand under two
+    names. What may not go is noted in `left`."""
+
+    def __init__(
+        self, catalog: Catalog, own: OwnFiles, warehouse: WarehousePlace, owner_uuid: str | None = None
+    ) -> None:
+        self._catalog, self._own, self._warehouse, self._owner_uuid = catalog, own, warehouse, owner_uuid
         self._folders: dict[Location, tuple[bool, list[Key], list[Key]]] = {}
         self._needed: dict[Key, frozenset[str]] = {}
         self._named: dict[Key, frozenset[str]] = {}
+        self._pointing: list[Key] | None = None
+        self.left = Left()
 
     async def of(self, files: Iterable[str]) -> list[str]:
-        return [path for path in dict.fromkeys(files) if await self._may_go(path)]
+        found = []
+        for path in dict.fromkeys(files):
+            if not await self._own.holds(path):
+                self.left.outside += 1
+            elif await self._may_go(path):
+                found.append(path)
+                continue
+            else:
+                self.left.needed += 1
+            self.left.note(path)
+        return found
 
     async def _may_go(self, path: str) -> bool:
-        if not is_inside(self._warehouse, path):
-            return False
         place = parse_location(path)
         folder = place.parent(len(place.segments) - 1)
         if folder not in self._folders:
@@ -83,9 +146,19 @@ class Unneeded:
             if str(place) in await self._named_by(key):
                 return False
         for key in sharing:
-            if str(place) in await self._needed_by(key):
+            if str(place) in await self._needed_by(key, shares=True):
+                return False
+        for key in await self._all_pointing():
+            if str(place) in await self._needed_by(key, shares=False):
                 return False
         return True
+
+    async def _all_pointing(self) -> list[Key]:
+        """The live tables elsewhere whose metadata points into the purged table's places."""
+        if self._pointing is None:
+            found = [key for place in self._own.places for key in await pointing_into(self._catalog, place)]
+            self._pointing = list(dict.fromkeys(found))
+        return self._pointing
 
     async def _look_around(self, folder: Location) -> tuple[bool, list[Key], list[Key]]:
         """Whether the folder is in no other live table's own, whose it is, and who shares a place around it."""
@@ -112,21 +185,34 @@ class Unneeded:
             self._named[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._named[key]
 
-    async def _needed_by(self, key: Key) -> frozenset[str]:
-        """All a live table leads to. One of its files missing must stop the purge: what it led to is not known."""
+    async def _needed_by(self, key: Key, *, shares: bool) -> frozenset[str]:
+        """All a live table leads to. If it shares a place with the purged one, one of its files missing must stop the
+        purge: what it led to is not known. One that only points here names what it needs, or is broken already."""
         if key not in self._needed:
             loaded = await find_head(self._catalog, key, "TABLE")
             paths: set[str] = set()
+            seen: set[str] = set()  # a manifest may be of many snapshots
             if loaded is not None:
+                paths.update(path for _, path in paths_in_metadata(loaded.table()))
                 for snapshot in loaded.table().snapshots:
                     found = list(snapshot.get("manifests") or ())
                     if snapshot.get("manifest-list"):
-                        data = await self._catalog.objects.read(snapshot["manifest-list"])
+                        data = await self._led_to(snapshot["manifest-list"], required=shares)
                         found = await _parsed(manifests.manifest_paths(data))
                     for manifest in found:
-                        if manifest not in paths:
-                            paths.add(manifest)
-                            data = await self._catalog.objects.read(manifest)
-                            paths.update(await _parsed(manifests.file_paths(data)))
-            self._needed[key] = frozenset(str(parse_location(path)) for path in paths)
+                        if manifest in seen:
+                            continue
+                        seen.add(manifest)
+                        data = await self._led_to(manifest, required=shares)
+                        paths.update(await _parsed(manifests.file_paths(data)))
+            inside = [path for path in paths | seen if is_inside(self._warehouse, path)]
+            self._needed[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._needed[key]
+
+    async def _led_to(self, path: str, *, required: bool) -> bytes:
+        try:
+            return await self._catalog.objects.read(path)
+        except CatalogError:
+            if required:
+                raise
+            return b""

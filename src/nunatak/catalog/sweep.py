@@ -19,6 +19,7 @@ import zstandard
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.heads import Metadata, find_head, metadata_uuid
 from nunatak.catalog.history import file_name, read_history
+from nunatak.catalog.shadows import find_shadow
 from nunatak.database.records import Key, Pointer
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.iceberg.metadata_files import version_of
@@ -92,6 +93,9 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
     pointer = await catalog.store.find_pointer(key)
     if pointer is None or not is_known(pointer):
         return []
+    assert pointer.stored is not None
+    if await find_shadow(catalog.store, key.catalog, pointer.stored.table_uuid) is not None:
+        return []  # the files are those of another catalog, which may lead to them
     files = await metadata_files(catalog, key, pointer, age_ms)
     if not files.old:
         return []

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from nunatak.access import securables
 from nunatak.access.decisions import PolicyChanged
+from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.heads import (
     check_file,
     check_places,
@@ -24,15 +27,40 @@ from nunatak.catalog.heads import (
     write_metadata_file,
 )
 from nunatak.catalog.limits import MAX_TRIES, check_properties
+from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.write import entry, write
-from nunatak.database.records import Answer, Change, DeleteHead, InsertHead, Key, Kind, MoveHead, RenameHead, SaveReport
+from nunatak.database import rules
+from nunatak.database.records import (
+    Answer,
+    Change,
+    DeleteHead,
+    InsertHead,
+    Key,
+    Kind,
+    MoveHead,
+    RenameHead,
+    SaveReport,
+    Stored,
+    Write,
+)
 from nunatak.database.store import HeadMoved
-from nunatak.errors import AlreadyExists, BadRequest, CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
+from nunatak.errors import (
+    AlreadyExists,
+    BadRequest,
+    CatalogError,
+    CommitFailed,
+    Forbidden,
+    NoSuchNamespace,
+    NoSuchTable,
+    OutcomeUnknown,
+)
 from nunatak.iceberg import create, plausible, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import new_folder
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.objectstore.location import parse_location, require_inside
+from nunatak.objectstore.location import Location, parse_location, require_inside
+
+STAGED_MS = 86_400_000  # a day: longer than it takes to write a table's first files
 
 NARROW = 200  # columns, of which a table is made faster than a thread is woken up a few times
 
@@ -51,7 +79,7 @@ class NewTable:
 
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
     key = key_of(warehouse, wanted.identifier)
-    metadata = await _new_metadata(catalog, warehouse, key, wanted)
+    metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
     loaded = new_version(catalog, metadata, None)
     metadata_location = loaded.metadata_location
     # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
@@ -86,15 +114,35 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
 
 async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> bytes:
     """The metadata a table would have; nothing is created until a commit with assert-create says so."""
-    metadata = await _new_metadata(catalog, warehouse, key_of(warehouse, wanted.identifier), wanted)
-    await _make_folders(catalog, metadata)
+    key = key_of(warehouse, wanted.identifier)
+    metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
+    place = parse_location(metadata.location)
+    if wanted.location is not None:
+        await _refuse_overlap(catalog, place)
     body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
-    if caller.key is not None:
-        await write(catalog, caller, [], Answer(200, body=body))
+    await _make_folders(catalog, metadata)
+    # A job removes the folders if no table comes to use them.
+    changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
+    if changes or caller.key is not None:
+        await write(catalog, caller, changes, Answer(200, body=body))
     return body
 
 
-async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, wanted: NewTable) -> TableMetadata:
+async def _refuse_overlap(catalog: Catalog, place: Location) -> None:
+    """Asked at the staging, lest a client writes into another table's folder; the commit asks again."""
+    if await catalog.store.overlapping(str(place), [str(place.parent(size)) for size in range(len(place.segments))]):
+        raise rules.overlap(str(place))
+
+
+def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> Write:
+    payload = msgspec.json.encode({"catalog": warehouse.name, "location": str(place)})
+    values = {"kind": "remove-staged", "payload": payload, "not_before_ms": catalog.now_ms() + STAGED_MS}
+    return Write("add_later_job", values)
+
+
+async def _new_metadata(
+    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key, wanted: NewTable
+) -> TableMetadata:
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
@@ -113,6 +161,7 @@ async def _new_metadata(catalog: Catalog, warehouse: WarehousePlace, key: Key, w
         now_ms=catalog.now_ms(),
     )
     await check_places(catalog, warehouse, key, metadata)
+    await refuse_foreign(catalog, caller, key, metadata, None, ())
     return metadata
 
 
@@ -241,9 +290,11 @@ async def register_table(
     *,
     overwrite: bool,
     may_replace: bool = True,
+    shadow_of: str | None = None,
 ) -> Loaded:
     """Take an existing metadata file as the table's state; only from a place the warehouse allows, and if all clients
-    could load it. PolicyChanged if a table is there now, and the caller was let in while there was none."""
+    could load it. `shadow_of` names the table of another catalog whose file it is. PolicyChanged if a table is there
+    now, and the caller was let in while there was none."""
     key = key_of(warehouse, identifier)
     async with catalog.turns.take([key]):
         if not overwrite:
@@ -253,27 +304,17 @@ async def register_table(
         if not await catalog.store.namespace_exists(key.catalog, key.namespace):
             raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
         require_inside(metadata_location, warehouse.allowed, "metadata location")
-        data = await catalog.objects.read_metadata(metadata_location)
+        registering = Registering(catalog, caller, key, metadata_location)
+        data = await registering.read()
         metadata = await catalog.large_work.run(_read_registered, data)
+        await registering.check(metadata)
         data = table_metadata.with_uuid(data, metadata)
         await check_places(catalog, warehouse, key, metadata)
         stored = await stored_of(metadata_location, metadata, data)
-        line = entry(catalog, caller, "register-table")
         before = await find_head(catalog, key, "TABLE", caller.policy) if overwrite else None
         if before is not None and not may_replace:
             raise PolicyChanged
-        printed, parent = str(identifier), print_namespace(identifier.namespace)
-        changes: list[Change]
-        if before is not None:
-            old = before.metadata_location
-            changes = [
-                MoveHead(key, "TABLE", old, stored, line, printed, check_overlap=True, places_changed=True),
-            ]
-        else:
-            changes = [
-                InsertHead(key, "TABLE", stored, line, printed, parent, registered=True),
-                *ownership.owned(catalog, caller, ownership.securable_of(key)),
-            ]
+        changes = await _registering(catalog, caller, identifier, key, before, stored, shadow_of)
         await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
         return keep(catalog, key, metadata_location, data, metadata)
 
@@ -284,6 +325,46 @@ def _read_registered(data: bytes) -> TableMetadata:
     plausible.check_table(data, metadata)
     check_properties(metadata.properties)
     return metadata
+
+
+async def _registering(
+    catalog: Catalog,
+    caller: Caller,
+    identifier: Identifier,
+    key: Key,
+    before: Loaded | None,
+    stored: Stored,
+    shadow_of: str | None,
+) -> list[Change]:
+    """Sets the pointer, or moves it from `before`: what was there when the caller's rights were looked at is what is
+    replaced, and a table that was made meanwhile is not."""
+    shadow = Shadow(shadow_of, "shadow", catalog.now_ms()) if shadow_of is not None else None
+    first, then = await around_register(catalog.store, key, before, stored.table_uuid, shadow)
+    line = entry(catalog, caller, "register-table")
+    printed, parent = str(identifier), print_namespace(identifier.namespace)
+    if before is None:
+        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
+        return [*first, InsertHead(key, "TABLE", stored, line, printed, parent, registered=True), *owned, *then]
+    await require_replaceable(caller, identifier, key)
+    old = before.metadata_location
+    moved = MoveHead(key, "TABLE", old, stored, line, printed, check_overlap=True, places_changed=True)
+    return [*first, moved, *then]
+
+
+async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) -> None:
+    """NoSuchTable or Forbidden unless the caller may do to the table what a commit that changes everything does."""
+    if caller.rights is None:
+        return
+    needed = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
+    held = await caller.rights(ownership.securable_of(key))
+    if held & needed == needed:
+        return
+    if not held & ENTRY_BITS:
+        raise NoSuchTable(f"Table does not exist: {identifier}")
+    lacking = ", ".join(names_of(needed & ~held))
+    raise Forbidden(
+        f"Principal {caller.principal} lacks {lacking} on {securables.printed(ownership.securable_of(key))}"
+    )
 
 
 async def save_report(

@@ -7,6 +7,7 @@ from typing import Any
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.heads import (
     check_chosen,
     check_file,
@@ -15,6 +16,7 @@ from nunatak.catalog.heads import (
     key_of,
     load_head,
     new_version,
+    places_outside,
     stored_of,
     write_metadata_file,
 )
@@ -63,6 +65,7 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
         now_ms=catalog.now_ms(),
     )
     await check_places(catalog, warehouse, key, metadata)
+    await refuse_foreign(catalog, caller, key, metadata, None, ())
     return await _put(catalog, caller, key, wanted.identifier, metadata, None, "create-view")
 
 
@@ -105,6 +108,7 @@ async def commit_view(
                 return before
             check_properties(after.properties)
             await check_places(catalog, warehouse, key, after)
+            await refuse_foreign(catalog, caller, key, after, before.view(), ())
             try:
                 return await _put(catalog, caller, key, identifier, after, before, "commit-view")
             except HeadMoved as error:
@@ -120,8 +124,10 @@ async def register_view(
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
     await refuse_taken(catalog, key, identifier, "VIEW")
     require_inside(metadata_location, warehouse.allowed, "metadata location")
-    data = await catalog.objects.read_metadata(metadata_location)
+    registering = Registering(catalog, caller, key, metadata_location)
+    data = await registering.read()
     metadata = await catalog.large_work.run(_read_registered, data)
+    await registering.check(metadata)
     await check_places(catalog, warehouse, key, metadata)
     stored = await stored_of(metadata_location, metadata, data)
     line = entry(catalog, caller, "register-view")
@@ -163,7 +169,10 @@ async def _put(
     else:
         moved_folder = metadata.location != before.view().location
         old = before.metadata_location
-        changes = [MoveHead(key, "VIEW", old, stored, line, printed, check_overlap=moved_folder)]
+        resettled = stored.places != places_outside(before.view())
+        changes = [
+            MoveHead(key, "VIEW", old, stored, line, printed, check_overlap=moved_folder, places_changed=resettled)
+        ]
     try:
         await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
     except OutcomeUnknown:

@@ -7,6 +7,7 @@ a None here; `layout.py` counts what the totals cannot tell.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nunatak.catalog.shadows import Shadow
 from nunatak.iceberg.shapes import Json
 from nunatak.iceberg.snapshot import MAIN
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -62,6 +63,7 @@ class Facts:
     refs: tuple[RefFact, ...] = ()
     statistics: frozenset[int] = frozenset()
     layout: Layout | None = None
+    shadow: Shadow | None = None
 
     @property
     def small_bytes(self) -> int:
@@ -189,7 +191,9 @@ def _is_over(ref: RefFact, head: SnapshotFact, now_ms: int) -> bool:
     return ref.name != MAIN and ref.max_ref_age_ms is not None and head.timestamp_ms < now_ms - ref.max_ref_age_ms
 
 
-def facts_of(metadata: TableMetadata, metadata_bytes: int, layout: Layout | None = None) -> Facts:
+def facts_of(
+    metadata: TableMetadata, metadata_bytes: int, layout: Layout | None = None, shadow: Shadow | None = None
+) -> Facts:
     current = metadata.current_snapshot
     summary: Mapping[str, str] = (current or {}).get("summary") or {}
     empty = current is None
@@ -220,6 +224,7 @@ def facts_of(metadata: TableMetadata, metadata_bytes: int, layout: Layout | None
         refs=tuple(_ref_fact(name, ref) for name, ref in metadata.refs.items()),
         statistics=frozenset(each["snapshot-id"] for each in metadata.statistics),
         layout=layout,
+        shadow=shadow,
     )
 
 

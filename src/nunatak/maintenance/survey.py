@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Mapping
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
-from nunatak.catalog.heads import load_head
-from nunatak.catalog.reachable import is_inside
+from nunatak.catalog.foreign_paths import own_places
+from nunatak.catalog.heads import key_of, load_head
+from nunatak.catalog.reachable import OwnFiles
+from nunatak.catalog.shadows import find_shadow
 from nunatak.errors import BadRequest, InternalError, NotFound
 from nunatak.iceberg import table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, to_jdbc
@@ -40,21 +42,21 @@ async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifi
         metadata = table_metadata.decode(loaded.data)
     else:
         metadata = await asyncio.to_thread(table_metadata.decode, loaded.data)
+    shadow = await find_shadow(catalog.store, warehouse.name, metadata.table_uuid)
     if not deep:
-        return facts_of(metadata, size)
+        return facts_of(metadata, size, shadow=shadow)
     target_bytes = facts_of(metadata, size).target_bytes
-    return facts_of(metadata, size, await _layout(catalog, warehouse, metadata, target_bytes))
+    own = OwnFiles(catalog, warehouse, key_of(warehouse, identifier), own_places(metadata))
+    return facts_of(metadata, size, await _layout(own, metadata, target_bytes), shadow)
 
 
-async def _layout(
-    catalog: Catalog, warehouse: WarehousePlace, metadata: TableMetadata, target_bytes: int
-) -> Layout | None:
+async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> Layout | None:
     """How the files of the current snapshot lie; None if there is none."""
     current = metadata.current_snapshot
     if current is None:
         return None
     if current.get("manifest-list"):
-        found = await _read(catalog, warehouse, current["manifest-list"])
+        found = await own.read(current["manifest-list"])
         manifests = await asyncio.to_thread(list, manifests_of(found))
     else:  # Spec, v1: a snapshot may name its manifests itself, which tells nothing else of them
         manifests = [Manifest(path, 0, False, 0) for path in current.get("manifests") or ()]
@@ -62,15 +64,9 @@ async def _layout(
     wanted = [each for each in manifests if not each.holds_deletes][:MOST_MANIFESTS]
     for start in range(0, len(wanted), MANIFESTS_AT_ONCE):
         chunk = wanted[start : start + MANIFESTS_AT_ONCE]
-        for data in await asyncio.gather(*(_read(catalog, warehouse, each.path) for each in chunk)):
+        for data in await asyncio.gather(*(own.read(each.path) for each in chunk)):
             await asyncio.to_thread(counter.add, live_data_files(data))
     return counter.layout(manifests)
-
-
-async def _read(catalog: Catalog, warehouse: WarehousePlace, location: str) -> bytes:
-    if not is_inside(warehouse, location):
-        raise BadRequest(f"{location} lies outside the warehouse {warehouse.name} and is not read")
-    return await catalog.objects.read(location)
 
 
 async def tables_after(

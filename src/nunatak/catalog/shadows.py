@@ -1,0 +1,133 @@
+"""Shadows: tables whose files still belong to another catalog, because a migration registered that catalog's metadata.
+
+The flag is kept by warehouse and table uuid. In state `shadow` a table takes no commit; that is refused by the
+statement that moves the pointer (`database/queries/*_commit.sql`). In state `cut-over` it is written here, but files of
+before are not deleted until somebody says that the source is retired.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from nunatak.catalog.cache import Loaded
+from nunatak.database import rules
+from nunatak.database.records import Change, Key, Write
+from nunatak.database.store import Store
+from nunatak.errors import BadRequest, Conflict
+
+LONGEST_SOURCE = 500  # characters
+
+State = Literal["shadow", "cut-over"]
+
+# Jobs that delete files; all others only write.
+DELETING_JOBS = frozenset({"snapshot-expiry", "metadata-retention", "orphan-removal"})
+
+
+class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
+    """`source` names the table in the catalog that it comes from, for people."""
+
+    source: str
+    state: State
+    since_ms: int
+
+    def refusal_of(self, job_type: str) -> str | None:
+        """Why a job of this type is not done, or None if it may be."""
+        if self.state == "shadow":
+            return (
+                f"it is a shadow of {self.source}, whose files these are; no job works on it before "
+                "`nunatak migrate cutover`"
+            )
+        if job_type in DELETING_JOBS:
+            return (
+                f"it was cut over from {self.source}, which may still need the files; none is deleted before "
+                "`nunatak migrate retire`"
+            )
+        return None
+
+
+def check_source(text: str) -> str:
+    if not 1 <= len(text) <= LONGEST_SOURCE or not text.isprintable():
+        raise BadRequest(f"Invalid source of a shadow: use 1 to {LONGEST_SOURCE} printable characters")
+    return text
+
+
+class NamedShadow(msgspec.Struct, frozen=True):
+    key: Key
+    table_uuid: str
+    shadow: Shadow
+
+
+async def find_shadow(store: Store, catalog_name: str, table_uuid: str | None) -> Shadow | None:
+    rows = await store.rows("find_shadow", {"catalog": catalog_name, "uuid": table_uuid or ""})
+    return _shadow(rows[0]) if rows else None
+
+
+async def list_shadows(store: Store, catalog_name: str) -> list[NamedShadow]:
+    """Those of a warehouse, one for each name."""
+    rows = await store.rows("list_shadows", {"catalog": catalog_name})
+    return [NamedShadow(Key(catalog_name, row[0], row[1]), row[2], _shadow(row[3:])) for row in rows]
+
+
+def _shadow(row: Sequence[Any]) -> Shadow:
+    return Shadow(row[0], row[1], row[2])
+
+
+def set_shadow(catalog_name: str, table_uuid: str, shadow: Shadow) -> Write:
+    """Sets or changes the flag; since when it is one stays as it was."""
+    values = {"source": shadow.source, "state": shadow.state, "since_ms": shadow.since_ms}
+    return Write("set_shadow", {**_of(catalog_name, table_uuid), **values})
+
+
+def drop_shadow(catalog_name: str, table_uuid: str) -> Write:
+    return Write("drop_shadow", _of(catalog_name, table_uuid))
+
+
+def forget_shadow(catalog_name: str, table_uuid: str) -> Write:
+    """Removes the flag of a table that has no name any more."""
+    return Write("forget_shadow", _of(catalog_name, table_uuid))
+
+
+async def around_register(
+    store: Store, key: Key, before: Loaded | None, table_uuid: str, shadow: Shadow | None
+) -> tuple[list[Change], list[Change]]:
+    """What is done to the flags before and after the pointer is set by a register, in its transaction.
+
+    `shadow` is given if the registered table is one: that creates or refreshes it. Without it a register over a shadow
+    is refused like a commit.
+    """
+    old_uuid = before.table().table_uuid if before is not None else None
+    found = await find_shadow(store, key.catalog, old_uuid)
+    if shadow is None and found is not None and found.state == "shadow":
+        raise rules.shadowed(key.name, found.source)
+    if shadow is not None:
+        await _refuse_other_table(store, key, table_uuid, found)
+    first: list[Change] = [forget_shadow(key.catalog, table_uuid)] if old_uuid != table_uuid else []
+    then: list[Change] = []
+    if shadow is not None:
+        suspended = [each for each in dict.fromkeys((old_uuid, table_uuid)) if each is not None]
+        first += [Write("suspend_shadow", _of(key.catalog, each)) for each in suspended]
+        then.append(set_shadow(key.catalog, table_uuid, shadow))
+    if old_uuid is not None and old_uuid != table_uuid:
+        then.append(forget_shadow(key.catalog, old_uuid))
+    return first, then
+
+
+async def _refuse_other_table(store: Store, key: Key, table_uuid: str, found: Shadow | None) -> None:
+    """The flag is for a table that only a migration has brought here."""
+    if found is not None and found.state == "cut-over":
+        raise Conflict(
+            f"{key.name} was cut over from {found.source}: to refresh it would lose what was written here since",
+            hint="Drop it first if that is what you want.",
+        )
+    names = [Key(*row) for row in await store.rows("names_of_uuid", {"uuid": table_uuid})]
+    twins = [each for each in names if each.catalog == key.catalog and each != key]
+    if twins and await find_shadow(store, key.catalog, table_uuid) is None:
+        raise Conflict(
+            f"{key.name} cannot become a shadow: the warehouse {key.catalog} has the same table under another name",
+            hint="Register it in another warehouse, or without `shadow-of`.",
+        )
+
+
+def _of(catalog_name: str, table_uuid: str) -> dict[str, object]:
+    return {"catalog": catalog_name, "uuid": table_uuid}
