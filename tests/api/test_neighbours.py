@@ -47,7 +47,8 @@ def point_at(catalog: LocalCatalog, name: str, metadata_location: str) -> None:
 def test_a_table_with_a_folder_of_its_own_has_none(inhabited: LocalCatalog) -> None:
     found = ok(inhabited.call("GET", NEIGHBOURS + "home"))
 
-    assert found == {"location": place(inhabited, "street/home"), "count": 0, "neighbours": []}
+    home = place(inhabited, "street/home")
+    assert found == {"location": home, "count": 0, "neighbours": [], "places": [home], "shadow": None}
 
 
 @pytest.mark.parametrize(

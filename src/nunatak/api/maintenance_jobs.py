@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.privileges import Privilege, names_of
+from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.api.http import NO_CONTENT, Request, Response, decode_segment, json_response
 from nunatak.api.maintenance import planner_for
 from nunatak.api.management_wire import (
@@ -16,10 +16,11 @@ from nunatak.api.management_wire import (
     HeartbeatRequest,
     LeaseRequest,
 )
-from nunatak.api.needs import ENTRY_BITS, Declared, Need, Target
+from nunatak.api.needs import Declared, Need, Target
 from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
 from nunatak.api.visible import only_seen
+from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
@@ -151,9 +152,10 @@ async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | N
     store = request.catalog.store
     for _ in range(queue.CANDIDATES):
         job = await queue.lease(store, owner, place.securable, request.catalog.now_ms(), _lease_ms(request))
-        if job is None or await _is_there(request, job):
+        refusal = None if job is None else await _refusal_of(request, job)
+        if job is None or refusal is None:
             return job
-        await _forget(request, owner, job)
+        await _forget(request, owner, job, refusal)
     return None
 
 
@@ -163,28 +165,32 @@ async def _this_job(request: Request, owner: str, place: Place, job_id: int) -> 
     if found is None or not place.securable <= found.securable < securables.behind(place.securable):
         raise no_such_job(job_id)
     job = await queue.lease_this(request.catalog.store, owner, found, request.catalog.now_ms(), _lease_ms(request))
-    if await _is_there(request, job):
+    refusal = await _refusal_of(request, job)
+    if refusal is None:
         return job
-    await _forget(request, owner, job)
-    raise Conflict(f"Job {job_id} is cancelled: {GONE}")
+    await _forget(request, owner, job, refusal)
+    raise Conflict(f"Job {job_id} is cancelled: {refusal}")
 
 
-async def _forget(request: Request, owner: str, job: QueuedJob) -> None:
+async def _forget(request: Request, owner: str, job: QueuedJob, refusal: str) -> None:
     now_ms = request.catalog.now_ms()
-    await request.catalog.store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=now_ms, error=GONE))
+    await request.catalog.store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=now_ms, error=refusal))
 
 
 def _lease_ms(request: Request) -> int:
     return request.catalog.maintenance_lease_seconds * 1000
 
 
-async def _is_there(request: Request, job: QueuedJob) -> bool:
+async def _refusal_of(request: Request, job: QueuedJob) -> str | None:
+    """Why a job that was planned is not done any more, or None: the table may be gone or have become a shadow."""
     _, levels, name = securables.parts(job.securable)
     try:
         facts = await look(request.catalog, request.warehouse, Identifier(levels, name or ""))
     except NoSuchTable:
-        return False
-    return facts.table_uuid == job.table_uuid
+        return GONE
+    if facts.table_uuid != job.table_uuid:
+        return GONE
+    return None if facts.shadow is None else facts.shadow.refusal_of(job.type)
 
 
 async def heartbeat(request: Request) -> Response:
@@ -194,7 +200,10 @@ async def heartbeat(request: Request) -> Response:
     owner = queue.owner_of(request.caller.principal, wanted.worker)
     now_ms, lease_ms = request.catalog.now_ms(), _lease_ms(request)
     await request.catalog.store.apply(queue.extend(job.job_id, owner, now_ms, wanted.progress, lease_ms))
-    return json_response({"cancelled": job.cancelled})
+    home = securables.parts(job.securable)[0]
+    shadow = await find_shadow(request.catalog.store, home, job.table_uuid)
+    refused = shadow is not None and shadow.refusal_of(job.type) is not None
+    return json_response({"cancelled": job.cancelled or refused})
 
 
 async def finish_job(request: Request) -> Response:

@@ -5,10 +5,11 @@ CONFIG_READ is held by everybody who is known: there the handler looks at the ca
 # ruff: noqa: E501 - one line for one URL
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management, neighbours
+from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management, neighbours, shadows
 from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.maintenance_jobs import in_place_of_body, on_table_of_job
-from nunatak.api.places import in_place, on_place, on_place_of_policy
+from nunatak.api.management_wire import FoldersRequest, SetShadowRequest
+from nunatak.api.places import in_place, on_place, on_place_in_body, on_place_of_policy
 from nunatak.api.route import Route
 
 P, S = Privilege, Securable
@@ -20,7 +21,7 @@ MEMBERS, CREDENTIALS = ROLE + "/members", PRINCIPAL + "/credentials"
 POLICIES, MAINTENANCE = BASE + "/policies", BASE + "/maintenance"
 # Whoever sets a policy has done by it what these allow, to every table of the place.
 CHANGE = P.TABLE_WRITE | P.TABLE_ALTER
-JOBS = MAINTENANCE + "/jobs"
+JOBS, SHADOWS = MAINTENANCE + "/jobs", BASE + "/shadows"
 JOB = JOBS + "/{job}"
 
 MANAGEMENT_ROUTES: tuple[Route, ...] = (
@@ -61,6 +62,10 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("dropPolicy", "DELETE", POLICIES, maintenance.drop_policy, CHANGE, S.TABLE, "Drop a policy from a place", False, on_place),
     Route("planMaintenance", "GET", MAINTENANCE + "/plan", maintenance.plan_maintenance, P.TABLE_READ_META, S.TABLE, "Which jobs tables need now, and why", False, in_place),
     Route("listNeighbours", "GET", MAINTENANCE + "/neighbours", neighbours.list_neighbours, CHANGE, S.TABLE, "Which other tables keep files in a table's folder", False, on_place),
+    Route("sortFolders", "POST", MAINTENANCE + "/folders", neighbours.sort_folders, CHANGE, S.TABLE, "Which folders are another table's, and which are nobody's", False, on_place_in_body(FoldersRequest)),
+    Route("listShadows", "GET", SHADOWS, shadows.get_shadows, P.TABLE_READ_META, S.TABLE, "List the tables that still belong to another catalog", False, on_place),
+    Route("setShadow", "PUT", SHADOWS, shadows.put_shadow, CHANGE, S.TABLE, "Say that a table belongs to another catalog, or that it was cut over", False, on_place_in_body(SetShadowRequest)),
+    Route("dropShadow", "DELETE", SHADOWS, shadows.delete_shadow, CHANGE, S.TABLE, "Say that a table is this catalog's own", False, on_place),
     Route("listMaintenanceJobs", "GET", JOBS, maintenance_jobs.list_jobs, P.TABLE_READ_META, S.TABLE, "List jobs, newest first", False, on_place),
     Route("addMaintenanceJobs", "POST", JOBS, maintenance_jobs.add_jobs, CHANGE, S.TABLE, "Add the jobs that are due, or one that is asked for", False, in_place_of_body),
     Route("loadMaintenanceJob", "GET", JOB, maintenance_jobs.load_job, P.TABLE_READ_META, S.TABLE, "Load a job: its state, progress and result", False, on_table_of_job),

@@ -53,6 +53,17 @@ class SetPolicyRequest(Wire, frozen=True):
     policy: msgspec.Raw
 
 
+class SetShadowRequest(Wire, frozen=True):
+    securable: str
+    source: str
+    state: Literal["shadow", "cut-over"]
+
+
+class FoldersRequest(Wire, frozen=True):
+    securable: str
+    folders: Annotated[list[str], msgspec.Meta(max_length=10_000)]
+
+
 class AddJobsRequest(Wire, frozen=True):
     securable: str
     type: str | None = None

@@ -1,25 +1,42 @@
-"""Who else keeps files in a table's folder, over HTTP: what a job asks before it deletes what looks like nobody's."""
+"""Whose a table's places and other folders are, over HTTP: what a job asks before it reads or deletes files."""
 
 from nunatak.access import securables
+from nunatak.access.privileges import ENTRY_BITS
 from nunatak.api.http import Request, Response, json_response
-from nunatak.api.needs import ENTRY_BITS
-from nunatak.api.places import aim
-from nunatak.catalog.heads import load_head
-from nunatak.database.records import Key
-from nunatak.errors import BadRequest
-from nunatak.iceberg.identifiers import from_jdbc, to_jdbc
-from nunatak.maintenance.overlaps import sharing_folder
+from nunatak.api.management_wire import FoldersRequest
+from nunatak.api.places import load_table_at
+from nunatak.catalog.foreign_paths import own_places
+from nunatak.catalog.heads import key_of
+from nunatak.catalog.shadows import find_shadow
+from nunatak.iceberg.identifiers import from_jdbc
+from nunatak.maintenance.overlaps import neighbours_of, sort_all_folders
 
 
 async def list_neighbours(request: Request) -> Response:
     """How many there are, and the names of those that the caller may know of."""
-    place = await aim(request, request.query.get("securable"))
-    if place.name is None:
-        raise BadRequest("Neighbours are those of a table", hint="Write table:WAREHOUSE/A/T.")
-    loaded = await load_head(request.catalog, request.warehouse, place.identifier, "TABLE")
-    key = Key(request.warehouse.name, to_jdbc(place.levels), place.name)
-    location = loaded.table().location
-    found = await sharing_folder(request.catalog, key, location)
+    place, table = await load_table_at(request, request.query.get("securable"))
+    catalog, key = request.catalog, key_of(request.warehouse, place.identifier)
+    places = own_places(table)
+    found = await neighbours_of(catalog, key, table.table_uuid, places)
     names = [securables.entry(each.catalog, from_jdbc(each.namespace), each.name) for each in found]
     visible = [securables.printed(each) for each in names if await request.rights(each) & ENTRY_BITS]
-    return json_response({"location": location, "count": len(found), "neighbours": sorted(visible)})
+    return json_response(
+        {
+            "location": table.location,
+            "count": len(found),
+            "neighbours": sorted(visible),
+            "places": [str(each) for each in places],
+            "shadow": await find_shadow(catalog.store, key.catalog, table.table_uuid),
+        }
+    )
+
+
+async def sort_folders(request: Request) -> Response:
+    """Of the folders that a job meets in metadata, those that are not the table's own; nothing is said of whose."""
+    wanted = request.decode(FoldersRequest)
+    place, table = await load_table_at(request, wanted.securable)
+    key = key_of(request.warehouse, place.identifier)
+    sorted_folders = await sort_all_folders(request.catalog, key, own_places(table), wanted.folders)
+    foreign = [text for text, standing in sorted_folders.items() if standing == "foreign"]
+    outside = [text for text, standing in sorted_folders.items() if standing == "outside"]
+    return json_response({"foreign": foreign, "outside": outside})

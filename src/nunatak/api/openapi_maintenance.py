@@ -17,6 +17,7 @@ TYPE: Json = {"type": "string", "enum": sorted(TYPES)}
 STATES: Json = {"type": "string", "enum": ["due", "held", "idle", "off", "none"]}
 HOLDS: Json = {"type": "string", "enum": ["window", "budget", "backoff", "min-interval", "open-job"]}
 PLACE = described(STRING, "`warehouse:WH`, `namespace:WH/A/B` or `table:WH/A/T`.")
+SHADOW_STATE: Json = {"type": "string", "enum": ["shadow", "cut-over"]}
 COUNT = nullable(described(LONG, "Null if the writer did not tell."))
 
 # The structs that are read and written describe themselves, by docstrings that older Pythons keep indented.
@@ -106,11 +107,40 @@ MAINTENANCE_SCHEMAS: Json = {
         "tables", optional={"tables": list_of(ref("TablePlan")), "next-page-token": ref("PageToken")}
     ),
     "NeighboursResponse": record(
-        "location count neighbours",
+        "location count neighbours places shadow",
         location=described(STRING, "The table's folder."),
-        count=described(LONG, "How many others keep files in it, or in a folder around it."),
+        count=described(LONG, "How many others keep files in its places or around them, or are another name of it."),
         neighbours=described(list_of(STRING), "Those that the caller may know of."),
+        places=described(list_of(STRING), "The table's own: its location, and where its properties send writers."),
+        shadow=nullable(ref("Shadow")),
     ),
+    "FoldersRequest": record(
+        "securable folders",
+        securable=PLACE,
+        folders=described({**list_of(STRING), "maxItems": 10_000}, "Folders that the table's metadata names."),
+    ),
+    "FoldersResponse": record(
+        "foreign outside",
+        foreign=described(list_of(STRING), "Those in another live table's or view's places."),
+        outside=described(list_of(STRING), "Those in nobody's, but not in the table's own either."),
+    ),
+    "Shadow": record(
+        "source state since-ms",
+        about="A table whose files still belong to another catalog, from which it is being migrated.",
+        source=described(STRING, "The table there, for people."),
+        state=SHADOW_STATE,
+        since_ms=LONG,
+    ),
+    "SetShadowRequest": record("securable source state", securable=PLACE, source=STRING, state=SHADOW_STATE),
+    "NamedShadow": record(
+        "securable table-uuid source state since-ms",
+        securable=PLACE,
+        table_uuid=STRING,
+        source=STRING,
+        state=SHADOW_STATE,
+        since_ms=LONG,
+    ),
+    "ListShadowsResponse": record("shadows", shadows=list_of(ref("NamedShadow"))),
 }
 
 WORKER = described(STRING, "A name of the worker's own making, the same for all it says about a job.")
@@ -199,6 +229,10 @@ MAINTENANCE_OPERATIONS: dict[str, Operation] = {
     "dropPolicy": Operation(tag="Maintenance", query=("place", "policyType"), errors=(404,)),
     "planMaintenance": Operation(tag="Maintenance", response="PlanResponse", query=("place", *_PAGE), errors=(404,)),
     "listNeighbours": Operation(tag="Maintenance", response="NeighboursResponse", query=("place",), errors=(404,)),
+    "sortFolders": Operation(tag="Maintenance", request="FoldersRequest", response="FoldersResponse", errors=(404,)),
+    "listShadows": Operation(tag="Maintenance", response="ListShadowsResponse", query=("place",), errors=(404,)),
+    "setShadow": Operation(tag="Maintenance", request="SetShadowRequest", errors=(404,)),
+    "dropShadow": Operation(tag="Maintenance", query=("place",), errors=(404,)),
     "listMaintenanceJobs": Operation(
         tag="Maintenance", response="ListJobsResponse", query=("place", *_PAGE), errors=(404,)
     ),

@@ -476,6 +476,9 @@ REQUESTS: Json = {
         name=NAME,
         metadata_location=STRING,
         overwrite=described(BOOLEAN, "Replace a table of that name."),
+        shadow_of=nullable(
+            described(STRING, "The table of another catalog whose file it is; it takes no commits here.")
+        ),
     ),
     "CreateViewRequest": record(
         "name schema view-version",

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass
+from typing import Protocol
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import Request
 from nunatak.api.management_wire import SetPolicyRequest
-from nunatak.api.needs import Declared, Need, entry_target, namespace_target
+from nunatak.api.needs import Declared, Need, Needs, entry_target, namespace_target
+from nunatak.catalog.heads import load_head
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, NoSuchNamespace
 from nunatak.iceberg.identifiers import (
@@ -19,10 +21,18 @@ from nunatak.iceberg.identifiers import (
     print_namespace,
     to_jdbc,
 )
+from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.maintenance.survey import tables_after
 
 CHUNK = 200  # names that are read and decided about together
 MOST_CHUNKS = 25  # for one page
+
+
+class PlaceBody(Protocol):
+    """A request body that names a place."""
+
+    @property
+    def securable(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,15 @@ async def aim(request: Request, text: str | None) -> Place:
     return Place(securable, levels, None if name is None else check_name(name, "table"))
 
 
+async def load_table_at(request: Request, text: str | None) -> tuple[Place, TableMetadata]:
+    """The table that `text` names; BadRequest if it names a container."""
+    place = await aim(request, text)
+    if place.name is None:
+        raise BadRequest("A table is meant here", hint="Write table:WAREHOUSE/A/T.")
+    loaded = await load_head(request.catalog, request.warehouse, place.identifier, "TABLE")
+    return place, loaded.table()
+
+
 # What the routes about places need
 
 
@@ -76,6 +95,16 @@ async def in_place(route: Declared, request: Request) -> list[Need]:
 async def on_place_of_policy(route: Declared, request: Request) -> list[Need]:
     wanted = request.decode(SetPolicyRequest)
     return [need_on(route, request, await aim(request, wanted.securable))]
+
+
+def on_place_in_body(body: type[PlaceBody]) -> Needs:
+    """The same for a place that the body names."""
+
+    async def needs(route: Declared, request: Request) -> list[Need]:
+        wanted: PlaceBody = request.decode(body)
+        return [need_on(route, request, await aim(request, wanted.securable))]
+
+    return needs
 
 
 def need_on(route: Declared, request: Request, place: Place, *, filtered: bool = False) -> Need:

@@ -42,4 +42,4 @@ class Route:
 
     @property
     def mutates(self) -> bool:
-        return self.method in ("POST", "DELETE", "PATCH")
+        return self.method in ("POST", "PUT", "DELETE", "PATCH")

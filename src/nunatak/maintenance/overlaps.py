@@ -1,46 +1,42 @@
-"""Who else keeps files in a table's folder, or in one around it: asked before files are deleted that the table does not
-know. Answered from the database alone; no file is read."""
+"""Who else keeps files in a table's places, or in one around them: asked before files are deleted or rewritten.
+Answered from the database alone; no file is read."""
+
+import asyncio
+from collections.abc import Sequence
 
 from nunatak.catalog.catalog import Catalog
+from nunatak.catalog.foreign_paths import CHUNK, Standing, ancestry, pointing_into, sort_folders, unknown_folders
 from nunatak.database.records import Key
-from nunatak.errors import BadRequest
-from nunatak.objectstore.location import Location, parse_location
-
-PAGE = 1000  # pointers held at a time
+from nunatak.objectstore.location import Location
 
 
-async def sharing_folder(catalog: Catalog, key: Key, location: str) -> list[Key]:
-    """Every other table or view, of any warehouse, whose folder, or place to write to, is the folder `location`, lies
-    inside it or around it. Another name for the same table is one as well: it may have moved on by itself."""
-    home = parse_location(location)
-    around = [str(home.parent(size)) for size in range(len(home.segments))]
-    found = [other.key for other in await catalog.store.overlapping(str(home), around)]
-    found += await catalog.store.tables_writing_to([str(home), *around])
-    inside = await catalog.store.rows("places_inside", {"first": f"{home}/", "behind": f"{home}0"})
-    found += [Key(*row) for row in inside]
-    found += await _unknown_to_us(catalog, home)
+async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Sequence[Location]) -> list[Key]:
+    """Every other table or view, of any warehouse, whose location, or place to write to, is one of these places, lies
+    inside it or around it; every table whose metadata points into one; and every other name of the same table, wherever
+    that lies by now: its files are the same.
+    """
+    found: list[Key] = [Key(*row) for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid})]
+    for place in places:
+        around = [str(each) for each in ancestry(place)]
+        found += [other.key for other in await catalog.store.overlapping(str(place), around[:-1])]
+        found += await catalog.store.tables_writing_to(around)
+        inside = await catalog.store.rows("places_inside", {"first": f"{place}/", "behind": f"{place}0"})
+        found += [Key(*row) for row in inside]
+        found += await pointing_into(catalog, place)
+    async for other, folder in unknown_folders(catalog):
+        # Its metadata file tells where it lies; one without a folder of its own is taken to be anywhere above.
+        if any(place.contains(folder) or folder.contains(place) for place in places):
+            found.append(other)
     return [each for each in dict.fromkeys(found) if each != key]
 
 
-async def _unknown_to_us(catalog: Catalog, home: Location) -> list[Key]:
-    """What another client has put or moved there, by the place of its metadata file."""
-    found: list[Key] = []
-    after = Key("", "", "")
-    while True:
-        values = {"catalog": after.catalog, "namespace": after.namespace, "name": after.name, "limit": PAGE}
-        rows = await catalog.store.rows("unknown_pointers", values)
-        found += [Key(*row[:3]) for row in rows if _touches(home, row[3])]
-        if len(rows) < PAGE:
-            return found
-        after = Key(*rows[-1][:3])
-
-
-def _touches(home: Location, metadata_location: str) -> bool:
-    """Whether a table with this metadata file lies in the folder or around it. Files lie in FOLDER/metadata, as a rule;
-    one without a folder of its own is taken to be anywhere above."""
-    try:
-        file = parse_location(metadata_location)
-    except BadRequest:
-        return False
-    folder = file.parent(max(0, len(file.segments) - 2))
-    return home.contains(file) or folder.contains(home)
+async def sort_all_folders(
+    catalog: Catalog, key: Key, places: Sequence[Location], folders: Sequence[str]
+) -> dict[str, Standing]:
+    """For each folder whose it is; what another client put into the database counts as well."""
+    others = [each async for each in unknown_folders(catalog)]
+    found: dict[str, Standing] = {}
+    for start in range(0, len(folders), CHUNK):
+        found |= await sort_folders(catalog, key, places, folders[start : start + CHUNK], others)
+        await asyncio.sleep(0)
+    return found

@@ -305,6 +305,9 @@ class _Case:
     def inapplicable(self) -> str | None:
         """Why this type of job makes no sense here, or must not be done."""
         facts = self._facts
+        refusal = facts.shadow.refusal_of(self._policy.type) if facts.shadow is not None else None
+        if refusal is not None:
+            return refusal
         match self._policy:
             case MetadataRetention():
                 if {"previous-versions-max", "delete-after-commit"} <= self._overridden.keys():
