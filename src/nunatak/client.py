@@ -159,8 +159,13 @@ class Client:
     def rename_table(self, source: Levels, destination: Levels) -> None:
         self.call("POST", ("tables", "rename"), _renaming(source, destination))
 
-    def register_table(self, name: Levels, metadata_location: str, *, overwrite: bool = False) -> Json:
-        request = {"name": name[-1], "metadata-location": metadata_location, "overwrite": overwrite}
+    def register_table(
+        self, name: Levels, metadata_location: str, *, overwrite: bool = False, shadow_of: str | None = None
+    ) -> Json:
+        """`shadow_of` names the source of a table that another catalog still owns; see `set_shadow`."""
+        request: Json = {"name": name[-1], "metadata-location": metadata_location, "overwrite": overwrite}
+        if shadow_of is not None:
+            request["shadow-of"] = shadow_of
         return self.call("POST", (*_namespace(name[:-1]), "register"), request)
 
     # Views
@@ -215,6 +220,38 @@ class Client:
     ) -> Iterator[Any]:
         """Everything of a list of the management API."""
         return _pages(lambda page: self.manage("GET", segments, query={**(query or {}), **page}), member)
+
+    def securable_of(self, name: Levels, *, table: bool = False) -> str:
+        """`table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, in this client's warehouse."""
+        kind = "table" if table else "namespace" if name else "warehouse"
+        return f"{kind}:{'/'.join(map(escape_level, (self.warehouse or self.default_warehouse(), *name)))}"
+
+    def default_warehouse(self) -> str:
+        """The server's default warehouse by its name."""
+        for each in self.manage_pages(("warehouses",), "warehouses"):
+            if each["default"]:
+                return str(each["name"])
+        raise errors.NoSuchWarehouse("You may not see the default warehouse", hint="Name another one with --warehouse.")
+
+    # Shadows: tables that another catalog still owns
+
+    def list_shadows(self) -> list[Json]:
+        """The flags of all tables of the warehouse that the caller may see."""
+        return list(self.manage("GET", ("shadows",), query={"securable": self.securable_of(())})["shadows"])
+
+    def find_shadow(self, name: Levels) -> Json | None:
+        """The flag of one table, or None."""
+        query = {"securable": self.securable_of(name, table=True)}
+        return next(iter(self.manage("GET", ("shadows",), query=query)["shadows"]), None)
+
+    def set_shadow(self, name: Levels, source: str, state: str) -> None:
+        """Flag a table as `shadow` (no commits, no maintenance) or `cut-over` (no files are deleted)."""
+        body = {"securable": self.securable_of(name, table=True), "source": source, "state": state}
+        self.manage("PUT", ("shadows",), body)
+
+    def lift_shadow(self, securable: str) -> None:
+        """Remove the flag: the files are the table's own from now on."""
+        self.manage("DELETE", ("shadows",), query={"securable": securable})
 
     # Below the operations
 
@@ -318,6 +355,11 @@ def _pages(ask: Callable[[Mapping[str, str]], Json], member: str) -> Iterator[An
         if not following or following == token:
             return
         token = following
+
+
+def escape_level(level: str) -> str:
+    """A level of a name as it stands in a securable."""
+    return level.replace("%", "%25").replace("/", "%2F")
 
 
 def new_idempotency_key() -> str:

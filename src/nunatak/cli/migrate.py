@@ -9,6 +9,13 @@ import msgspec
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.migrate_run import (
+    CUTOVER,
+    RETIRE,
+    ROLLBACK,
+    SHADOW,
+    VERIFY,
+    Choice,
+    Step,
     chooses,
     kind_of,
     name_of,
@@ -22,12 +29,14 @@ from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back
+from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
 from nunatak_spark.migration.permissions import map_permissions
 from nunatak_spark.migration.planning import Wishes
 from nunatak_spark.migration.plans import plan_tables
 from nunatak_spark.migration.report import as_json, render
+from nunatak_spark.migration.rollback import retire as retire_tables
+from nunatak_spark.migration.rollback import roll_back
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow as make_shadow
 from nunatak_spark.migration.side_by_side import verify_tables
@@ -57,6 +66,7 @@ def migrate() -> None:
     nunatak migrate shadow
     nunatak migrate verify
     nunatak migrate cutover
+    nunatak migrate retire
     nunatak migrate report --to report.html
 
     Every command can be run again, also after it was killed: it goes on where things stand. Nothing here deletes a
@@ -64,7 +74,7 @@ def migrate() -> None:
     """
 
 
-Choose = Callable[..., list[Table]]
+Choose = Callable[[Step], Choice]
 
 
 # Phase 0
@@ -163,7 +173,8 @@ def plan(
 @chooses
 def shadow(run: Run, output: str, choose: Choose) -> None:
     """Make the planned tables at the target, beside the source; writers go on there."""
-    _done(make_shadow(run, choose("planned", failed_at=("shadow",))), output)
+    chosen = choose(SHADOW)
+    _done(make_shadow(run, chosen.ready), chosen, output)
 
 
 @migrate.command()
@@ -179,8 +190,8 @@ def verify(run: Run, output: str, choose: Choose, levels: tuple[LevelName, ...])
     L2  fingerprints of all rows and of each column, with all data read
     L3  two engines answer the same to the same questions
     """
-    tables = choose("shadowed", "verified", failed_at=("verify",))
-    _done(verify_tables(run, verify_pair, tables, levels or LEVELS), output)
+    chosen = choose(VERIFY)
+    _done(verify_tables(run, verify_pair, chosen.ready, levels or LEVELS), chosen, output)
 
 
 # Phase 3
@@ -198,19 +209,37 @@ def cutover(run: Run, output: str, choose: Choose, no_freeze: bool) -> None:
     hadoop                  a file takes the name of the next version, so that no commit can follow
     folder, managed tables  cannot be frozen: stop the writers and say --no-freeze
     """
-    tables = choose("verified", "cutover", failed_at=("cutover",))
-    _done(cut_over(run, verify_pair, tables, freeze=not no_freeze), output)
+    chosen = choose(CUTOVER)
+    _done(cut_over(run, verify_pair, chosen.ready, freeze=not no_freeze), chosen, output)
 
 
 @migrate.command()
 @click.option("--discard", is_flag=True, help="Even if that throws away what was written at the target since.")
+@click.option("--accept-loss", is_flag=True, help="Even if the source, or files of it, are missing.")
 @runs
 @chooses
-def rollback(run: Run, output: str, choose: Choose, discard: bool) -> None:
-    """Open the source again, and drop the target's entry. Files stay where they are, all of them."""
-    steps = ("shadow", "verify", "cutover", "rollback")
-    tables = choose("shadowed", "verified", "cutover", "done", failed_at=steps)
-    _done(roll_back(run, tables, discard=discard), output)
+def rollback(run: Run, output: str, choose: Choose, discard: bool, accept_loss: bool) -> None:
+    """Open the source again, and drop the target's entry. No file is deleted.
+
+    First it looks whether the files that the source needs are there, and says which are missing.
+    """
+    chosen = choose(ROLLBACK)
+    _done(roll_back(run, chosen.ready, discard=discard, accept_loss=accept_loss), chosen, output)
+
+
+# Phase 4
+
+
+@migrate.command()
+@runs
+@chooses
+def retire(run: Run, output: str, choose: Choose) -> None:
+    """Say that the source is switched off for good: maintenance at the target may delete its files from now on.
+
+    There is no rollback afterwards.
+    """
+    chosen = choose(RETIRE)
+    _done(retire_tables(run, chosen.ready), chosen, output)
 
 
 # At any time
@@ -233,6 +262,8 @@ def status(run: Run, output: str, watch_source: bool) -> None:
     else:
         _show(tables, output)
         counts = [f"{sum(table.state == state for table in tables)} {state}" for state in STATES]
+        troubled = sum(bool(table.problem) for table in tables)
+        counts += [f"{troubled} with a problem"] if troubled else []
         echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
         for table in tables:
             for finding in late.get(title(table.found), []):
@@ -310,11 +341,17 @@ def _text(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _done(tables: Sequence[Table], output: str) -> None:
-    """What became of them; one that is stuck makes the command fail."""
-    _show(tables, output)
-    stuck = [table for table in tables if table.state == "failed"]
-    if output != "json":
-        echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {len(stuck)} did not.")
-    if stuck:
+def _done(tables: Sequence[Table], chosen: Choice, output: str) -> None:
+    """What became of them; one that is stuck, or was asked for too early, makes the command fail."""
+    stuck = [table for table in tables if table.problem]
+    if output == "json":
+        waiting = [{"table": name_of(table.found), "because": because} for table, because in chosen.waiting]
+        print_json({"tables": [msgspec.to_builtins(table) for table in tables], "not-ready": waiting})
+    else:
+        _show(tables, output)
+        for table, because in chosen.waiting:
+            echo(f"{name_of(table.found)} is not ready: {because}")
+        failed = len(stuck) + len(chosen.waiting)
+        echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {failed} did not.")
+    if stuck or chosen.waiting:
         raise click.exceptions.Exit(STUCK)

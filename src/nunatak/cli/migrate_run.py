@@ -202,17 +202,71 @@ def chooses(command: Command) -> Command:
     @click.option("--wave", type=int, help="Only those that were planned for this wave.")
     @functools.wraps(command)
     def with_choice(run: Run, output: str, *, tables: tuple[str, ...], wave: int | None, **arguments: Any) -> Any:
-        def choose(*states: str, failed_at: Sequence[str] = ()) -> list[Table]:
-            return [
+        def choose(step: Step) -> Choice:
+            wanted = [
                 table
                 for table in _planned(run.folder.list_tables(), tables, wave)
-                if (table.state in states or (table.state == "failed" and table.failed_at in failed_at))
-                and is_wanted(table.found, tables, ())
+                if is_wanted(table.found, tables, ())
             ]
+            return chosen_for(step, wanted, is_explicit=bool(tables) or wave is not None)
 
         return command(run, output, choose, **arguments)
 
     return with_choice
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the command line: the states that it starts from, and those that lie behind it."""
+
+    starts: frozenset[str]
+    behind: frozenset[str]
+    needs_all: bool = False  # whether tables that are not ready fail the command even if nobody named them
+
+
+SHADOW = Step(frozenset({"planned", "rolled-back"}), frozenset({"shadowed", "verified", "cutover", "done", "retired"}))
+VERIFY = Step(frozenset({"shadowed", "verified"}), frozenset({"cutover", "done", "retired"}))
+CUTOVER = Step(frozenset({"verified", "cutover", "done"}), frozenset({"retired"}), needs_all=True)
+ROLLBACK = Step(
+    frozenset({"shadowed", "verified", "cutover", "done"}), frozenset({"discovered", "planned", "rolled-back"})
+)
+RETIRE = Step(frozenset({"done"}), frozenset({"retired"}), needs_all=True)
+# What a table in a state is waiting for, if a step is asked for that it is not ready for.
+WAITS_FOR: Mapping[str, str] = {
+    "discovered": "it is not planned; run `nunatak migrate plan`",
+    "planned": "it is not at the target; run `nunatak migrate shadow`",
+    "shadowed": "it is not verified; run `nunatak migrate verify`",
+    "verified": "it is not cut over; run `nunatak migrate cutover`",
+    "cutover": "its cut-over is not complete; run `nunatak migrate cutover`",
+    "retired": "its source is retired: there is no way back",
+    "rolled-back": "it was rolled back; run `nunatak migrate shadow`",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tables that a step takes, and those that were meant but are not ready, with the reason."""
+
+    ready: Sequence[Table]
+    waiting: Sequence[tuple[Table, str]]
+
+
+def chosen_for(step: Step, wanted: Sequence[Table], *, is_explicit: bool) -> Choice:
+    """A script would take silence for success: what was asked for and cannot be done is told."""
+    ready = [table for table in wanted if table.state in step.starts or _may_be_at_target(step, table)]
+    if not (is_explicit or step.needs_all):
+        return Choice(ready, ())
+    waiting = [
+        (table, WAITS_FOR[table.state] + (f" ({table.failed_at}: {table.problem})" if table.problem else ""))
+        for table in wanted
+        if table not in ready and table.state not in step.behind
+    ]
+    return Choice(ready, waiting)
+
+
+def _may_be_at_target(step: Step, table: Table) -> bool:
+    """A shadow that failed half-way may have made the target's entry: it can be rolled back."""
+    return step is ROLLBACK and table.state == "planned" and bool(table.source_pointer)
 
 
 def _planned(tables: Sequence[Table], names: Sequence[str], wave: int | None) -> list[Table]:

@@ -1,14 +1,12 @@
 """How names of the command line become the texts by which the management API knows things, and back."""
 
 from nunatak.client import Client, Levels
-from nunatak.errors import NoSuchNamespace, NoSuchWarehouse
+from nunatak.errors import NoSuchNamespace
 
 
 def securable_of(client: Client, name: Levels, *, table: bool = False) -> str:
     """`table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, in the client's warehouse."""
-    kind = "table" if table else "namespace" if name else "warehouse"
-    home = client.warehouse or default_warehouse(client)
-    return f"{kind}:{'/'.join(_escaped(level) for level in (home, *name))}"
+    return client.securable_of(name, table=table)
 
 
 def place_of(client: Client, name: Levels | None) -> tuple[str, bool]:
@@ -36,18 +34,6 @@ def name_of(securable: str) -> Levels:
 def warehouse_of(securable: str) -> str:
     """The warehouse that it is or lies in, as its text names it."""
     return _unescaped(securable.partition(":")[2].split("/")[0])
-
-
-def default_warehouse(client: Client) -> str:
-    """The server's own, by its name."""
-    for each in client.manage_pages(("warehouses",), "warehouses"):
-        if each["default"]:
-            return str(each["name"])
-    raise NoSuchWarehouse("You may not see the default warehouse", hint="Name another one with --warehouse.")
-
-
-def _escaped(level: str) -> str:
-    return level.replace("%", "%25").replace("/", "%2F")
 
 
 def _unescaped(text: str) -> str:

@@ -1,13 +1,15 @@
-"""From one catalog to the other: verified, frozen, caught up, verified again; and the way back."""
+"""From one catalog to the other: verified, frozen, caught up, verified again; and what the source does afterwards."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from nunatak_spark.migration.namespaces import namespace_pairs
 from nunatak_spark.migration.pinning import pin
 from nunatak_spark.migration.run import MOVED, Run, Stuck, asking, name_now
-from nunatak_spark.migration.shadow import drop_target, planned_of, refreshed, require_pointer
+from nunatak_spark.migration.shadow import planned_of, refreshed, require_pointer
+from nunatak_spark.migration.shadow_flags import mark_cut_over
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 TRIES = 3  # a source that is written to all the time is frozen first, or never caught
 FINAL_LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2")
 MOVED_SOURCE = "moved-source"
+GONE = Finding("late-drop", "the source changed after the cut-over: it is gone")
 
 Verify = Callable[[Pair, Sequence[LevelName]], list[Evidence]]
 
@@ -66,6 +69,7 @@ def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
         source_metadata=lambda: source.document,
         source_rows=rows,
         may_move=may_move and source.is_fixed and planned.method != "adopt",
+        namespaces=lambda: list(namespace_pairs(run, table)),
     )
 
 
@@ -77,7 +81,8 @@ def cut_over(run: Run, verify: Verify, tables: Sequence[Table], *, freeze: bool)
 
 
 def _cut_over(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
-    if table.state == "done":
+    if table.state == "done":  # perhaps by a version without flags
+        mark_cut_over(run.client, table)
         return table
     how, because = _how_to_freeze(run, table, freeze=freeze)
     match how:
@@ -88,6 +93,7 @@ def _cut_over(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
         case _:
             intent = msgspec.structs.replace(table, state="cutover", frozen=Frozen(because=because))
             table = verify_table(run, verify, run.folder.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
+    mark_cut_over(run.client, table)
     over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
     return run.folder.save_table(over, "L0 L1 L2 green; the target is the source of truth")
 
@@ -136,27 +142,6 @@ def _blocked(run: Run, verify: Verify, table: Table, because: str) -> Table:
     raise Stuck(f"the source was written to {TRIES} times while it was verified; stop the writers")
 
 
-# The way back
-
-
-def roll_back(run: Run, tables: Sequence[Table], *, discard: bool) -> list[Table]:
-    return run.each(tables, "rollback", lambda table: _roll_back(run, table, discard=discard))
-
-
-def _roll_back(run: Run, table: Table, *, discard: bool) -> Table:
-    """The target's entry goes first: two catalogs that both take commits would part for good."""
-    found, origin, frozen = table.found, run.origin(table.found), table.frozen
-    drop_target(run, table, discard=discard)
-    if frozen.how == "renamed" and origin.find_pointer(found, name_now(table)):
-        origin.rename(found, name_now(table), found.name)
-    if frozen.how == "blocked":
-        origin.unblock(found, frozen.pointer)
-    back = msgspec.structs.replace(
-        table, state="rolled-back", frozen=Frozen(), source_pointer="", target_pointer="", problem="", failed_at=""
-    )
-    return run.folder.save_table(back, "the source is as it was; the target's entry is gone, every file is still there")
-
-
 # Afterwards
 
 
@@ -170,13 +155,17 @@ def late_writes(run: Run, table: Table) -> list[Finding]:
 def _late_writes(origin: Origin, table: Table) -> list[Finding]:
     found = table.found
     if table.frozen.how == "blocked":
-        blocked = origin.is_blocked(found, table.frozen.pointer)
-        return [] if blocked else [Finding("late-write", "somebody took away what blocks the source")]
+        if origin.is_blocked(found, table.frozen.pointer):
+            return []
+        if not origin.find_pointer(found, found.name):
+            return [GONE]
+        return [Finding("late-write", "somebody took away what blocks the source")]
     findings = []
     if table.frozen.how == "renamed" and origin.find_pointer(found, found.name):
         findings.append(Finding("late-table", "the source has a table of the old name again", ".".join(found.name)))
     now = origin.find_pointer(found, name_now(table))
-    if planned_of(table).method != "adopt" and now != table.source_pointer:
-        what = f"it points at {now}" if now else "it is gone"
-        findings.append(Finding("late-write", f"the source changed after the cut-over: {what}", now))
-    return findings
+    if planned_of(table).method == "adopt" or now == table.source_pointer:
+        return findings
+    if not now:
+        return [*findings, GONE]
+    return [*findings, Finding("late-write", f"the source changed after the cut-over: it points at {now}", now)]

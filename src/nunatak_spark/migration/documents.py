@@ -64,7 +64,7 @@ def segments(location: str) -> tuple[str, ...]:
 
 def read_document(spark: Spark, location: str) -> Document:
     """A metadata file of a table or view, compressed or not."""
-    content = _bytes(spark, location)
+    content = read_bytes(spark, location)
     try:
         found = json.loads(gzip.decompress(content) if content.startswith(GZIP) else content)
     except (OSError, ValueError, EOFError) as error:
@@ -74,7 +74,8 @@ def read_document(spark: Spark, location: str) -> Document:
     return Document(found, len(content))
 
 
-def _bytes(spark: Spark, location: str) -> bytes:
+def read_bytes(spark: Spark, location: str) -> bytes:
+    """A whole file, on this machine or through Spark; Unreadable if it cannot be had."""
     path = local_path(location)
     try:
         if path is not None:

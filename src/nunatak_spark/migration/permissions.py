@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nunatak.client import escape_level
 from nunatak_spark.migration.values import Finding, Found, Permission, Table, title
 
 # Words of Hive and of Lake Formation, in the target's; the strongest bundle that was granted says it all.
@@ -41,7 +42,7 @@ def map_permissions(tables: Iterable[Table], warehouse: str) -> Mapped:
     for table in tables:
         if table.planned is None or table.planned.method == "refused":
             continue
-        place = "/".join(map(_escaped, (warehouse or DEFAULT_WAREHOUSE, *table.planned.target)))
+        place = "/".join(map(escape_level, (warehouse or DEFAULT_WAREHOUSE, *table.planned.target)))
         held: dict[str, set[str]] = {}
         for permission in _held(table.found):
             grantee, privileges = grantee_of(permission), PRIVILEGES.get(permission.privilege.upper(), "")
@@ -92,7 +93,3 @@ def _unmapped(found: Found, permission: Permission, *, has_grantee: bool) -> Fin
     who = f"{permission.principal_type} {permission.principal or '(nobody)'}"
     what = "has a privilege that means nothing here" if has_grantee else "is nobody that a grant could name"
     return Finding("unmapped-permission", f"{who} {what}: {permission.privilege}", title(found))
-
-
-def _escaped(level: str) -> str:
-    return level.replace("%", "%25").replace("/", "%2F")

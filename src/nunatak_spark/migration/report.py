@@ -28,6 +28,7 @@ NEXT: Mapping[State, str] = {
     "cutover": "nunatak migrate cutover",
     "rolled-back": "nunatak migrate shadow",
 }
+OVER: tuple[State, ...] = ("done", "retired")
 KEEPS: Mapping[str, str] = {
     "register": "Its files stay where they are and belong to the target now: drop the entry without purge.",
     "adopt": "The target serves the source's own database row: nothing is to be removed.",
@@ -99,7 +100,7 @@ class TableView:
 
     @property
     def needs_attention(self) -> bool:
-        return bool(self.findings or self.table.problem or self.table.state == "failed")
+        return bool(self.findings or self.table.problem)
 
     @property
     def is_refused(self) -> bool:
@@ -108,12 +109,17 @@ class TableView:
 
 def _table_view(migration: Migration, table: Table) -> TableView:
     name = title(table.found)
-    evidence = migration.evidence.get(name, ())
+    evidence = [one for one in migration.evidence.get(name, ()) if is_of_today(table, one)]
     levels = [_level_view(level, evidence) for level in LEVELS]
     findings = [(one.level, finding) for one in levels if one.evidence is not None for finding in one.evidence.findings]
     anchor = "t-" + hashlib.sha256(name.encode()).hexdigest()[:12]
     is_whole = len(migration.tables) <= FULL_TABLES or bool(findings)
     return TableView(table, name, anchor, levels, findings, is_whole)
+
+
+def is_of_today(table: Table, evidence: Evidence) -> bool:
+    """Whether evidence is about the table that is at the target now; a rollback ends what was shown before."""
+    return table.state != "rolled-back" and evidence.started_ms >= table.rolled_back_ms
 
 
 def _level_view(level: LevelName, evidence: Sequence[Evidence]) -> LevelView:
@@ -149,7 +155,7 @@ def summary(migration: Migration, views: Sequence[TableView]) -> dict[str, Any]:
     return {
         "tables": len(views),
         "sources": len(migration.sources),
-        "done": sum(view.table.state == "done" for view in views),
+        "done": sum(view.table.state in OVER for view in views),
         "green": sum(all(one.status == "green" for one in view.levels) for view in views),
         "need-attention": sum(view.needs_attention for view in views),
         "refused": sum(view.is_refused for view in views),
@@ -187,7 +193,7 @@ def _remaining(views: Sequence[TableView]) -> list[dict[str, Any]]:
     """What there is to do, by the command that does it."""
     found: dict[str, list[TableView]] = {}
     for view in views:
-        if view.table.state == "done" or view.is_refused:
+        if view.table.state in OVER or view.is_refused:
             continue
         command = NEXT.get(view.table.state)
         if command is None:
@@ -204,9 +210,9 @@ def _retired(migration: Migration, views: Sequence[TableView]) -> list[dict[str,
             "done": [
                 {"view": view, "keeps": KEEPS.get(view.table.planned.method, "") if view.table.planned else ""}
                 for view in mine
-                if view.table.state == "done"
+                if view.table.state in OVER
             ],
-            "waiting": [view for view in mine if view.table.state != "done"],
+            "waiting": [view for view in mine if view.table.state not in OVER],
         }
         for source in migration.sources
         for mine in [[view for view in views if view.table.found.source == source.name]]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from nunatak.client import Client, ServerUnreachable
+from nunatak.client import Client, Levels, ServerUnreachable
 from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
 from nunatak_spark.migration import reading
 from nunatak_spark.migration.documents import Spark, Unreadable
+from nunatak_spark.migration.shadow_flags import require_shadow_support
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
 from nunatak_spark.migration.state import Folder
@@ -26,6 +27,7 @@ from nunatak_spark.session_settings import temporary_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOT_CARRIED = frozenset({"location"})  # of a namespace: the target decides itself where new tables lie
 MOVED = "__moved"  # what a frozen table's name at the source ends with
 
 
@@ -49,6 +51,9 @@ class Run:
     source_lock: threading.Lock = field(default_factory=threading.Lock)  # clients of sources know one thread at a time
     _origins: dict[str, Origin] = field(default_factory=dict)
     _client: Client | None = None
+    carried: set[tuple[str, Levels, Levels]] = field(default_factory=set)  # namespaces, once for each run
+    _knows_shadows: bool = False
+    _namespaces: dict[tuple[str, Levels], dict[str, str]] = field(default_factory=dict)
     _open: ExitStack = field(default_factory=ExitStack)
     _start: Spark = field(init=False, repr=False)
     _is_prepared: bool = False
@@ -78,6 +83,20 @@ class Run:
             self._client = self._open.enter_context(self.connect())
         return self._client
 
+    def namespace_properties(self, found: Found, namespace: Levels) -> dict[str, str]:
+        """The properties of a source's namespace that a target can have; each namespace is asked for once."""
+        key = (found.source, namespace)
+        if key not in self._namespaces:
+            properties = self.origin(found).namespace_properties(namespace)
+            self._namespaces[key] = {name: value for name, value in properties.items() if name not in NOT_CARRIED}
+        return self._namespaces[key]
+
+    def require_shadow_support(self) -> None:
+        """Ask the target once whether it knows shadows."""
+        if not self._knows_shadows:
+            require_shadow_support(self.client)
+            self._knows_shadows = True
+
     def origin(self, found: Found) -> Origin:
         if found.source not in self._origins:
             opened = open_origin(self.folder.load_source(found.source), self.spark, self.environment)
@@ -86,7 +105,7 @@ class Run:
         return self._origins[found.source]
 
     def each(self, tables: Iterable[Table], step: str, action: Callable[[Table], Table]) -> list[Table]:
-        """Take one step with every table; one that gets stuck is marked with the reason, and the rest goes on."""
+        """Take one step with every table; one that gets stuck keeps its state and a note, and the rest goes on."""
         wanted = list(tables)
         results = []
         for done, table in enumerate(wanted, 1):
@@ -101,9 +120,12 @@ class Run:
             return self.mark_failed(table, step, error)
 
     def mark_failed(self, table: Table, step: str, error: Exception) -> Table:
+        """Note why a step failed. The table stays in the state that it had, so a refused rollback leaves it watched."""
         known = self.folder.find_table(title(table.found)) or table  # the action may have stored more by now
         problem = redacted_text(reason(error))
-        failed = msgspec.structs.replace(known, state="failed", problem=problem, failed_at=step)
+        # A table whose verification is not green any more must not pass for verified.
+        state = "shadowed" if step == "verify" and known.state == "verified" else known.state
+        failed = msgspec.structs.replace(known, state=state, problem=problem, failed_at=step)
         return self.folder.save_table(failed, f"failed: {problem}")
 
 

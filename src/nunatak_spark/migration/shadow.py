@@ -10,9 +10,11 @@ from nunatak.client import Client, Json
 from nunatak.errors import NotFound
 from nunatak_spark.jobs import Step
 from nunatak_spark.migration.documents import segments
+from nunatak_spark.migration.namespaces import carry_namespaces
 from nunatak_spark.migration.pinning import pin
 from nunatak_spark.migration.planning import FATAL
-from nunatak_spark.migration.run import Run, Stuck, make_namespaces, name_now
+from nunatak_spark.migration.run import Run, Stuck, name_now
+from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag
 from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
 from nunatak_spark.sql_text import literal, quoted
@@ -36,6 +38,7 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
         for table in tables:
             try:
                 pointer = require_pointer(run, table)
+                carry_namespaces(run, table)
             except Exception as error:
                 results.append(run.mark_failed(table, "shadow", error))
                 continue
@@ -53,11 +56,13 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
 def refreshed(run: Run, table: Table) -> Table:
     """The table at the target as the source is now: made if it is not there, made anew if the source moved on."""
     pointer = require_pointer(run, table)
+    carry_namespaces(run, table)
     if planned_of(table).method in {"register", "adopt"}:
         table = _intended(run, table, pointer)
         return _save(run, table, pointer, _pointed(run, table, pointer))
     is_same = pointer == table.source_pointer and _target_pointer(run, table) == table.target_pointer
-    if is_same and table.state != "failed":
+    if is_same and not table.problem:
+        ensure_shadow(run.client, table, planned_of(table).target)
         return table
     table = _looked_at(run, table)
     return _save(run, table, pointer, _filled(run, table, pointer))
@@ -93,7 +98,7 @@ def _save(run: Run, table: Table, source_pointer: str, target_pointer: str) -> T
     if table.target_pointer == target_pointer:
         said = ""
     state = table.state
-    if state in {"planned", "failed"}:
+    if state in {"planned", "rolled-back"}:
         state = "cutover" if table.frozen.how else "shadowed"
     changed = msgspec.structs.replace(
         table, state=state, source_pointer=source_pointer, target_pointer=target_pointer, problem="", failed_at=""
@@ -105,6 +110,8 @@ def require_pointer(run: Run, table: Table) -> str:
     pointer = run.origin(table.found).find_pointer(table.found, name_now(table))
     if not pointer:
         raise Stuck(f"{printed_name(name_now(table))} is no longer at the source")
+    if planned_of(table).method != "adopt":
+        run.require_shadow_support()
     return pointer
 
 
@@ -125,13 +132,14 @@ def _pointed(run: Run, table: Table, pointer: str) -> str:
         if planned.method == "adopt":
             return _adopted(there, pointer)
         if there is None:
-            make_namespaces(client, planned.target[:-1])
-            answer = client.register_table(planned.target, pointer)
+            answer = client.register_table(planned.target, pointer, shadow_of=title(table.found))
         elif segments(location_of(there)) == segments(pointer):
-            answer = there  # an earlier attempt got so far
+            answer = there  # an earlier attempt got so far, perhaps one of a version without flags
+            ensure_shadow(client, table, planned.target)
         else:
             require_ours(table, there)
-            answer = client.register_table(planned.target, pointer, overwrite=True)
+            source = title(table.found)
+            answer = client.register_table(planned.target, pointer, overwrite=True, shadow_of=source)
         return location_of(answer)
 
 
@@ -192,9 +200,9 @@ def _filled(run: Run, table: Table, pointer: str) -> str:
             properties = there["metadata"].get("properties", {})
             is_whole = there["metadata"].get("current-snapshot-id") not in {None, -1} or not table.found.files
             if properties.get(POINTER) == pointer and is_whole:
+                ensure_shadow(client, table, planned.target)
                 return location_of(there)
             client.drop_table(planned.target)  # the files stay, those of the source above all
-        make_namespaces(client, planned.target[:-1])
         _forget(run, table)
         try:
             if planned.method == "add_files":
@@ -204,6 +212,8 @@ def _filled(run: Run, table: Table, pointer: str) -> str:
         except Exception:
             _drop_unfinished(client, table, pointer)
             raise
+        # Only now, because a shadow takes no commits; until here gc.enabled=false keeps the source's files.
+        ensure_shadow(client, table, planned.target)
         return location_of(client.load_table(planned.target))
 
 
@@ -277,6 +287,9 @@ def drop_target(run: Run, table: Table, *, discard: bool) -> None:
     with run.connect() as client:
         there = find_target(client, planned.target)
         if there is None:
+            flag = find_flag(client, table)
+            if flag is not None:
+                raise Stuck(f"the table was renamed at the target and is {flag['securable']} now; rename it back first")
             return
         if not discard:
             require_ours(table, there)

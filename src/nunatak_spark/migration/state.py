@@ -11,7 +11,7 @@ import msgspec
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.permissions import map_permissions
-from nunatak_spark.migration.values import Evidence, Log, Migration, Source, Table, title
+from nunatak_spark.migration.values import CarriedNamespace, Evidence, Log, Migration, Source, State, Table, title
 
 FILE, LOCK = "migration.sqlite", "lock"
 FORMAT = "1"
@@ -19,6 +19,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, json BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (title TEXT PRIMARY KEY, json BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS namespaces (title TEXT PRIMARY KEY, json BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS evidence (id INTEGER PRIMARY KEY, title TEXT NOT NULL, json BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, json BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS evidence_by_title ON evidence (title);
@@ -83,16 +84,31 @@ class Folder:
 
     def find_table(self, name: str) -> Table | None:
         row = self._database.execute("SELECT json FROM tables WHERE title = ?", (name,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=Table)
+        return None if row is None else _decode_table(row[0])
 
     def list_tables(self) -> list[Table]:
         rows = self._database.execute("SELECT json FROM tables ORDER BY title")
-        return [msgspec.json.decode(json, type=Table) for (json,) in rows]
+        return [_decode_table(json) for (json,) in rows]
 
     def forget_table(self, table: Table, said: str) -> None:
         with self._database as change:
             change.execute("DELETE FROM tables WHERE title = ?", (title(table.found),))
             _add_log(change, Log(self._now_ms(), self._command, said, title(table.found)))
+
+    def save_namespace(self, carried: CarriedNamespace, said: str) -> None:
+        with self._database as change:
+            key = _namespace_key(carried.source, carried.name, carried.target)
+            change.execute("INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (key, _encoded(carried)))
+            _add_log(change, Log(self._now_ms(), self._command, said))
+
+    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CarriedNamespace | None:
+        key = _namespace_key(source, name, target)
+        row = self._database.execute("SELECT json FROM namespaces WHERE title = ?", (key,)).fetchone()
+        return None if row is None else msgspec.json.decode(row[0], type=CarriedNamespace)
+
+    def list_namespaces(self) -> tuple[CarriedNamespace, ...]:
+        rows = self._database.execute("SELECT json FROM namespaces ORDER BY title")
+        return tuple(msgspec.json.decode(json, type=CarriedNamespace) for (json,) in rows)
 
     # Evidence and log
 
@@ -127,6 +143,7 @@ class Folder:
             tables=tables,
             evidence={title(table.found): self.list_evidence(table) for table in tables},
             log=self.list_log(),
+            namespaces=self.list_namespaces(),
             grants=mapped.grants,
             unmapped=mapped.unmapped,
         )
@@ -171,8 +188,28 @@ def _require_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def _namespace_key(source: str, name: tuple[str, ...], target: tuple[str, ...]) -> str:
+    return msgspec.json.encode((source, name, target)).decode()
+
+
 def _add_log(change: sqlite3.Connection, line: Log) -> None:
     change.execute("INSERT INTO log (json) VALUES (?)", (_encoded(line),))
+
+
+def _decode_table(json: bytes) -> Table:
+    """A table; earlier versions wrote the state `failed`, which hid how far the table had come."""
+    table = msgspec.json.decode(json, type=Table)
+    if table.state != "failed":
+        return table
+    return msgspec.structs.replace(table, state=_state_before_failure(table))
+
+
+def _state_before_failure(table: Table) -> State:
+    if table.frozen.how:
+        return "cutover"
+    if table.target_pointer:
+        return "shadowed"
+    return "discovered" if table.planned is None else "planned"
 
 
 def _encoded(value: msgspec.Struct) -> bytes:

@@ -1,7 +1,7 @@
 """What a migration speaks of: sources, tables found there, how each gets over, where it stands, and the evidence."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SourceKind = Literal["hive", "glue", "jdbc", "hadoop", "rest", "folder"]
 TableKind = Literal["iceberg", "hive", "files", "view"]  # hive: a table of a metastore that is not Iceberg's
 Method = Literal["register", "adopt", "add_files", "copy", "refused"]
-State = Literal["discovered", "planned", "shadowed", "verified", "cutover", "done", "rolled-back", "failed"]
+State = Literal["discovered", "planned", "shadowed", "verified", "cutover", "done", "retired", "rolled-back", "failed"]
 LevelName = Literal["L0", "L1", "L2", "L3"]
 
 STATES: tuple[State, ...] = (
@@ -26,6 +26,7 @@ STATES: tuple[State, ...] = (
     "verified",
     "cutover",
     "done",
+    "retired",
     "rolled-back",
     "failed",
 )
@@ -144,7 +145,8 @@ class Table(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defa
     """One table of a migration and where it stands.
 
     `source_pointer` and `target_pointer` are what the last copy read and made; another pointer at the target means
-    that somebody wrote there. `problem` is why the last step failed, and `failed_at` which one that was.
+    that somebody wrote there. `problem` is why the last step failed, and `failed_at` which one that was; the state
+    stays that of the step before. Evidence from before `rolled_back_ms` says nothing about the table of today.
     """
 
     found: Found
@@ -155,7 +157,21 @@ class Table(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defa
     frozen: Frozen = Frozen()
     problem: str = ""
     failed_at: str = ""
+    rolled_back_ms: int = 0
     changed_ms: int = 0
+
+
+class CarriedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """A namespace of a source, what it is called at the target, and which of its properties were set there.
+
+    `kept` are properties for which the target had another value before, which it keeps.
+    """
+
+    source: str
+    name: tuple[str, ...]
+    target: tuple[str, ...]
+    properties: dict[str, str] = {}
+    kept: tuple[str, ...] = ()
 
 
 class Log(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
@@ -179,8 +195,24 @@ class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
     tables: tuple[Table, ...]
     evidence: dict[str, tuple[Evidence, ...]]
     log: tuple[Log, ...]
+    namespaces: tuple[CarriedNamespace, ...] = ()
     grants: tuple[str, ...] = ()
     unmapped: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class NamespacePair:
+    """One namespace at both ends: its properties there and here; of those in `kept` the target has its own value."""
+
+    name: tuple[str, ...]
+    target: tuple[str, ...]
+    before: dict[str, str]
+    after: dict[str, str]
+    kept: tuple[str, ...] = ()
+
+
+def no_namespaces() -> Sequence[NamespacePair]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -203,6 +235,7 @@ class Pair:
     source_rows: "Callable[[], DataFrame]"
     may_move: bool = False
     reached: Looked | None = None
+    namespaces: Callable[[], Sequence[NamespacePair]] = no_namespaces
 
     @property
     def target_name(self) -> str:

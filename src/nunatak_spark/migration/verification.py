@@ -17,6 +17,7 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
 from nunatak_spark.maintenance.work import wall_clock_ms
 from nunatak_spark.migration import contents, engines, identity, reach
+from nunatak_spark.migration.namespaces import with_namespaces
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
 
 Json = dict[str, Any]
@@ -80,7 +81,7 @@ def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Lo
     try:
         match level:
             case "L0":
-                return _identity(pair, target["metadata"])
+                return with_namespaces(_identity(pair, target["metadata"]), pair.namespaces())
             case "L1":
                 return pair.reached or reach.look(pair, target["metadata"], _pointer(target))
             case "L2":

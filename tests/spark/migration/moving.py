@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nunatak.client import Client
-from nunatak_spark.migration.cutover import cut_over, late_writes, roll_back
+from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
 from nunatak_spark.migration.planning import Wishes
 from nunatak_spark.migration.plans import plan_tables
+from nunatak_spark.migration.rollback import retire, roll_back
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow
 from nunatak_spark.migration.side_by_side import verify_tables
@@ -61,8 +62,14 @@ class Move:
     def cut_over(self, *, freeze: bool = True) -> dict[str, Table]:
         return by_name(self._step("cutover", lambda run: cut_over(run, verify, movable(run), freeze=freeze)))
 
-    def roll_back(self, *, discard: bool = False) -> dict[str, Table]:
-        return by_name(self._step("rollback", lambda run: roll_back(run, movable(run), discard=discard)))
+    def roll_back(self, *, discard: bool = False, accept_loss: bool = False) -> dict[str, Table]:
+        def action(run: Run) -> list[Table]:
+            return roll_back(run, movable(run), discard=discard, accept_loss=accept_loss)
+
+        return by_name(self._step("rollback", action))
+
+    def retire(self) -> dict[str, Table]:
+        return by_name(self._step("retire", lambda run: retire(run, movable(run))))
 
     def late_writes(self) -> dict[str, list[Finding]]:
         def action(run: Run) -> dict[str, list[Finding]]:

@@ -1,10 +1,12 @@
 """`nunatak migrate …` where no Spark is needed: wrong usage, what cannot be read, how names are printed, and jars."""
 
 import importlib
+import json
 import pkgutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import nunatak_spark.migration
@@ -22,7 +24,7 @@ from nunatak_spark.migration.values import Found, Method, Planned, Source, State
 from tests.unit.cli.conftest import run_command
 
 NOBODY = "http://127.0.0.1:1"  # where nothing listens
-STEPS = ["shadow", "verify", "cutover", "rollback"]
+STEPS = ["shadow", "verify", "cutover", "rollback", "retire"]
 STATE = Path("nunatak-migration")  # where commands look unless told
 
 
@@ -156,6 +158,57 @@ def test_what_was_done_before_can_be_asked_for_again() -> None:
     assert first.out.endswith("\n1 table got through, 0 did not.\n")
     assert again.out.endswith("\n0 tables got through, 0 did not.\n")
     assert states() == {"shop.orders": "rolled-back", "hr.people": "rolled-back"}
+
+
+@pytest.mark.parametrize("chosen", [(), ("shop.orders",), ("--wave", "1")])
+@pytest.mark.parametrize(
+    ("step", "state", "why"),
+    [
+        ("cutover", "planned", "it is not at the target; run `nunatak migrate shadow`"),
+        ("cutover", "shadowed", "it is not verified; run `nunatak migrate verify`"),
+        ("cutover", "rolled-back", "it was rolled back; run `nunatak migrate shadow`"),
+        ("retire", "verified", "it is not cut over; run `nunatak migrate cutover`"),
+    ],
+)
+def test_a_step_that_a_table_is_not_ready_for_fails_and_says_why(
+    step: str, state: State, why: str, chosen: tuple[str, ...]
+) -> None:
+    a_migration(a_table("shop", "orders", state=state))
+
+    outcome = run_command("migrate", step, *chosen)
+
+    assert outcome.code == 1
+    assert f"db:shop.orders is not ready: {why}\n" in outcome.out
+    assert outcome.out.endswith("\n0 tables got through, 1 did not.\n")
+    assert states() == {"shop.orders": state}
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "why"),
+    [
+        ("verify", "planned", "it is not at the target; run `nunatak migrate shadow`"),
+        ("rollback", "retired", "its source is retired: there is no way back"),
+    ],
+)
+def test_a_named_table_that_is_not_ready_fails_every_step(step: str, state: State, why: str) -> None:
+    a_migration(a_table("shop", "orders", state=state))
+
+    named = run_command("migrate", step, "shop.orders", "-o", "json")
+    unnamed = run_command("migrate", step)
+
+    assert (named.code, unnamed.code) == (1, 0)
+    assert json.loads(named.out)["not-ready"] == [{"table": "db:shop.orders", "because": why}]
+
+
+def test_why_a_table_is_not_ready_includes_what_went_wrong_before() -> None:
+    table = msgspec.structs.replace(a_table("shop", "orders"), problem="L2: two rows differ", failed_at="verify")
+    a_migration(table)
+
+    outcome = run_command("migrate", "cutover")
+
+    assert outcome.code == 1
+    assert "run `nunatak migrate verify` (verify: L2: two rows differ)" in outcome.out
+    assert "1 shadowed, 1 with a problem" in run_command("migrate", "status").out
 
 
 @pytest.mark.parametrize(

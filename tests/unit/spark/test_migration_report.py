@@ -311,3 +311,23 @@ def test_numbers_are_for_people() -> None:
     ]
     assert number(1234567) == "1\u202f234\u202f567"
     assert moment(0) == "–"
+
+
+def test_what_was_shown_before_a_rollback_proves_nothing_any_more() -> None:
+    """Neither for a table that is rolled back, nor for one that was shadowed again since and not verified."""
+    rolled_back = a_table("orders", "rolled-back", rolled_back_ms=1_794_000_002_000)
+    shadowed_again = a_table("cities", "shadowed", rolled_back_ms=1_794_000_002_000)
+    migration = a_migration(
+        rolled_back, shadowed_again, evidence={title(one.found): GREEN for one in (rolled_back, shadowed_again)}
+    )
+
+    told = msgspec.json.decode(as_json(migration))
+
+    assert (told["summary"]["green"], told["summary"]["rows-compared"]) == (0, 0)
+    assert "0 of 2 green" in seen(migration).text
+
+
+def test_a_table_whose_source_is_retired_is_over() -> None:
+    told = msgspec.json.decode(as_json(a_migration(a_table("orders", "retired"), a_table("cities", "done"))))
+
+    assert told["summary"]["done"] == 2

@@ -6,11 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import Evidence, Found, Planned, Source, Table, title
+from nunatak_spark.migration.values import (
+    CarriedNamespace,
+    Evidence,
+    Found,
+    Frozen,
+    Planned,
+    Source,
+    State,
+    Table,
+    title,
+)
 
 HOLD = """
 import sys
@@ -95,3 +106,35 @@ def test_names_with_dots_have_titles_of_their_own() -> None:
 
     assert title(one) == "old:`a.b`.c"
     assert title(other) == "old:a.b.c"
+
+
+@pytest.mark.parametrize(
+    ("table", "state"),
+    [
+        (a_table(), "discovered"),
+        (msgspec.structs.replace(a_table(), planned=Planned("register", ("a", "t"))), "planned"),
+        (msgspec.structs.replace(a_table(), target_pointer="file:/t.json"), "shadowed"),
+        (msgspec.structs.replace(a_table(), target_pointer="file:/t.json", frozen=Frozen("renamed")), "cutover"),
+    ],
+)
+def test_a_table_that_an_earlier_version_called_failed_goes_on_where_it_was(
+    tmp_path: Path, table: Table, state: State
+) -> None:
+    with opened(tmp_path, "verify", create=True) as folder:
+        folder.save_table(msgspec.structs.replace(table, state="failed", problem="no answer", failed_at="verify"))
+
+        (found,) = folder.list_tables()
+
+        assert (found.state, found.problem) == (state, "no answer")
+        assert folder.find_table(title(table.found)) == found
+
+
+def test_what_was_carried_of_a_namespace_is_known_by_both_names(tmp_path: Path) -> None:
+    carried = CarriedNamespace(source="old", name=("a",), target=("b",), properties={"owner": "ana"}, kept=("color",))
+    with opened(tmp_path, "shadow", create=True) as folder:
+        folder.save_namespace(carried, "carried owner")
+
+        assert folder.find_namespace("old", ("a",), ("b",)) == carried
+        assert folder.find_namespace("old", ("a",), ("c",)) is None
+        assert folder.whole().namespaces == (carried,)
+        assert [line.text for line in folder.list_log()] == ["carried owner"]

@@ -101,6 +101,9 @@ class FileFolder:
     def _declared(self, found: Found, files: list[File]) -> Found:
         return declared(self.spark(), with_files(found, files, digest(files)), files, infer_types=self._infers())
 
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        return {}
+
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         return digest(list_files(self.spark, found.location))
 

@@ -139,6 +139,11 @@ class Glue(SparkCatalog):
         except (failures.ClientError, failures.BotoCoreError):
             return granted
 
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        database = self._client("glue").get_database(Name=namespace[0], **self._catalog())["Database"]
+        known = {"comment": database.get("Description"), "location": database.get("LocationUri")}
+        return {**(database.get("Parameters") or {}), **{key: value for key, value in known.items() if value}}
+
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         if found.kind == "iceberg":
             return str(self._parameters(name).get(POINTER, ""))

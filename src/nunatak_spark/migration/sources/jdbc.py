@@ -34,6 +34,8 @@ def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) 
 
 
 class Jdbc(SparkCatalog):
+    _has_properties: bool | None = None
+
     def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
         for row in self.all_rows(f"catalog_name = {self._text(self.source.name)}"):
             namespace = tuple(row["table_namespace"].split("."))
@@ -57,9 +59,29 @@ class Jdbc(SparkCatalog):
     def _text(self, value: str) -> str:
         return database_literal(self._kind, value)
 
-    def all_rows(self, where: str) -> list[dict[str, Any]]:
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Of a database without the table of properties, which came later than that of tables: none."""
+        if self._has_properties is None:
+            self._has_properties = self._finds_properties()
+        if not self._has_properties:
+            return {}
+        where = f"catalog_name = {self._text(self.source.name)} AND namespace = {self._text('.'.join(namespace))}"
+        rows = self.all_rows(where, "iceberg_namespace_properties")
+        # `exists` is how catalogs note that a namespace is there, and no property of anybody's.
+        pairs = {str(row["property_key"]): str(row["property_value"] or "") for row in rows}
+        return {key: value for key, value in pairs.items() if key != "exists"}
+
+    def _finds_properties(self) -> bool:
+        try:
+            self.all_rows("1 = 0", "iceberg_namespace_properties")
+        except CannotRun:
+            self.all_rows("1 = 0")  # the database itself must answer
+            return False
+        return True
+
+    def all_rows(self, where: str, table: str = "iceberg_tables") -> list[dict[str, Any]]:
         address, kind = self.source.address, self._kind
-        options = {"url": address, "query": f"SELECT * FROM iceberg_tables WHERE {where}"}
+        options = {"url": address, "query": f"SELECT * FROM {table} WHERE {where}"}
         if kind in DRIVERS:
             options["driver"] = DRIVERS[kind]
         for key in ("user", "password"):

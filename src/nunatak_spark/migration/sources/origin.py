@@ -37,6 +37,9 @@ class Origin(Protocol):
     def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
         """Everything there is, by pages; a metadata document comes along where the source hands it out anyway."""
 
+    def namespace_properties(self, namespace: Levels) -> dict[str, str]:
+        """The properties of a namespace as Iceberg's own catalogs give them; none where namespaces have none."""
+
     def find_pointer(self, found: Found, name: Levels) -> str:
         """What the table of this `name` points at now, or nothing if it is gone."""
 
@@ -84,6 +87,9 @@ class SparkCatalog:
         session = self.spark()
         add_catalog(session, self.source, self.secrets)
         return session
+
+    def namespace_properties(self, namespace: Levels) -> dict[str, str]:
+        return {}
 
     def find_pointer(self, found: Found, name: Levels) -> str:
         return pointer_of(self.session(), sql_name(self.source.name, name))

@@ -95,6 +95,9 @@ class Rest(SparkCatalog):
         for name in names:
             yield Found(source=self.source.name, name=name, kind="view"), None
 
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        return dict(self.client.load_namespace(namespace).get("properties") or {})
+
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         try:
             return str(self.client.load_table(name).get("metadata-location") or "")

@@ -1,0 +1,173 @@
+"""Whether the files that a source needs are still there: counted, and the missing ones named. Nothing is changed.
+
+Looked at is what the current snapshot, the branches and the tags of a table need: manifest lists, manifests, data and
+delete files. Few files are looked for from here, many by Spark's executors.
+"""
+
+import importlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+
+from nunatak_spark.installation import import_pyspark
+from nunatak_spark.migration.documents import Spark, Unreadable, local_path, read_bytes, read_document
+from nunatak_spark.migration.reach import python_error
+
+Json = dict[str, Any]
+Access = Sequence[tuple[str, Mapping[str, str]]]
+
+FEW_FILES = 10_000  # looked for from here; Spark takes longer to start
+FILES_PER_TASK, TASKS_AT_MOST = 20_000, 500
+NAMED_PER_TASK = 20  # missing files by name, so 10,000 at most come back from Spark
+MANIFESTS_AT_ONCE = 8
+SNAPSHOTS_AT_MOST = 1_000  # the current one, branches and tags
+DELETED = 2  # Spec, status of a manifest entry
+CHECKED = "path string, files bigint, missing bigint"
+
+
+@dataclass(frozen=True)
+class FilesFound:
+    """How many files were looked for and are missing; `named` are some of the missing ones."""
+
+    files: int = 0
+    missing: int = 0
+    named: tuple[str, ...] = ()
+
+    def __add__(self, other: "FilesFound") -> "FilesFound":
+        return FilesFound(self.files + other.files, self.missing + other.missing, (*self.named, *other.named))
+
+
+def find_files(spark: Spark, metadata_location: str, access: Callable[[], Access]) -> FilesFound:
+    """Look for every file that a metadata file needs; `access` opens files of other stores, by prefix."""
+    try:
+        document = read_document(spark, metadata_location).content
+    except Unreadable:
+        return FilesFound(1, 1, (metadata_location,))
+    found, manifests = _read_manifest_lists(spark, _needed_snapshots(document))
+    return FilesFound(1) + found + _check_manifests(spark, list(manifests), sum(manifests.values()), access)
+
+
+def _needed_snapshots(document: Json) -> list[Json]:
+    wanted = {document.get("current-snapshot-id")}
+    wanted |= {ref.get("snapshot-id") for ref in (document.get("refs") or {}).values()}
+    needed = [one for one in document.get("snapshots") or () if one.get("snapshot-id") in wanted]
+    return needed[-SNAPSHOTS_AT_MOST:]
+
+
+def _read_manifest_lists(spark: Spark, snapshots: Iterable[Json]) -> tuple[FilesFound, dict[str, int]]:
+    """Each manifest once, with the number of files that it names."""
+    found, manifests = FilesFound(), dict[str, int]()
+    for snapshot in snapshots:
+        manifests |= dict.fromkeys(snapshot.get("manifests") or (), 0)  # format 1 may name them itself
+        location = snapshot.get("manifest-list")
+        if location is None:
+            continue
+        try:
+            content = read_bytes(spark, location)
+        except Unreadable:
+            found += FilesFound(1, 1, (location,))
+            continue
+        found += FilesFound(1)
+        entries: Iterable[Any] = fastavro.reader(io.BytesIO(content))
+        for entry in entries:
+            counts = [entry.get(f"{kind}_files_count") or 0 for kind in ("added", "existing")]
+            manifests[str(entry["manifest_path"])] = sum(counts)
+    return found, manifests
+
+
+def _check_manifests(spark: Spark, paths: list[str], files: int, access: Callable[[], Access]) -> FilesFound:
+    is_local = all(local_path(path) is not None for path in paths)
+    if is_local and files <= FEW_FILES:
+        return _summed(manifest_checker(())(paths))
+    check = manifest_checker(access() if not is_local else ())
+    tasks = min(TASKS_AT_MOST, 1 + files // FILES_PER_TASK)
+    rows = spark().createDataFrame([(path,) for path in paths], "path string").repartition(tasks)
+    try:
+        told = rows.mapInArrow(arrow_form(check), CHECKED).collect()
+    except import_pyspark("pyspark.errors").PythonException as error:
+        # Where the executors' Python lacks a package, this one does the work.
+        if "ModuleNotFoundError" not in python_error(str(error)):
+            raise
+        return _summed(check(paths))
+    return _summed((row["path"], row["files"], row["missing"]) for row in told)
+
+
+def _summed(rows: Iterable[tuple[str | None, int, int]]) -> FilesFound:
+    total = FilesFound()
+    for path, files, missing in rows:
+        total += FilesFound(files, missing, () if path is None else (path,))
+    return total
+
+
+def arrow_form(check: Callable[[Iterable[str]], Iterator[Any]]) -> Callable[[Any], Any]:
+    """The same check as Spark runs it on batches of rows."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        arrow = importlib.import_module("pyarrow")
+        rows = list(check(path for batch in batches for path in batch.column(0).to_pylist()))
+        columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
+        types = [arrow.string(), arrow.int64(), arrow.int64()]
+        arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        yield arrow.RecordBatch.from_arrays(arrays, ["path", "files", "missing"])
+
+    return run
+
+
+def manifest_checker(access: Access) -> Callable[[Iterable[str]], Iterator[tuple[str | None, int, int]]]:
+    """What looks for manifests and for the files in them: a row (path, 0, 0) for each named one, and one of counts.
+
+    It brings everything along, so executors need fastavro, and PyIceberg for files that lie elsewhere, but not this
+    package.
+    """
+    given, named_at_most, at_once, deleted = list(access), NAMED_PER_TASK, MANIFESTS_AT_ONCE, DELETED
+    stores: dict[tuple[str, str], Any] = {}
+
+    def plain_path(path: str) -> str | None:
+        if path.startswith("/"):
+            return path
+        return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else None
+
+    def input_of(path: str) -> Any:
+        prefix = next(prefix for prefix, _ in given if path.startswith(prefix))
+        place = path.partition(":")[0], prefix
+        if place not in stores:
+            load_file_io = importlib.import_module("pyiceberg.io").load_file_io
+            stores[place] = load_file_io(dict(given)[prefix], path)
+        return stores[place].new_input(path)
+
+    def exists(path: str) -> bool:
+        here = plain_path(path)
+        return importlib.import_module("os").path.isfile(here) if here else bool(input_of(path).exists())
+
+    def entries(path: str) -> list[str]:
+        here = plain_path(path)
+        with open(here, "rb") if here else input_of(path).open() as stream:
+            read = importlib.import_module("fastavro").reader(stream)
+            return [one["data_file"]["file_path"] for one in read if one["status"] != deleted]
+
+    def check(paths: Iterable[str]) -> Iterator[tuple[str | None, int, int]]:
+        files, missing = 0, 0
+        named: list[str] = []
+        with ThreadPoolExecutor(at_once) as pool:
+            for path in paths:
+                wanted = [path, *(entries(path) if exists(path) else ())]
+                lost = [one for one, there in zip(wanted, pool.map(exists, wanted), strict=True) if not there]
+                files, missing = files + len(wanted), missing + len(lost)
+                named += lost[: named_at_most - len(named)]
+        yield from ((path, 0, 0) for path in named)
+        yield None, files, missing
+
+    return check
+
+
+def described(found: FilesFound) -> str:
+    """What was found, in words."""
+    if not found.missing:
+        return f"every file is still there ({found.files} looked for)"
+    shown = ", ".join(found.named[:5])
+    more = f" and {found.missing - 5} more" if found.missing > 5 else ""
+    return f"{found.missing} of {found.files} files are missing: {shown}{more}"

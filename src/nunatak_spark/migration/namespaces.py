@@ -1,0 +1,120 @@
+"""Properties of namespaces: carried from the source to the target, and compared for L0.
+
+A property that the target's namespace had before is not overwritten, and this is written down. A location is not
+carried: the target decides itself where new tables lie.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nunatak.client import Client, Levels
+from nunatak_spark.migration.run import NOT_CARRIED, Run, make_namespaces
+from nunatak_spark.migration.values import (
+    CarriedNamespace,
+    Finding,
+    Found,
+    Looked,
+    NamespacePair,
+    Table,
+    printed_name,
+)
+
+
+def paired_namespaces(found: Found, target: Levels) -> list[tuple[Levels, Levels]]:
+    """Namespaces of the source and what they become, parents first, as far up as their names tell which is which."""
+    before, after = found.name[:-1], target[:-1]
+    pairs: list[tuple[Levels, Levels]] = []
+    while before and after:
+        pairs.insert(0, (before, after))
+        if before[-1] != after[-1]:  # renamed as a whole by --map, or put into another one
+            break
+        before, after = before[:-1], after[:-1]
+    return pairs
+
+
+def carry_namespaces(run: Run, table: Table) -> None:
+    """Make the namespaces that a planned table needs, with the properties that they have at the source."""
+    planned = table.planned
+    if planned is None or planned.method == "adopt":
+        return
+    make_namespaces(run.client, planned.target[:-1])
+    for before, after in paired_namespaces(table.found, planned.target):
+        key = (table.found.source, before, after)
+        if key not in run.carried:
+            _carry(run, table.found, before, after)
+            run.carried.add(key)
+
+
+def _carry(run: Run, found: Found, before: Levels, after: Levels) -> None:
+    wanted = run.namespace_properties(found, before)
+    known = run.folder.find_namespace(found.source, before, after)
+    carried = known.properties if known else {}
+    there = _properties(run.client, after)
+    # Ours is what is absent, and what still is as an earlier attempt set it.
+    ours = {key: value for key, value in wanted.items() if there.get(key) in {None, value, carried.get(key)}}
+    updates = {key: value for key, value in ours.items() if there.get(key) != value}
+    gone = [key for key, value in carried.items() if key not in wanted and there.get(key) == value]
+    if updates or gone:
+        run.client.update_namespace(after, updates, gone)
+    kept = tuple(sorted(wanted.keys() - ours.keys()))
+    now = CarriedNamespace(source=found.source, name=before, target=after, properties=ours, kept=kept)
+    if now != known:
+        run.folder.save_namespace(now, _said(now))
+
+
+def _said(carried: CarriedNamespace) -> str:
+    names = ", ".join(sorted(carried.properties)) or "no properties"
+    kept = f"; the target keeps its own {', '.join(carried.kept)}" if carried.kept else ""
+    return f"namespace {printed_name(carried.name)} as {printed_name(carried.target)}: carried {names}{kept}"
+
+
+def _properties(client: Client, namespace: Levels) -> dict[str, str]:
+    return dict(client.load_namespace(namespace).get("properties") or {})
+
+
+# L0
+
+
+def namespace_pairs(run: Run, table: Table) -> Iterator[NamespacePair]:
+    """The namespaces of a table at both ends, as they are now."""
+    planned = table.planned
+    if planned is None or planned.method == "adopt":
+        return  # both catalogs serve the same rows
+    for before, after in paired_namespaces(table.found, planned.target):
+        known = run.folder.find_namespace(table.found.source, before, after)
+        yield NamespacePair(
+            name=before,
+            target=after,
+            before=run.namespace_properties(table.found, before),
+            after=_properties(run.client, after),
+            kept=known.kept if known else (),
+        )
+
+
+def compare_namespaces(pairs: Sequence[NamespacePair]) -> Looked:
+    """A finding for each property of the source that the target lacks or has otherwise, unless it was there before."""
+    findings = []
+    for pair in pairs:
+        for key, value in sorted(pair.before.items()):
+            there = pair.after.get(key)
+            if there == value or (there is not None and key in pair.kept):
+                continue
+            name = printed_name(pair.target)
+            what = "is missing" if there is None else f"is {there!r} instead of {value!r}"
+            findings.append(Finding("namespace-property", f"property {key} of the namespace {name} {what}", key))
+    facts = [
+        {
+            "source": printed_name(pair.name),
+            "target": printed_name(pair.target),
+            "properties": len(pair.before),
+            "kept-at-target": list(pair.kept),
+            "not-compared": sorted(NOT_CARRIED),
+        }
+        for pair in pairs
+    ]
+    return Looked(tuple(findings), {"namespaces": facts} if facts else {})
+
+
+def with_namespaces(looked: Looked, pairs: Sequence[NamespacePair]) -> Looked:
+    """L0 of a table, with what its namespaces show."""
+    spaces = compare_namespaces(pairs)
+    return Looked((*looked.findings, *spaces.findings), {**looked.facts, **spaces.facts}, looked.statements)
