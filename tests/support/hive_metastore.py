@@ -7,19 +7,23 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from hive_metastore import ttypes
 
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration import thrift
 from nunatak_spark.migration.metastore import Metastore
-from nunatak_spark.migration.thrift import BOOL, MAP, STRING, STRUCT, Value
 
 SOURCE = Path(__file__).parent / "java" / "metastore" / "Metastore.java"
 START_SECONDS = 120  # about ten on a quiet machine: the schema is made first
 
 
 @contextlib.contextmanager
-def hive_metastore(folder: Path, java_home: Path) -> Iterator[str]:
-    """Start it, empty, and give its address; tables without a location go into `folder`/warehouse."""
+def hive_metastore(folder: Path, java_home: Path, *login: str) -> Iterator[str]:
+    """Start it, empty, and give its address; tables without a location go into `folder`/warehouse.
+
+    With a user and a password as `login`, whoever connects has to say them by SASL PLAIN.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     jars = Path(import_pyspark("pyspark").__file__).parent / "jars" / "*"
     command = [
@@ -32,6 +36,7 @@ def hive_metastore(folder: Path, java_home: Path) -> Iterator[str]:
         str(jars),
         str(SOURCE),
         str(folder),
+        *login,
     ]
     log = folder / "metastore.log"
     with log.open("wb") as out:  # a file for all it says: nobody would read a pipe
@@ -88,17 +93,16 @@ def create_hive_table(
     owner: str = "tester",
 ) -> None:
     """A table of Hive's own over files that are there; Hive itself would describe it in the same words."""
-    keys = dict(partitions or {})
-    table = {
-        1: thrift.text(name[1]),
-        2: thrift.text(name[0]),
-        3: thrift.text(owner),
-        7: thrift.structure(_storage(location, columns, layout)),
-        8: _columns(keys),
-        9: _texts({} if managed else {"EXTERNAL": "TRUE"}),
-        12: thrift.text("MANAGED_TABLE" if managed else "EXTERNAL_TABLE"),
-    }
-    metastore.call("create_table", {1: thrift.structure(table)})
+    table = ttypes.Table(
+        tableName=name[1],
+        dbName=name[0],
+        owner=owner,
+        sd=_storage(location, columns, layout),
+        partitionKeys=_columns(partitions or {}),
+        parameters={} if managed else {"EXTERNAL": "TRUE"},
+        tableType="MANAGED_TABLE" if managed else "EXTERNAL_TABLE",
+    )
+    metastore.call("create_table", table)
 
 
 def add_hive_partition(
@@ -109,56 +113,35 @@ def add_hive_partition(
     columns: Mapping[str, str],
     layout: Layout,
 ) -> None:
-    partition = {
-        1: thrift.listing([thrift.text(value) for value in values], STRING),
-        2: thrift.text(name[0]),
-        3: thrift.text(name[1]),
-        6: thrift.structure(_storage(location, columns, layout)),
-        7: _texts({}),
-    }
-    metastore.call("add_partition", {1: thrift.structure(partition)})
+    storage = _storage(location, columns, layout)
+    partition = ttypes.Partition(values=list(values), dbName=name[0], tableName=name[1], sd=storage, parameters={})
+    metastore.call("add_partition", partition)
 
 
 def grant(metastore: Metastore, name: tuple[str, str], principal: str, privilege: str, kind: int = 1) -> None:
     """Grant on a table; the kinds of principals are 1 for a user, 2 for a role, 3 for a group."""
-    reference = {1: thrift.number(3), 2: thrift.text(name[0]), 3: thrift.text(name[1])}
-    how = {
-        1: thrift.text(privilege),
-        2: thrift.number(0),
-        3: thrift.text("admin"),
-        4: thrift.number(1),
-        5: Value(BOOL, False),
-    }
-    given = {
-        1: thrift.structure(reference),
-        2: thrift.text(principal),
-        3: thrift.number(kind),
-        4: thrift.structure(how),
-    }
-    bag = {1: thrift.listing([thrift.structure(given)], STRUCT)}
-    metastore.call("grant_privileges", {1: thrift.structure(bag)})
+    reference = ttypes.HiveObjectRef(objectType=3, dbName=name[0], objectName=name[1])
+    how = ttypes.PrivilegeGrantInfo(
+        privilege=privilege, createTime=0, grantor="admin", grantorType=1, grantOption=False
+    )
+    given = ttypes.HiveObjectPrivilege(hiveObject=reference, principalName=principal, principalType=kind, grantInfo=how)
+    metastore.call("grant_privileges", ttypes.PrivilegeBag(privileges=[given]))
 
 
-def _storage(location: str, columns: Mapping[str, str], layout: Layout) -> dict[int, Value]:
-    serde = {2: thrift.text(layout.serde), 3: _texts(layout.properties)}
-    return {
-        1: _columns(columns),
-        2: thrift.text(location),
-        3: thrift.text(layout.input_format),
-        4: thrift.text(layout.output_format),
-        5: Value(BOOL, False),
-        6: thrift.number(-1),
-        7: thrift.structure(serde),
-        8: thrift.listing([], STRING),
-        9: thrift.listing([], STRUCT),
-        10: _texts({}),
-    }
+def _storage(location: str, columns: Mapping[str, str], layout: Layout) -> Any:
+    return ttypes.StorageDescriptor(
+        cols=_columns(columns),
+        location=location,
+        inputFormat=layout.input_format,
+        outputFormat=layout.output_format,
+        compressed=False,
+        numBuckets=-1,
+        serdeInfo=ttypes.SerDeInfo(serializationLib=layout.serde, parameters=dict(layout.properties)),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
 
 
-def _columns(columns: Mapping[str, str]) -> Value:
-    described = [thrift.structure({1: thrift.text(name), 2: thrift.text(kind)}) for name, kind in columns.items()]
-    return thrift.listing(described, STRUCT)
-
-
-def _texts(texts: Mapping[str, str]) -> Value:
-    return Value(MAP, [(key.encode(), value.encode()) for key, value in texts.items()], (STRING, STRING))
+def _columns(columns: Mapping[str, str]) -> list[Any]:
+    return [ttypes.FieldSchema(name=name, type=kind) for name, kind in columns.items()]

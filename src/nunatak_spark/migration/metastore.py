@@ -1,34 +1,48 @@
-"""A Hive metastore over Thrift: what its tables are, who may use them, and how one is renamed under its lock."""
+"""A Hive metastore through PyIceberg's Thrift bindings: its databases and tables, who may use them, and a rename.
+
+How to connect is said by the properties that Iceberg's own Hive catalog reads in Spark: `hadoop.hive.metastore.…`.
+"""
 
 import getpass
+import logging
 import socket
+import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration import thrift
-from nunatak_spark.migration.thrift import I16, I64, STRING, STRUCT, Fields, NotThrift, Refused
+from nunatak_spark.migration.packages import load_module
 from nunatak_spark.migration.values import Column, Permission
 
-BATCH = 100  # tables per call
+logging.getLogger("thrift").addHandler(logging.NullHandler())  # what it would print is raised as well
+
+BATCH = 100  # tables or partitions per call
 ALL_PARTITIONS = -1
 PRINCIPAL_TYPES = {1: "user", 2: "role", 3: "group"}
-# Numbers that the metastore's interface gives to kinds of locks and objects.
-EXCLUSIVE, LEVEL_TABLE, OPERATION_UNSET = 3, 2, 5
-ACQUIRED, WAITING = 1, 2
-OBJECT_DATABASE, OBJECT_TABLE = 2, 3
 LOCK_TRIES, LOCK_WAIT_SECONDS = 60, 1.0
 DEFAULT_PORT = 9083
+TIMEOUT_MS = 60_000
+LARGEST_ANSWER_BYTES = 1 << 30  # a length beyond this is not a length: somebody else speaks there
+LARGEST_LIST = 100_000_000
+
+# Settings of Hive's clients, under the prefix by which Iceberg's Spark catalogs hand them to Hadoop.
+HADOOP = "hadoop."
+USE_TLS = f"{HADOOP}hive.metastore.use.SSL"
+USE_SASL = f"{HADOOP}hive.metastore.sasl.enabled"
+PRINCIPAL = f"{HADOOP}hive.metastore.kerberos.principal"
+AUTH_MODE = f"{HADOOP}hive.metastore.client.auth.mode"
+PLAIN_USER = f"{HADOOP}hive.metastore.client.plain.username"
+PASSWORD = "password"  # from the environment; no property of the source
 
 
 @dataclass(frozen=True)
 class HiveTable:
-    """A table as the metastore describes it; `fields` is the whole description as it came."""
+    """A table as the metastore describes it; `described` is the whole description as it came."""
 
     database: str
     name: str
@@ -42,21 +56,42 @@ class HiveTable:
     partition_keys: tuple[Column, ...]
     properties: dict[str, str]
     view_text: str
-    fields: Fields
+    described: Any
 
 
 class Metastore:
-    """One connection to a metastore, opened on first use by `with`."""
+    """One connection to a metastore; calls are made one after the other."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        properties: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
         parts = urlsplit(address)
         if parts.scheme != "thrift" or not parts.hostname:
             raise CannotRun(f"{address} is not a metastore", fix="Write it like thrift://host:9083.")
         self.address = address
+        self._types = _load("hive_metastore.ttypes")
+        self._errors = _load("thrift.Thrift")
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+        self._transport = _transport(host, port, properties or {}, secrets or {})
+        protocol = _load("thrift.protocol.TBinaryProtocol").TBinaryProtocol(
+            self._transport,
+            strictRead=True,
+            strictWrite=True,
+            string_length_limit=LARGEST_ANSWER_BYTES,
+            container_length_limit=LARGEST_LIST,
+        )
+        self._client = _load("hive_metastore.ThriftHiveMetastore").Client(protocol)
         try:
-            self._connection = thrift.Connection(parts.hostname, parts.port or DEFAULT_PORT)
-        except OSError as error:
-            raise CannotRun(f"No metastore answers at {address}: {error}", fix="Look at the address.") from error
+            self._transport.open()
+        except (OSError, EOFError, self._errors.TException) as error:
+            self._close()
+            raise CannotRun(
+                f"No metastore answers at {address}: {_text(error)}",
+                fix="Look at the address, and whether the metastore wants TLS or SASL.",
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -64,50 +99,67 @@ class Metastore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.__exit__(kind, error, trace)
+        self._close()
 
-    def call(self, name: str, fields: Fields) -> Any:
-        """One call as it stands; Refused if the metastore throws."""
+    def _close(self) -> None:
+        if self._transport.isOpen():
+            self._transport.close()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """One call of the metastore's interface; CannotRun if it refuses or does not answer."""
         try:
-            return self._connection.call(name, fields)
-        except (NotThrift, OSError) as error:
-            raise CannotRun(f"{self.address} did not answer {name}: {error}", fix="Look at the metastore.") from error
+            return getattr(self._client, name)(*arguments)
+        except self._types.NoSuchObjectException:
+            raise
+        except (OSError, EOFError, self._errors.TException) as error:
+            is_refusal = type(error).__module__ == self._types.__name__
+            what = "refused" if is_refusal else "did not answer"
+            raise CannotRun(f"{self.address} {what} {name}: {_text(error)}", fix="Look at the metastore.") from error
 
     def databases(self) -> list[str]:
-        return sorted(map(thrift.decoded, self.call("get_all_databases", {}).value))
+        return sorted(self.call("get_all_databases"))
+
+    def database_properties(self, database: str) -> dict[str, str]:
+        """As Iceberg's Hive catalog gives them for a namespace."""
+        found = self.call("get_database", database)
+        known = {"comment": found.description, "location": found.locationUri}
+        if found.ownerName:
+            known["hive.metastore.database.owner"] = found.ownerName
+            known["hive.metastore.database.owner-type"] = PRINCIPAL_TYPES.get(found.ownerType or 1, "user").upper()
+        return {**(found.parameters or {}), **{key: value for key, value in known.items() if value}}
 
     def tables(self, database: str) -> Iterator[HiveTable]:
         """All of a database, some at a time."""
-        named = self.call("get_all_tables", {1: thrift.text(database)}).value
-        names = sorted(map(thrift.decoded, named))
+        names = sorted(self.call("get_all_tables", database))
         for start in range(0, len(names), BATCH):
-            wanted = thrift.listing([thrift.text(name) for name in names[start : start + BATCH]], STRING)
-            found = self.call("get_table_objects_by_name", {1: thrift.text(database), 2: wanted})
-            yield from map(_table, found.value)
+            found = self.call("get_table_objects_by_name", database, names[start : start + BATCH])
+            yield from map(_table, found)
 
     def find_table(self, database: str, name: str) -> HiveTable | None:
         try:
-            found = self.call("get_table", {1: thrift.text(database), 2: thrift.text(name)})
-        except Refused as error:
-            if error.number == 2:  # NoSuchObjectException; the other one is the metastore's own failure
-                return None
-            raise
-        return _table(found)
+            return _table(self.call("get_table", database, name))
+        except self._types.NoSuchObjectException:
+            return None
 
     def partition_locations(self, database: str, name: str) -> list[str]:
-        arguments = {1: thrift.text(database), 2: thrift.text(name), 3: thrift.number(ALL_PARTITIONS, I16)}
-        return [thrift.string(part[6].value, 2) for part in self.call("get_partitions", arguments).value]
+        """Of every partition; only names and places are held, descriptions come some at a time."""
+        names = self.call("get_partition_names", database, name, ALL_PARTITIONS)
+        places = []
+        for start in range(0, len(names), BATCH):
+            found = self.call("get_partitions_by_names", database, name, names[start : start + BATCH])
+            places += [part.sd.location for part in found]
+        return places
 
     def permissions(self, database: str, table: str = "") -> tuple[Permission, ...]:
         """What was granted on a table, or on the database itself."""
-        kind = OBJECT_TABLE if table else OBJECT_DATABASE
-        reference = {1: thrift.number(kind), 2: thrift.text(database)}
-        if table:
-            reference[3] = thrift.text(table)
+        kinds = self._types.HiveObjectType
+        reference = self._types.HiveObjectRef(
+            objectType=kinds.TABLE if table else kinds.DATABASE, dbName=database, objectName=table or None
+        )
         try:
-            found = self.call("list_privileges", {3: thrift.structure(reference)}).value
-        except Refused:  # some metastores leave permissions to others, and say so
-            return ()
+            found = self._client.list_privileges(None, None, reference)
+        except (self._types.MetaException, self._errors.TApplicationException):
+            return ()  # some metastores leave permissions to others, and say so
         return tuple(_permission(one) for one in found)
 
     def rename(self, database: str, name: str, new: str) -> None:
@@ -116,67 +168,105 @@ class Metastore:
             table = self.find_table(database, name)
             if table is None:
                 raise CannotRun(f"The metastore has no table {database}.{name}", fix="Look at the source.")
-            renamed = {**table.fields, 1: thrift.text(new)}
-            self.call("alter_table", {1: thrift.text(database), 2: thrift.text(name), 3: thrift.structure(renamed)})
+            renamed = table.described
+            renamed.tableName = new
+            self.call("alter_table", database, name, renamed)
 
     @contextmanager
     def _locked(self, database: str, name: str) -> Iterator[None]:
-        component = {
-            1: thrift.number(EXCLUSIVE),
-            2: thrift.number(LEVEL_TABLE),
-            3: thrift.text(database),
-            4: thrift.text(name),
-            6: thrift.number(OPERATION_UNSET),
-        }
-        request = {
-            1: thrift.listing([thrift.structure(component)], STRUCT),
-            3: thrift.text(getpass.getuser()),
-            4: thrift.text(socket.gethostname()),
-        }
-        lock_id, state = _lock(self.call("lock", {1: thrift.structure(request)}))
-        this = {1: thrift.structure({1: thrift.number(lock_id, I64)})}
+        types = self._types
+        component = types.LockComponent(
+            type=types.LockType.EXCLUSIVE,
+            level=types.LockLevel.TABLE,
+            dbname=database,
+            tablename=name,
+            operationType=types.DataOperationType.UNSET,
+        )
+        request = types.LockRequest(component=[component], user=getpass.getuser(), hostname=socket.gethostname())
+        lock = self.call("lock", request)
         try:
             for _ in range(LOCK_TRIES):
-                if state != WAITING:
+                if lock.state != types.LockState.WAITING:
                     break
                 time.sleep(LOCK_WAIT_SECONDS)
-                _, state = _lock(self.call("check_lock", this))
-            if state != ACQUIRED:
+                lock = self.call("check_lock", types.CheckLockRequest(lockid=lock.lockid))
+            if lock.state != types.LockState.ACQUIRED:
                 raise CannotRun(f"{database}.{name} is locked by somebody else", fix="Try again when it is not.")
             yield
         finally:
-            self.call("unlock", this)
+            with suppress(types.NoSuchObjectException):
+                self.call("unlock", types.UnlockRequest(lockid=lock.lockid))
 
 
-def _lock(found: Fields) -> tuple[int, int]:
-    return found[1].value, found[2].value
+# Connecting
 
 
-def _permission(one: Fields) -> Permission:
-    kind = PRINCIPAL_TYPES.get(one[3].value if 3 in one else 1, "user")
-    privilege = thrift.string(one[4].value, 1) if 4 in one else ""
-    return Permission(thrift.string(one, 2), privilege, kind)
+def _load(name: str) -> Any:
+    return load_module(name, "asking a Hive metastore", extra="hive")
 
 
-def _table(fields: Fields) -> HiveTable:
-    storage: Fields = fields[7].value if 7 in fields else {}
-    serde: Fields = storage[7].value if 7 in storage else {}
+def _transport(host: str, port: int, properties: Mapping[str, str], secrets: Mapping[str, str]) -> Any:
+    transports = _load("thrift.transport.TTransport")
+    plain = _socket(host, port, properties)
+    plain.setTimeout(TIMEOUT_MS)
+    if properties.get(AUTH_MODE, "").upper() == "PLAIN":
+        login = {"username": properties.get(PLAIN_USER) or getpass.getuser(), "password": secrets.get(PASSWORD, "")}
+        return _sasl(transports, plain, host, "hive", "PLAIN", login)
+    if _is_true(properties, USE_SASL):
+        service = properties.get(PRINCIPAL, "hive").partition("@")[0].partition("/")[0]
+        load_module("kerberos", "Kerberos", fix="pip install 'pyiceberg[hive-kerberos]'")
+        return _sasl(transports, plain, host, service, "GSSAPI", {})
+    return transports.TBufferedTransport(plain)
+
+
+def _socket(host: str, port: int, properties: Mapping[str, str]) -> Any:
+    if not _is_true(properties, USE_TLS):
+        return _load("thrift.transport.TSocket").TSocket(host, port)
+    # Certificates are checked against the system's authorities, or those that SSL_CERT_FILE names.
+    return _load("thrift.transport.TSSLSocket").TSSLSocket(host, port, ssl_context=ssl.create_default_context())
+
+
+def _sasl(transports: Any, plain: Any, host: str, service: str, mechanism: str, login: Mapping[str, str]) -> Any:
+    _load("puresasl.client")
+    return transports.TSaslClientTransport(plain, host=host, service=service, mechanism=mechanism, **login)
+
+
+def _is_true(properties: Mapping[str, str], key: str) -> bool:
+    return properties.get(key, "").lower() == "true"
+
+
+def _text(error: BaseException) -> str:
+    """What an error says; those of the metastore have a message of their own."""
+    return str(getattr(error, "message", None) or error or type(error).__name__)
+
+
+# What the metastore describes
+
+
+def _permission(one: Any) -> Permission:
+    privilege = one.grantInfo.privilege if one.grantInfo else ""
+    return Permission(one.principalName or "", privilege or "", PRINCIPAL_TYPES.get(one.principalType or 1, "user"))
+
+
+def _table(found: Any) -> HiveTable:
+    storage = found.sd
+    serde = storage.serdeInfo if storage else None
     return HiveTable(
-        database=thrift.string(fields, 2),
-        name=thrift.string(fields, 1),
-        owner=thrift.string(fields, 3),
-        table_type=thrift.string(fields, 12),
-        location=thrift.string(storage, 2),
-        input_format=thrift.string(storage, 3),
-        serde=thrift.string(serde, 2),
-        serde_properties=thrift.strings(serde, 3),
-        columns=_columns(storage, 1),
-        partition_keys=_columns(fields, 8),
-        properties=thrift.strings(fields, 9),
-        view_text=thrift.string(fields, 10),
-        fields=fields,
+        database=found.dbName,
+        name=found.tableName,
+        owner=found.owner or "",
+        table_type=found.tableType or "",
+        location=(storage.location if storage else "") or "",
+        input_format=(storage.inputFormat if storage else "") or "",
+        serde=(serde.serializationLib if serde else "") or "",
+        serde_properties=dict((serde.parameters if serde else None) or {}),
+        columns=_columns(storage.cols if storage else None),
+        partition_keys=_columns(found.partitionKeys),
+        properties=dict(found.parameters or {}),
+        view_text=found.viewOriginalText or "",
+        described=found,
     )
 
 
-def _columns(fields: Fields, field: int) -> tuple[Column, ...]:
-    return tuple(Column(thrift.string(one, 1), thrift.string(one, 2)) for one in thrift.structures(fields, field))
+def _columns(fields: Any) -> tuple[Column, ...]:
+    return tuple(Column(one.name, one.type or "") for one in fields or ())

@@ -14,7 +14,7 @@ from nunatak_spark.migration.namespaces import carry_namespaces
 from nunatak_spark.migration.pinning import pin
 from nunatak_spark.migration.planning import FATAL
 from nunatak_spark.migration.run import Run, Stuck, name_now
-from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag
+from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag, shadow_source
 from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
 from nunatak_spark.sql_text import literal, quoted
@@ -132,13 +132,13 @@ def _pointed(run: Run, table: Table, pointer: str) -> str:
         if planned.method == "adopt":
             return _adopted(there, pointer)
         if there is None:
-            answer = client.register_table(planned.target, pointer, shadow_of=title(table.found))
+            answer = client.register_table(planned.target, pointer, shadow_of=shadow_source(table))
         elif segments(location_of(there)) == segments(pointer):
             answer = there  # an earlier attempt got so far, perhaps one of a version without flags
             ensure_shadow(client, table, planned.target)
         else:
             require_ours(table, there)
-            source = title(table.found)
+            source = shadow_source(table)
             answer = client.register_table(planned.target, pointer, overwrite=True, shadow_of=source)
         return location_of(answer)
 

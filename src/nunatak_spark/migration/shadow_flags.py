@@ -7,12 +7,20 @@ commits work and no job deletes a file. Adopted tables are the source's own rows
 from contextlib import suppress
 
 from nunatak.client import Client, Json
-from nunatak.errors import CatalogError, MethodNotAllowed, NoSuchTable, NotFound
+from nunatak.errors import CatalogError, Forbidden, MethodNotAllowed, NoSuchTable, NotFound
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.values import Table, title
 
 # What a server answers that has no such route: its own error, or none of Iceberg's at all.
 WITHOUT_ROUTE = (NotFound, MethodNotAllowed, CatalogError)
+
+LONGEST_SOURCE = 500  # characters that the server keeps of a source's name
+
+
+def shadow_source(table: Table) -> str:
+    """What the target is told about where a table comes from; printable, and of bounded length."""
+    name = "".join(letter if letter.isprintable() else "?" for letter in title(table.found))
+    return name[:LONGEST_SOURCE]
 
 
 def require_shadow_support(client: Client) -> None:
@@ -30,7 +38,7 @@ def require_shadow_support(client: Client) -> None:
 def ensure_shadow(client: Client, table: Table, name: tuple[str, ...]) -> None:
     """Flag a table at the target unless it is flagged already; a flag `cut-over` is left as it is."""
     if client.find_shadow(name) is None:
-        client.set_shadow(name, title(table.found), "shadow")
+        client.set_shadow(name, shadow_source(table), "shadow")
 
 
 def mark_cut_over(client: Client, table: Table) -> None:
@@ -40,7 +48,7 @@ def mark_cut_over(client: Client, table: Table) -> None:
     if table.planned.method == "copy":
         lift_flag(client, table)
     else:
-        client.set_shadow(table.planned.target, title(table.found), "cut-over")
+        client.set_shadow(table.planned.target, shadow_source(table), "cut-over")
 
 
 def lift_flag(client: Client, table: Table) -> None:
@@ -59,8 +67,9 @@ def find_flag(client: Client, table: Table) -> Json | None:
         flag = client.find_shadow(table.planned.target)
         if flag is not None:
             return flag
-    source, uuid = title(table.found), table.found.uuid
-    flags = (flag for flag in client.list_shadows() if flag["source"] == source)
-    return next(
-        (flag for flag in flags if not uuid or table.planned.method != "register" or flag["table-uuid"] == uuid), None
-    )
+    source, uuid = shadow_source(table), table.found.uuid if table.planned.method == "register" else ""
+    with suppress(Forbidden):  # whoever may not see the whole warehouse sees the planned name alone
+        for flag in client.list_shadows():
+            if flag["source"] == source and uuid in {"", flag["table-uuid"]}:
+                return flag
+    return None

@@ -24,14 +24,17 @@ def hive_source(name: str, address: str, more: Mapping[str, str]) -> Source:
 
 class Hive(SparkCatalog):
     def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
-        super().__init__(source, spark, secrets)
+        super().__init__(source, spark, {})  # a password for SASL is no property of Spark's catalog
+        self._login = secrets
         self._open = ExitStack()
         self._metastore: Metastore | None = None
 
     @property
     def metastore(self) -> Metastore:
         if self._metastore is None:
-            self._metastore = self._open.enter_context(Metastore(self.source.address))
+            self._metastore = self._open.enter_context(
+                Metastore(self.source.address, self.source.properties, self._login)
+            )
         return self._metastore
 
     def close(self) -> None:
@@ -73,6 +76,9 @@ class Hive(SparkCatalog):
             table.properties,
         )
         return declared_table(self.spark, found, said)
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        return self.metastore.database_properties(namespace[0])
 
     def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
         table = self.metastore.find_table(*name)

@@ -20,6 +20,7 @@ Levels = tuple[str, ...]
 VARIABLES = {
     "rest": {"token": "NUNATAK_SOURCE_TOKEN", "credential": "NUNATAK_SOURCE_CREDENTIAL"},
     "jdbc": {"jdbc.password": "NUNATAK_SOURCE_PASSWORD"},
+    "hive": {"password": "NUNATAK_SOURCE_PASSWORD"},  # for SASL PLAIN
 }
 
 
