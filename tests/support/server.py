@@ -79,7 +79,7 @@ def start_server(
             env={**clean, "PYTHONUNBUFFERED": "1", **_path(broken), **(environment or {})},
         )
     try:
-        uri = _await_address(process)
+        uri = await_address(process)
     except BaseException:
         process.kill()
         process.communicate()
@@ -117,7 +117,8 @@ def running_server(
         server.process.stdout.close()
 
 
-def _await_address(process: subprocess.Popen[bytes]) -> str:
+def await_address(process: subprocess.Popen[bytes]) -> str:
+    """Where a server that was just started says that it listens."""
     assert process.stdout is not None
     deadline = time.monotonic() + START_SECONDS
     seen = b""

@@ -614,6 +614,7 @@ def _warehouse(request: Request, each: WarehousePlace) -> Json:
     return {
         "name": each.name,
         "location": each.location,
+        "allowed-locations": [str(place) for place in each.allowed],
         "configured": each.configured,
         "default": each.name == request.catalog.default_warehouse,
     }

@@ -129,9 +129,10 @@ SCHEMAS: Json = {
     ),
     "AccessMatrix": record("holdings", holdings=list_of(ref("Holding"))),
     "Warehouse": record(
-        "name location configured default",
+        "name location allowed-locations configured default",
         name=WAREHOUSE_NAME,
         location=STRING,
+        allowed_locations=described(list_of(STRING), "Where tables may lie: its own location first."),
         configured=described(BOOLEAN, "Whether the settings name it; it cannot be dropped then."),
         default=BOOLEAN,
     ),

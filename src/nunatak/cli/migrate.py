@@ -31,6 +31,7 @@ from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
+from nunatak_spark.migration.obstacles import SETTING, missing_setting
 from nunatak_spark.migration.permissions import map_permissions
 from nunatak_spark.migration.planning import Wishes
 from nunatak_spark.migration.plans import plan_tables
@@ -165,7 +166,12 @@ def plan(
     spaces = {NAMESPACE.convert(old, None, None): NAMESPACE.convert(new, None, None) for old, new in names.items()}
     wishes = Wishes(include, exclude, copy, adopt, into or (), spaces, wave)
     require_some(run.folder.list_tables(), include, exclude)
-    _show(plan_tables(run, wishes), output)
+    tables = plan_tables(run, wishes)
+    _show(tables, output)
+    outside = [table.found for table in tables if table.planned and SETTING in table.planned.because]
+    if outside and output != "json":
+        count = counted(len(outside), "table")
+        click.echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={missing_setting(outside)}")
 
 
 @migrate.command()

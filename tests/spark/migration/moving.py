@@ -34,17 +34,20 @@ def new_name(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Move:
-    """One migration; `catalog` is the target in Spark."""
+    """One migration; `catalog` is the target in Spark, `token` lets us in there."""
 
     folder: Path
     spark: "SparkSession"
     uri: str
     catalog: str
+    token: str | None = None
 
     def _step(self, command: str, action: Callable[[Run], Result]) -> Result:
         with opened(self.folder, command, create=True) as state:
             state.keep_target(self.uri, "")
-            with Run(state, lambda: Client(self.uri), lambda: self.spark, self.catalog, os.environ) as run:
+            with Run(
+                state, lambda: Client(self.uri, token=self.token), lambda: self.spark, self.catalog, os.environ
+            ) as run:
                 return action(run)
 
     def inventory(self, source: Source) -> dict[str, Table]:

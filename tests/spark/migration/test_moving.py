@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pyarrow
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from nunatak.client import Client
+from nunatak.errors import CatalogError
 from nunatak_spark.configuration import Catalog
 from nunatak_spark.migration.planning import Wishes
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import Source
+from nunatak_spark.migration.values import Frozen, Source, Table, title
 from nunatak_spark.sessions import add_catalog
 from tests.spark.migration.moving import Move, new_name, states
+from tests.spark.migration.test_command import a_view
+from tests.support.login import login_server
 from tests.support.server import RunningServer, running_server
+from tests.unit.cli.conftest import run_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +92,7 @@ def test_what_somebody_wrote_at_the_target_is_not_overwritten(
     light.inventory(source)
     light.plan()
     light.shadow()
+    there.set_shadow(("shop", "orders"), "old:shop.orders", "cut-over")  # somebody opened it too early
     there.commit_table(("shop", "orders"), [], PAINT)
     written = pointer(there)
     here.commit_table(("shop", "orders"), [], PAINT)
@@ -129,7 +135,8 @@ def test_one_table_that_gets_stuck_does_not_hold_up_the_others_and_goes_on_later
     stuck = states(light.shadow())
 
     assert stuck["shop.orders"] == "shadowed"
-    assert stuck["shop.lost"].startswith("failed ")
+    assert stuck["shop.lost"].startswith("planned ")
+    assert "lost" in stuck["shop.lost"]
     away.rename(file)
     assert states(light.shadow()) == {"shop.lost": "shadowed", "shop.orders": "shadowed"}
 
@@ -190,3 +197,311 @@ def test_a_crash_between_the_target_and_the_folder_is_no_riddle_later(
 
     assert states(light.shadow()) == {"shop.orders": "shadowed"}
     assert pointer(there) == pointer(here)
+
+
+# A shadow is not the target's own yet
+
+
+def shadowed(light: Move, source: Source) -> None:
+    light.inventory(source)
+    light.plan()
+    assert set(states(light.shadow()).values()) == {"shadowed"}
+
+
+def cut_over_by_hand(light: Move, there: Client) -> None:
+    """What a cut-over leaves behind, without the Spark that verifies."""
+    with opened(light.folder, "cutover") as folder:
+        for table in folder.list_tables():
+            folder.save_table(msgspec.structs.replace(table, state="done"))
+            there.set_shadow(table.found.name, title(table.found), "cut-over")
+
+
+def append(server: RunningServer, *rows: int) -> str:
+    """Rows for shop.orders by another client; returns the file that holds them."""
+    with closing(RestCatalog("writer", uri=server.uri)) as catalog:
+        table = catalog.load_table(("shop", "orders"))
+        table.append(pyarrow.table({"id": pyarrow.array(rows, "int64")}))
+        (newest, *_) = table.scan().plan_files()
+        return newest.file.file_path
+
+
+def test_a_shadow_is_flagged_until_its_source_is_retired(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    shadowed(light, source)
+    flag = there.find_shadow(("shop", "orders"))
+    assert flag is not None
+    assert (flag["source"], flag["state"]) == ("old:shop.orders", "shadow")
+    with pytest.raises(CatalogError, match=r"old:shop\.orders"):
+        there.commit_table(("shop", "orders"), [], PAINT)
+
+    cut_over_by_hand(light, there)
+    there.commit_table(("shop", "orders"), [], PAINT)
+
+    assert states(light.retire()) == {"shop.orders": "retired"}
+    assert there.find_shadow(("shop", "orders")) is None
+
+
+def test_a_shadow_of_an_earlier_version_gets_its_flag(here: Client, there: Client, light: Move, source: Source) -> None:
+    shadowed(light, source)
+    there.lift_shadow(there.securable_of(("shop", "orders"), table=True))
+
+    light.shadow()
+
+    assert there.list_shadows()[0]["state"] == "shadow"
+
+
+def test_a_table_that_was_renamed_at_the_target_is_retired_and_not_rolled_back(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    shadowed(light, source)
+    cut_over_by_hand(light, there)
+    there.rename_table(("shop", "orders"), ("shop", "sales"))
+
+    assert "was renamed at the target" in states(light.roll_back())["shop.orders"]
+    assert there.table_exists(("shop", "sales"))
+    assert states(light.retire()) == {"shop.orders": "retired"}
+    assert there.list_shadows() == []
+
+
+def test_a_source_with_late_writes_is_not_retired(here: Client, there: Client, light: Move, source: Source) -> None:
+    shadowed(light, source)
+    cut_over_by_hand(light, there)
+    here.commit_table(("shop", "orders"), [], PAINT)
+
+    assert "what was written there is not at the target" in states(light.retire())["shop.orders"]
+
+    assert there.list_shadows()[0]["state"] == "cut-over"
+    here.drop_table(("shop", "orders"))  # which is one way to retire it
+    assert states(light.retire()) == {"shop.orders": "retired"}
+
+
+def test_a_source_that_is_switched_off_is_retired(
+    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+) -> None:
+    shadowed(light, source)
+    cut_over_by_hand(light, there)
+    old.stop()
+
+    assert states(light.retire()) == {"shop.orders": "retired"}
+    assert "could not be asked for late writes" in light.whole().log[-1].text
+
+
+# The way back
+
+
+def test_a_refused_rollback_leaves_a_table_done_and_watched(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    shadowed(light, source)
+    cut_over_by_hand(light, there)
+    there.commit_table(("shop", "orders"), [], PAINT)
+
+    refused = light.roll_back()["shop.orders"]
+
+    assert (refused.state, refused.failed_at) == ("done", "rollback")
+    assert "somebody wrote to shop.orders at the target" in refused.problem
+    here.commit_table(("shop", "orders"), [], PAINT)
+    assert [finding.kind for finding in light.late_writes()["shop.orders"]] == ["late-write"]
+
+
+def test_a_rollback_says_that_every_file_is_there_only_after_a_look(
+    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+) -> None:
+    """MISSION 003-70: the target deleted a file that the source's current snapshot needs."""
+    append(old, 1, 2)
+    lost = append(old, 3)
+    shadowed(light, source)
+    Path(lost.removeprefix("file://")).unlink()
+
+    refused = light.roll_back(discard=True)["shop.orders"]
+
+    assert refused.state == "shadowed"
+    assert "1 of 6 files are missing" in refused.problem
+    assert lost in refused.problem
+    assert there.table_exists(("shop", "orders"))
+
+    assert states(light.roll_back(discard=True, accept_loss=True)) == {"shop.orders": "rolled-back"}
+    said = light.whole().log[-1].text
+    assert lost in said
+    assert "every file is still there" not in said
+
+
+def test_a_rollback_counts_the_files_that_it_looked_for(
+    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+) -> None:
+    append(old, 1, 2)
+    shadowed(light, source)
+
+    assert states(light.roll_back()) == {"shop.orders": "rolled-back"}
+    # The metadata file, a manifest list, a manifest and a data file.
+    assert "every file is still there (4 looked for)" in light.whole().log[-1].text
+
+
+def test_nothing_is_rolled_back_to_a_source_that_no_longer_has_the_table(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    shadowed(light, source)
+    here.drop_table(("shop", "orders"))
+
+    assert "the source no longer has shop.orders" in states(light.roll_back(discard=True))["shop.orders"]
+    assert there.table_exists(("shop", "orders"))
+
+
+def test_nothing_is_rolled_back_while_the_old_name_is_taken_at_the_source(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    """The target's entry would go first, and then the rename at the source would fail."""
+    shadowed(light, source)
+    cut_over_by_hand(light, there)
+    with opened(light.folder, "cutover") as folder:
+        (table,) = folder.list_tables()
+        frozen = Frozen("renamed", table.source_pointer, "orders__moved")
+        folder.save_table(msgspec.structs.replace(table, frozen=frozen))
+    here.rename_table(("shop", "orders"), ("shop", "orders__moved"))
+    here.create_table(("shop", "orders"), {"schema": SCHEMA})
+
+    assert "the source has a new table shop.orders" in states(light.roll_back())["shop.orders"]
+    assert there.table_exists(("shop", "orders"))
+
+    here.drop_table(("shop", "orders"))
+    assert states(light.roll_back()) == {"shop.orders": "rolled-back"}
+    assert list(here.list_tables(("shop",))) == [("shop", "orders")]
+
+
+def test_a_table_is_shadowed_again_after_a_rollback(here: Client, there: Client, light: Move, source: Source) -> None:
+    shadowed(light, source)
+    light.roll_back()
+    assert there.list_shadows() == []
+    here.commit_table(("shop", "orders"), [], PAINT)
+
+    assert states(light.shadow()) == {"shop.orders": "shadowed"}
+    assert pointer(there) == pointer(here)
+    assert there.list_shadows()[0]["state"] == "shadow"
+
+
+# Properties of namespaces
+
+
+def namespace(client: Client, *name: str) -> dict[str, str]:
+    """Its properties without the place that the catalog chose for it."""
+    properties = dict(client.load_namespace(name)["properties"])
+    assert properties.pop("location", "").endswith("/".join(name))
+    return properties
+
+
+def test_namespaces_are_carried_with_their_properties(here: Client, there: Client, light: Move, source: Source) -> None:
+    here.update_namespace(("shop",), {"owner": "ana", "location": "file:///somewhere/else"}, [])
+    here.create_namespace(("shop", "eu"), {"region": "north"})
+    here.create_table(("shop", "eu", "visits"), {"schema": SCHEMA})
+    light.inventory(source)
+    light.plan(Wishes(into=("moved",)))
+
+    light.shadow()
+
+    assert namespace(there, "moved", "shop") == {"owner": "ana"}
+    assert namespace(there, "moved", "shop", "eu") == {"region": "north"}
+    here.update_namespace(("shop",), {"owner": "bo"}, [])
+    here.update_namespace(("shop", "eu"), {}, ["region"])
+    light.shadow()  # catches up
+    assert namespace(there, "moved", "shop") == {"owner": "bo"}
+    assert namespace(there, "moved", "shop", "eu") == {}
+
+
+def test_a_property_that_the_target_had_before_is_kept_and_said(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    here.update_namespace(("shop",), {"owner": "ana", "color": "red"}, [])
+    there.create_namespace(("shop",), {"owner": "the target's own", "size": "large"})
+
+    shadowed(light, source)
+
+    assert namespace(there, "shop") == {"owner": "the target's own", "size": "large", "color": "red"}
+    (carried,) = light.whole().namespaces
+    assert (carried.properties, carried.kept) == ({"color": "red"}, ("owner",))
+    assert any("the target keeps its own owner" in line.text for line in light.whole().log)
+
+
+# What the target would refuse is said by the plan
+
+
+def refusals(tables: dict[str, Table]) -> dict[str, str]:
+    return {
+        name: table.planned.because
+        for name, table in tables.items()
+        if table.planned and table.planned.method == "refused"
+    }
+
+
+def test_a_plan_says_that_a_location_is_not_allowed_and_which_setting_allows_it(
+    here: Client, tmp_path: Path, source: Source
+) -> None:
+    folder = str(here.load_table(("shop", "orders"))["metadata"]["location"])
+    with running_server(tmp_path / "strict") as strict:
+        move = Move(tmp_path / "strict-migration", cast("SparkSession", None), strict.uri, "nowhere")
+        move.inventory(source)
+
+        (reason,) = refusals(move.plan()).values()
+
+        assert "lies outside the places that the target allows" in reason
+        assert reason.endswith(f"add {folder} to NUNATAK_ALLOWED_LOCATIONS there")
+    with running_server(tmp_path / "strict", environment={"NUNATAK_ALLOWED_LOCATIONS": folder}) as opened_up:
+        move = Move(tmp_path / "second-migration", cast("SparkSession", None), opened_up.uri, "nowhere")
+        move.inventory(source)
+        assert refusals(move.plan()) == {}
+        assert states(move.shadow()) == {"shop.orders": "shadowed"}
+
+
+def test_a_plan_prints_one_setting_for_all(here: Client, tmp_path: Path, old: RunningServer) -> None:
+    here.create_table(("shop", "visits"), {"schema": SCHEMA})
+    with running_server(tmp_path / "strict") as strict:
+        common = ("--state", str(tmp_path / "cli"), "--uri", strict.uri, "--progress", "none")
+        run_command("migrate", "inventory", "--rest", old.uri, *common)
+
+        outcome = run_command("migrate", "plan", *common)
+
+    folder = str(here.load_table(("shop", "orders"))["metadata"]["location"]).rpartition("/")[0]
+    assert (
+        f"To take 2 tables that lie elsewhere, start the target with: NUNATAK_ALLOWED_LOCATIONS={folder}\n"
+        in outcome.out
+    )
+
+
+def test_a_plan_knows_the_views_of_the_target(here: Client, there: Client, light: Move, source: Source) -> None:
+    there.create_namespace(("shop",), {})
+    there.create_view(("shop", "orders"), a_view())
+    light.inventory(source)
+
+    assert "the target has shop.orders already" in refusals(light.plan())["shop.orders"]
+
+
+def test_a_plan_refuses_the_second_of_two_names_of_one_table(
+    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+) -> None:
+    light.inventory(source)
+    light.inventory(rest_source("twin", old.uri, None, {}, {}))
+    with opened(light.folder, "plan") as folder:
+        assert len(folder.list_tables()) == 2
+
+    light.plan(Wishes(include=("old:*",)))
+    twin = light.plan(Wishes(include=("twin:*",), into=("other",)))
+
+    assert "same table as old:shop.orders" in refusals(twin)["shop.orders"]
+
+
+def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, source: Source) -> None:
+    environment = {"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"}
+    with login_server(tmp_path / "secured", environment=environment) as secured:
+        key = secured.principal("mover", warehouse="READ").api_key
+        move = Move(tmp_path / "secured-migration", cast("SparkSession", None), secured.uri, "nowhere", key)
+        move.inventory(source)
+
+        reason = refusals(move.plan())["shop.orders"]
+        assert reason == (
+            "mover lacks NS_CREATE at the target: nunatak grant add principal:mover NS_CREATE namespace:default/shop"
+        )
+        secured.grant("mover", "warehouse", "WRITE")
+        assert "mover lacks LOCATION_CHOOSE at the target" in refusals(move.plan())["shop.orders"]
+        secured.grant("mover", "warehouse", "LOCATION_CHOOSE")
+        assert refusals(move.plan()) == {}
+        assert states(move.shadow()) == {"shop.orders": "shadowed"}

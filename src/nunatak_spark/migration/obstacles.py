@@ -1,0 +1,147 @@
+"""What the target would refuse at `shadow`, found out while planning: places, rights, names, and types.
+
+The target is asked for what it allows; nothing is changed there. Each obstacle is a sentence with what to do about it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from nunatak.client import Client, Json, Levels
+from nunatak.errors import BadRequest, CatalogError, NotFound
+from nunatak_spark.migration.documents import segments
+from nunatak_spark.migration.values import Found, Planned, printed_name, title
+
+SETTING = "NUNATAK_ALLOWED_LOCATIONS"
+NEWEST_FORMAT = 3  # of tables that the target serves
+# Properties that say where engines write; the target refuses a table whose files would go elsewhere.
+STEERING = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+# Types of Spark and Hive for which Iceberg has none.
+UNKNOWN_TYPES = re.compile(r"\b(interval|void|null|uniontype|calendarinterval)\b")
+RIGHTS: Mapping[str, tuple[str, ...]] = {
+    "register": ("TABLE_CREATE", "LOCATION_CHOOSE"),
+    "add_files": ("TABLE_CREATE", "TABLE_WRITE"),
+    "copy": ("TABLE_CREATE", "TABLE_WRITE"),
+}
+
+
+class Target:
+    """What the target says of itself; each question is asked once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._home: Json | None = None
+        self._rights: dict[tuple[Levels, str], str] = {}
+        self._exists: dict[Levels, bool] = {}
+
+    def obstacles(self, found: Found, planned: Planned) -> list[str]:
+        """Every reason for which the target would refuse the table; the first one is enough to fix."""
+        if planned.method in {"refused", "adopt"}:
+            return []
+        reasons = [*_unknown_columns(found), *_unknown_format(found, planned)]
+        if planned.method == "register":
+            reasons += self._places(found)
+        return [*reasons, *self._names(planned.target), *self._lacking_rights(planned)]
+
+    def _places(self, found: Found) -> Iterable[str]:
+        outside = [place for place in places_of(found) if not self._is_allowed(place)]
+        if outside:
+            place = f"{outside[0]} lies outside the places that the target allows"
+            yield f"{place}; {self._advice(found.location or outside[0])}"
+
+    def _is_allowed(self, place: str) -> bool:
+        # A server that does not tell decides when the time comes.
+        told = self._warehouse().get("allowed-locations")
+        if told is None:
+            return True
+        wanted = segments(place)
+        return any(wanted[: len(segments(each))] == segments(each) for each in told)
+
+    def _advice(self, location: str) -> str:
+        if self._warehouse()["default"]:
+            return f"add {location} to {SETTING} there"
+        return "make a warehouse there whose location holds it, or move it into the default one"  # which has a setting
+
+    def _warehouse(self) -> Json:
+        if self._home is None:
+            name = self._client.warehouse or self._client.default_warehouse()
+            self._home = self._client.manage("GET", ("warehouses", name))
+        return self._home
+
+    def _names(self, target: Levels) -> Iterable[str]:
+        """The target looks at a name whenever it is asked for one."""
+        try:
+            self._client.table_exists(target)
+        except BadRequest as error:
+            yield f"the target refuses the name {printed_name(target)}: {error.message}; choose another with --map"
+
+    def _lacking_rights(self, planned: Planned) -> Iterable[str]:
+        namespace = planned.target[:-1]
+        wanted = RIGHTS[planned.method] if self._has(namespace) else ("NS_CREATE", *RIGHTS[planned.method])
+        for privilege in wanted:
+            who = self._lacks(namespace, privilege)
+            if who:
+                place = self._client.securable_of(namespace)
+                yield f"{who} lacks {privilege} at the target: nunatak grant add principal:{who} {privilege} {place}"
+
+    def _has(self, namespace: Levels) -> bool:
+        if namespace not in self._exists:
+            self._exists[namespace] = False
+            with suppress(NotFound):
+                self._client.load_namespace(namespace)
+                self._exists[namespace] = True
+        return self._exists[namespace]
+
+    def _lacks(self, namespace: Levels, privilege: str) -> str:
+        """Who we are there if we lack the privilege, or nothing."""
+        key = (namespace, privilege)
+        if key not in self._rights:
+            query = {"securable": self._client.securable_of(namespace), "privilege": privilege}
+            try:
+                told = self._client.manage("GET", ("access", "explain"), query=query)
+            except CatalogError:  # whoever may not ask is told when the time comes
+                told = {"allowed": True}
+            is_held = told["allowed"] or told.get("decided-by") == "nobody"
+            self._rights[key] = "" if is_held else str(told["principal"])
+        return self._rights[key]
+
+
+def places_of(found: Found) -> list[str]:
+    """Where a table says that its files are and go."""
+    steered = [found.properties[key] for key in STEERING if found.properties.get(key)]
+    return [place for place in (found.pointer, found.location, *steered) if place]
+
+
+def _unknown_columns(found: Found) -> Iterable[str]:
+    for column in found.columns:
+        if UNKNOWN_TYPES.search(column.type):
+            yield f"its column {column.name} is of the type {column.type}, which Iceberg does not have"
+
+
+def _unknown_format(found: Found, planned: Planned) -> Iterable[str]:
+    if planned.method == "register" and (found.format_version or 1) > NEWEST_FORMAT:
+        yield f"it is of format version {found.format_version}; the target serves versions up to {NEWEST_FORMAT}"
+
+
+def missing_setting(outside: Sequence[Found]) -> str:
+    """One value for all tables that lie elsewhere: the folders around their locations, none of them inside another."""
+    folders = sorted({found.location.rstrip("/").rpartition("/")[0] for found in outside if found.location}, key=len)
+    chosen: list[str] = []
+    for folder in folders:
+        inside = segments(folder)
+        if not any(inside[: len(segments(each))] == segments(each) for each in chosen):
+            chosen.append(folder)
+    return ",".join(chosen)
+
+
+def same_tables(planned: Iterable[tuple[Found, Planned]]) -> dict[str, str]:
+    """Tables that are registered twice because two sources hold them: by title, with the one that goes first."""
+    first: dict[str, str] = {}
+    twins = {}
+    for found, plan in planned:
+        if plan.method != "register" or not found.uuid:
+            continue
+        other = first.setdefault(found.uuid, title(found))
+        if other != title(found):
+            twins[title(found)] = other
+    return twins
