@@ -6,6 +6,7 @@ CONFIG_READ is held by everybody who is known: there the handler looks at the ca
 
 from nunatak.access.privileges import Privilege, Securable
 from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management, neighbours, shadows
+from nunatak.api import migration_documents as documents
 from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.maintenance_jobs import in_place_of_body, on_table_of_job
 from nunatak.api.management_wire import FoldersRequest, SetShadowRequest
@@ -23,6 +24,8 @@ POLICIES, MAINTENANCE = BASE + "/policies", BASE + "/maintenance"
 CHANGE = P.TABLE_WRITE | P.TABLE_ALTER
 JOBS, SHADOWS = MAINTENANCE + "/jobs", BASE + "/shadows"
 JOB = JOBS + "/{job}"
+DOCUMENTS = BASE + "/migrations/{migration}/documents"
+DOCUMENT = DOCUMENTS + "/{document}"
 
 MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("managementDocument", "GET", BASE + "/openapi.json", management.openapi, P.PUBLIC, S.SERVER, "This API as an OpenAPI document", False),
@@ -74,5 +77,9 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("extendMaintenanceLease", "POST", JOB + "/heartbeat", maintenance_jobs.heartbeat, CHANGE, S.TABLE, "A worker's sign of life", False, on_table_of_job),
     Route("handBackMaintenanceJob", "POST", JOB + "/hand-back", maintenance_jobs.hand_back_job, CHANGE, S.TABLE, "Leave a job to another worker", False, on_table_of_job),
     Route("finishMaintenanceJob", "POST", JOB + "/finish", maintenance_jobs.finish_job, CHANGE, S.TABLE, "What became of a job", False, on_table_of_job),
+    Route("listMigrationDocuments", "GET", DOCUMENTS, documents.get_documents, P.WAREHOUSE_ADMIN, S.SERVER, "List what a migration remembers", False),
+    Route("loadMigrationDocument", "GET", DOCUMENT, documents.get_document, P.WAREHOUSE_ADMIN, S.SERVER, "Load a document of a migration", False),
+    Route("saveMigrationDocument", "PUT", DOCUMENT, documents.put_document, P.WAREHOUSE_ADMIN, S.SERVER, "Add or replace a document of a migration", False),
+    Route("dropMigrationDocument", "DELETE", DOCUMENT, documents.delete_document, P.WAREHOUSE_ADMIN, S.SERVER, "Drop a document of a migration", False),
     *AUDIT_ROUTES,
 )  # fmt: skip

@@ -64,6 +64,11 @@ class FoldersRequest(Wire, frozen=True):
     folders: Annotated[list[str], msgspec.Meta(max_length=10_000)]
 
 
+class SaveDocumentRequest(Wire, frozen=True):
+    content: msgspec.Raw
+    version: int = 0
+
+
 class AddJobsRequest(Wire, frozen=True):
     securable: str
     type: str | None = None

@@ -6,6 +6,7 @@ from typing import Any
 from nunatak.access.administration import LONGEST_NAME, LONGEST_NOTE
 from nunatak.access.privileges import BUNDLES, EVERYTHING, GRANTABLE, names_of
 from nunatak.api.openapi_maintenance import MAINTENANCE_OPERATIONS, MAINTENANCE_PARAMETERS, MAINTENANCE_SCHEMAS
+from nunatak.api.openapi_migrations import MIGRATION_OPERATIONS, MIGRATION_PARAMETERS, MIGRATION_SCHEMAS
 from nunatak.api.openapi_operations import Operation, whole
 from nunatak.api.openapi_schemas import (
     BOOLEAN,
@@ -181,6 +182,7 @@ SCHEMAS: Json = {
     "ListAuditResponse": _page_of("records", ref("AuditRecord")),
     "OpenApiDocument": {"type": "object"},
     **MAINTENANCE_SCHEMAS,
+    **MIGRATION_SCHEMAS,
 }
 
 _OWN_PARAMETERS: Json = {
@@ -207,7 +209,12 @@ _SHARED_HEADERS = ("X-Request-Id", "Retry-After")
 
 COMPONENTS: Json = {
     "schemas": SCHEMAS,
-    "parameters": _OWN_PARAMETERS | MAINTENANCE_PARAMETERS | {name: PARAMETERS[name] for name in _SHARED_PARAMETERS},
+    "parameters": {
+        **_OWN_PARAMETERS,
+        **MAINTENANCE_PARAMETERS,
+        **MIGRATION_PARAMETERS,
+        **{name: PARAMETERS[name] for name in _SHARED_PARAMETERS},
+    },
     "headers": {name: HEADERS[name] for name in _SHARED_HEADERS},
 }
 
@@ -262,6 +269,7 @@ MANAGEMENT_OPERATIONS: dict[str, Operation] = {
         query=("actor", "action", "securable", "outcome", "request-id", "since", "until", "order", *_PAGE),
     ),
     **MAINTENANCE_OPERATIONS,
+    **MIGRATION_OPERATIONS,
     "managementDocument": Operation(tag="Callers", response="OpenApiDocument"),
 }
 

@@ -19,6 +19,7 @@ from nunatak.cli.migrate_run import (
     chooses,
     kind_of,
     name_of,
+    open_state,
     pairs,
     refusals,
     require_some,
@@ -26,6 +27,7 @@ from nunatak.cli.migrate_run import (
     state_option,
 )
 from nunatak.cli.names import NAMESPACE, print_name
+from nunatak.cli.options import uri_option
 from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.errors import CannotRun
@@ -48,7 +50,6 @@ from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_catalogs, jdbc_source
 from nunatak_spark.migration.sources.origin import require_name
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.state import opened
 from nunatak_spark.migration.values import LEVELS, STATES, LevelName, Source, Table, title
 from nunatak_spark.migration.verification import verify as verify_pair
 
@@ -302,11 +303,12 @@ def permissions(run: Run, output: str) -> None:
     help="Where to write the page.",
 )
 @state_option
-def report(folder: Path, file: Path) -> None:
+@uri_option
+def report(state: str, uri: str, file: Path) -> None:
     """Write one HTML page with the evidence; or JSON, if the file is called so."""
     with refusals():
-        with opened(folder, "report") as state:
-            whole = state.whole()
+        with open_state(state, uri, "report") as memory:
+            whole = memory.whole()
         file.write_bytes(as_json(whole) if file.suffix == ".json" else render(whole).encode())
     echo(f"Wrote {file}.", err=True)
 

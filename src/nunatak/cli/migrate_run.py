@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,10 @@ from nunatak_spark.installation import is_running
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.jobs import Progress
 from nunatak_spark.matrix import matrix
+from nunatak_spark.migration.catalog_state import CatalogState, migration_name, opened_in_catalog
 from nunatak_spark.migration.planning import is_wanted, matches
 from nunatak_spark.migration.run import Run
-from nunatak_spark.migration.state import Folder, opened
+from nunatak_spark.migration.state import MigrationState, opened
 from nunatak_spark.migration.values import Found, Source, Table
 from nunatak_spark.runner import TELLERS
 from nunatak_spark.sessions import session
@@ -37,11 +38,10 @@ Command = Callable[..., Any]
 def state_option(command: Command) -> Command:
     return click.option(
         "--state",
-        "folder",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("nunatak-migration"),
+        default="nunatak-migration",
         show_default=True,
-        help="The folder that remembers this migration.",
+        metavar="FOLDER|catalog|nunatak://NAME",
+        help="What remembers this migration: a folder, or the target's own database, under a name.",
     )(command)
 
 
@@ -61,7 +61,7 @@ def runs(command: Command) -> Command:
     @functools.wraps(command)
     def with_run(
         *positional: Any,
-        folder: Path,
+        state: str,
         uri: str,
         warehouse: str | None,
         catalog: str,
@@ -78,19 +78,34 @@ def runs(command: Command) -> Command:
         if new:
             kind_of(new)  # before a folder is made
         teller = TELLERS[progress or ("bar" if sys.stderr.isatty() else "text")]
-        with refusals(), opened(folder, command.__name__, create=bool(new)) as state:
-            uri, warehouse = _target(state, uri, warehouse)
-            needs = Needs.of(state.list_sources(), new, bundles)
+        with refusals(), open_state(state, uri, command.__name__, create=bool(new)) as memory:
+            uri, warehouse = _target(memory, uri, warehouse)
+            needs = Needs.of(memory.list_sources(), new, bundles)
             start = _starter(uri, warehouse, catalog, master, remote, needs, config)
-            with teller() as tell, _run(state, uri, warehouse, start, catalog, tell) as run:
+            with teller() as tell, _run(memory, uri, warehouse, start, catalog, tell) as run:
                 return command(run, output, *positional, **arguments)
 
     return with_run
 
 
-def _target(state: Folder, uri: str, warehouse: str | None) -> tuple[str, str | None]:
-    """Where tables go: as was said the first time, unless the command says it again, and then it must be the same."""
+def open_state(state: str, uri: str, command: str, *, create: bool = False) -> AbstractContextManager[MigrationState]:
+    """The memory of a migration as --state names it, for this command alone."""
+    name = migration_name(state)
+    if name is None:
+        return opened(Path(state), command, create=create)
+    return opened_in_catalog(lambda: connected(uri, None), name, command, create=create)
+
+
+def _target(state: MigrationState, uri: str, warehouse: str | None) -> tuple[str, str | None]:
+    """Where tables go: as was said the first time, unless the command says it again, and then it must be the same.
+
+    A migration that the catalog itself remembers goes to that catalog, by whichever address it was reached.
+    """
     known = state.find_target()
+    if isinstance(state, CatalogState):
+        warehouse = warehouse or (known[1] if known else "") or None
+        state.keep_target("", warehouse or "")
+        return uri, warehouse
     is_said = click.get_current_context().get_parameter_source("uri") is not ParameterSource.DEFAULT
     if known is not None and not is_said:
         uri, warehouse = known[0], warehouse or known[1] or None
@@ -100,7 +115,7 @@ def _target(state: Folder, uri: str, warehouse: str | None) -> tuple[str, str | 
 
 @contextmanager
 def _run(
-    state: Folder, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
+    state: MigrationState, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
 ) -> Iterator[Run]:
     try:
         with Run(state, lambda: connected(uri, warehouse), start, catalog, os.environ, tell) as run:

@@ -72,8 +72,8 @@ class Metastore:
         if parts.scheme != "thrift" or not parts.hostname:
             raise CannotRun(f"{address} is not a metastore", fix="Write it like thrift://host:9083.")
         self.address = address
-        self._types = _load("hive_metastore.ttypes")
         self._errors = _load("thrift.Thrift")
+        self._types = _load("hive_metastore.ttypes")
         host, port = parts.hostname, parts.port or DEFAULT_PORT
         self._transport = _transport(host, port, properties or {}, secrets or {})
         protocol = _load("thrift.protocol.TBinaryProtocol").TBinaryProtocol(

@@ -4,7 +4,7 @@ import msgspec
 
 from nunatak_spark.jobs import Step
 from nunatak_spark.migration.obstacles import Target, same_tables
-from nunatak_spark.migration.planning import Wishes, is_decided, plan
+from nunatak_spark.migration.planning import Wishes, plan
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.values import Planned, Table, printed_name, title
 
@@ -35,7 +35,7 @@ def _taken(run: Run) -> set[tuple[str, ...]]:
 def _without_refusals(run: Run, tables: list[Table], planned: dict[str, Planned]) -> dict[str, Planned]:
     """The same plans, with `refused` for what the target would refuse at `shadow`, and why."""
     target = Target(run.client)
-    before = [(table.found, table.planned) for table in tables if table.planned and is_decided(table)]
+    before = [(table.found, table.planned) for table in tables if table.planned and title(table.found) not in planned]
     now = [(table.found, planned[title(table.found)]) for table in tables if title(table.found) in planned]
     twins = same_tables([*before, *now])
     checked = {}

@@ -19,7 +19,7 @@ from nunatak_spark.migration.documents import Spark, Unreadable
 from nunatak_spark.migration.shadow_flags import require_shadow_support
 from nunatak_spark.migration.sources.opening import open_origin
 from nunatak_spark.migration.sources.origin import Origin
-from nunatak_spark.migration.state import Folder
+from nunatak_spark.migration.state import MigrationState
 from nunatak_spark.migration.values import Found, Source, Table, title
 from nunatak_spark.redaction import redacted_text
 from nunatak_spark.session_settings import temporary_settings
@@ -42,7 +42,7 @@ class Run:
     While it runs, its Spark session reads files as `reading` says, whatever the session's own settings are.
     """
 
-    folder: Folder
+    folder: MigrationState
     connect: Callable[[], AbstractContextManager[Client]]
     spark: Spark
     catalog: str

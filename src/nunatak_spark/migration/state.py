@@ -1,9 +1,10 @@
-"""What a migration remembers: a folder with a database in it, changed by one command at a time. It decides nothing."""
+"""What a migration remembers, and how it does so in a folder: a database in it, changed by one command at a time."""
 
 import contextlib
 import fcntl
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -30,28 +31,109 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Folder:
-    """The memory of one migration; whatever a method changed is on the disk when it returns."""
+class MigrationState(ABC):
+    """The memory of one migration, wherever it is kept: `place` says where. What a method changed is safe when it
+    returns."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, command: str, now_ms: Callable[[], int]) -> None:
-        self.path = path
-        self._database = connection
+    def __init__(self, place: str, command: str, now_ms: Callable[[], int]) -> None:
+        self.place = place
         self._command = command
         self._now_ms = now_ms
-
-    # The target
 
     def keep_target(self, uri: str, warehouse: str) -> None:
         """Remember where tables go, the first time; a migration has one target."""
         known = self.find_target()
         if known is None:
-            with self._database as change:
-                change.execute("INSERT INTO facts VALUES ('uri', ?), ('warehouse', ?)", (uri, warehouse))
+            self.save_target(uri, warehouse)
         elif known != (uri, warehouse):
             raise CannotRun(
-                f"The migration in {self.path} goes to {_place(*known)}, not to {_place(uri, warehouse)}",
-                fix="Name the same target with --uri and --warehouse, or another folder with --state.",
+                f"The migration in {self.place} goes to {_place(*known)}, not to {_place(uri, warehouse)}",
+                fix="Name the same target with --uri and --warehouse, or another place with --state.",
             )
+
+    @abstractmethod
+    def save_target(self, uri: str, warehouse: str) -> None: ...
+
+    @abstractmethod
+    def find_target(self) -> tuple[str, str] | None: ...
+
+    @abstractmethod
+    def save_source(self, source: Source) -> None: ...
+
+    @abstractmethod
+    def list_sources(self) -> list[Source]: ...
+
+    def load_source(self, name: str) -> Source:
+        (source,) = [each for each in self.list_sources() if each.name == name]
+        return source
+
+    @abstractmethod
+    def save_table(self, table: Table, said: str = "") -> Table:
+        """Store where a table stands, and a line of the log if something is `said`."""
+
+    @abstractmethod
+    def find_table(self, name: str) -> Table | None: ...
+
+    @abstractmethod
+    def list_tables(self) -> list[Table]: ...
+
+    @abstractmethod
+    def forget_table(self, table: Table, said: str) -> None: ...
+
+    @abstractmethod
+    def save_namespace(self, carried: CarriedNamespace, said: str) -> None: ...
+
+    @abstractmethod
+    def find_namespace(
+        self, source: str, name: tuple[str, ...], target: tuple[str, ...]
+    ) -> CarriedNamespace | None: ...
+
+    @abstractmethod
+    def list_namespaces(self) -> tuple[CarriedNamespace, ...]: ...
+
+    @abstractmethod
+    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None: ...
+
+    @abstractmethod
+    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
+        """All that was ever found, the oldest first."""
+
+    @abstractmethod
+    def say(self, text: str, table: str = "") -> None: ...
+
+    @abstractmethod
+    def list_log(self) -> tuple[Log, ...]: ...
+
+    def whole(self) -> Migration:
+        """Everything, for the report."""
+        uri, warehouse = self.find_target() or ("", "")
+        tables = tuple(self.list_tables())
+        mapped = map_permissions(tables, warehouse)
+        return Migration(
+            target_uri=uri or self.place,
+            warehouse=warehouse,
+            sources=tuple(self.list_sources()),
+            tables=tables,
+            evidence={title(table.found): self.list_evidence(table) for table in tables},
+            log=self.list_log(),
+            namespaces=self.list_namespaces(),
+            grants=mapped.grants,
+            unmapped=mapped.unmapped,
+        )
+
+
+class Folder(MigrationState):
+    """A migration that remembers in a folder of this machine."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, command: str, now_ms: Callable[[], int]) -> None:
+        super().__init__(str(path), command, now_ms)
+        self._database = connection
+
+    # The target
+
+    def save_target(self, uri: str, warehouse: str) -> None:
+        with self._database as change:
+            change.execute("INSERT INTO facts VALUES ('uri', ?), ('warehouse', ?)", (uri, warehouse))
 
     def find_target(self) -> tuple[str, str] | None:
         rows = dict(self._database.execute("SELECT name, value FROM facts WHERE name IN ('uri', 'warehouse')"))
@@ -67,10 +149,6 @@ class Folder:
         rows = self._database.execute("SELECT json FROM sources ORDER BY name")
         return [msgspec.json.decode(json, type=Source) for (json,) in rows]
 
-    def load_source(self, name: str) -> Source:
-        (source,) = [each for each in self.list_sources() if each.name == name]
-        return source
-
     def save_table(self, table: Table, said: str = "") -> Table:
         """Store where a table stands, and in the same moment a line of the log if something is `said`."""
         now = self._now_ms()
@@ -84,11 +162,11 @@ class Folder:
 
     def find_table(self, name: str) -> Table | None:
         row = self._database.execute("SELECT json FROM tables WHERE title = ?", (name,)).fetchone()
-        return None if row is None else _decode_table(row[0])
+        return None if row is None else decode_table(msgspec.json.decode(row[0], type=Table))
 
     def list_tables(self) -> list[Table]:
         rows = self._database.execute("SELECT json FROM tables ORDER BY title")
-        return [_decode_table(json) for (json,) in rows]
+        return [decode_table(msgspec.json.decode(json, type=Table)) for (json,) in rows]
 
     def forget_table(self, table: Table, said: str) -> None:
         with self._database as change:
@@ -97,12 +175,12 @@ class Folder:
 
     def save_namespace(self, carried: CarriedNamespace, said: str) -> None:
         with self._database as change:
-            key = _namespace_key(carried.source, carried.name, carried.target)
+            key = namespace_key(carried.source, carried.name, carried.target)
             change.execute("INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (key, _encoded(carried)))
             _add_log(change, Log(self._now_ms(), self._command, said))
 
     def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CarriedNamespace | None:
-        key = _namespace_key(source, name, target)
+        key = namespace_key(source, name, target)
         row = self._database.execute("SELECT json FROM namespaces WHERE title = ?", (key,)).fetchone()
         return None if row is None else msgspec.json.decode(row[0], type=CarriedNamespace)
 
@@ -130,23 +208,6 @@ class Folder:
     def list_log(self) -> tuple[Log, ...]:
         rows = self._database.execute("SELECT json FROM log ORDER BY id")
         return tuple(msgspec.json.decode(json, type=Log) for (json,) in rows)
-
-    def whole(self) -> Migration:
-        """Everything, for the report."""
-        uri, warehouse = self.find_target() or ("", "")
-        tables = tuple(self.list_tables())
-        mapped = map_permissions(tables, warehouse)
-        return Migration(
-            target_uri=uri,
-            warehouse=warehouse,
-            sources=tuple(self.list_sources()),
-            tables=tables,
-            evidence={title(table.found): self.list_evidence(table) for table in tables},
-            log=self.list_log(),
-            namespaces=self.list_namespaces(),
-            grants=mapped.grants,
-            unmapped=mapped.unmapped,
-        )
 
 
 @contextlib.contextmanager
@@ -181,14 +242,18 @@ def _require_format(connection: sqlite3.Connection, path: Path) -> None:
     with connection as change:
         change.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (FORMAT,))
     ((found,),) = connection.execute("SELECT value FROM facts WHERE name = 'format'")
+    require_format(found, str(path))
+
+
+def require_format(found: str, place: str) -> None:
     if found != FORMAT:
         raise CannotRun(
-            f"The migration in {path} was begun by another version of Nunatak (format {found}, not {FORMAT})",
+            f"The migration in {place} was begun by another version of Nunatak (format {found}, not {FORMAT})",
             fix="Go on with the version that began it.",
         )
 
 
-def _namespace_key(source: str, name: tuple[str, ...], target: tuple[str, ...]) -> str:
+def namespace_key(source: str, name: tuple[str, ...], target: tuple[str, ...]) -> str:
     return msgspec.json.encode((source, name, target)).decode()
 
 
@@ -196,9 +261,8 @@ def _add_log(change: sqlite3.Connection, line: Log) -> None:
     change.execute("INSERT INTO log (json) VALUES (?)", (_encoded(line),))
 
 
-def _decode_table(json: bytes) -> Table:
-    """A table; earlier versions wrote the state `failed`, which hid how far the table had come."""
-    table = msgspec.json.decode(json, type=Table)
+def decode_table(table: Table) -> Table:
+    """A table as it is meant; earlier versions wrote the state `failed`, which hid how far the table had come."""
     if table.state != "failed":
         return table
     return msgspec.structs.replace(table, state=_state_before_failure(table))

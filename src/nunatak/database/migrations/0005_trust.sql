@@ -12,3 +12,13 @@ CREATE TABLE nunatak_shadows (
 
 -- Under which names a table stands: asked before its files are deleted.
 CREATE INDEX nunatak_heads_by_uuid ON nunatak_heads (table_uuid);
+
+-- What migrations remember when they keep their state here: JSON documents, replaced by compare and swap on `version`.
+CREATE TABLE nunatak_migration_documents (
+  migration TEXT NOT NULL,
+  document TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  content TEXT NOT NULL,
+  changed_ms INTEGER NOT NULL,
+  PRIMARY KEY (migration, document)
+);

@@ -13,3 +13,13 @@ CREATE TABLE IF NOT EXISTS nunatak_shadows (
 
 -- Under which names a table stands: asked before its files are deleted.
 CREATE INDEX IF NOT EXISTS nunatak_heads_by_uuid ON nunatak_heads (table_uuid);
+
+-- What migrations remember when they keep their state here: JSON documents, replaced by compare and swap on `version`.
+CREATE TABLE IF NOT EXISTS nunatak_migration_documents (
+  migration VARCHAR(64) NOT NULL,
+  document VARCHAR(255) NOT NULL,
+  version BIGINT NOT NULL,
+  content MEDIUMTEXT NOT NULL,
+  changed_ms BIGINT NOT NULL,
+  PRIMARY KEY (migration, document)
+) ENGINE = InnoDB, ROW_FORMAT = DYNAMIC, DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_nopad_bin;

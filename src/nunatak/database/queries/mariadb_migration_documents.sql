@@ -1,0 +1,7 @@
+-- add_migration_document
+-- Changes no row if the document is there already.
+INSERT INTO nunatak_migration_documents (migration, document, version, content, changed_ms)
+SELECT :migration, :document, 1, :content, :changed_ms
+FROM DUAL WHERE NOT EXISTS (
+  SELECT 1 FROM nunatak_migration_documents o WHERE o.migration = :migration AND o.document = :document
+);

@@ -1,0 +1,254 @@
+"""A migration that remembers in the target's database: documents behind the management API, for several operators.
+
+One command works at a time: it holds a lease, a document that it renews, and that counts for nothing once it is old.
+Each document is replaced by compare and swap, so a command that lost its lease without noticing changes nothing.
+"""
+
+import contextlib
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+import msgspec
+
+from nunatak.client import Client, Json
+from nunatak.errors import CatalogError, Conflict, NotFound
+from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.state import (
+    FORMAT,
+    MigrationState,
+    decode_table,
+    namespace_key,
+    require_format,
+    wall_clock_ms,
+)
+from nunatak_spark.migration.values import CarriedNamespace, Evidence, Log, Source, Table, title
+
+LEASE_SECONDS, RENEW_SECONDS = 90, 30  # three missed renewals
+MIGRATION, LEASE = "migration", "lease"  # documents; the others are named after what they hold
+PREFIX = "nunatak://"
+
+Connect = Callable[[], AbstractContextManager[Client]]
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+
+def migration_name(state: str) -> str | None:
+    """The name of a migration in the catalog, or None if `state` is a folder."""
+    if state == "catalog":
+        return "default"
+    return (state.removeprefix(PREFIX) or "default") if state.startswith(PREFIX) else None
+
+
+class Documents:
+    """The documents of one migration by their names; what was read once is known, for nobody else may change it."""
+
+    def __init__(self, client: Client, migration: str) -> None:
+        self._client = client
+        self._path = ("migrations", migration, "documents")
+        self._versions: dict[str, int] = {}
+
+    def list(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        for found in self._client.manage_pages(self._path, "documents", {"prefix": prefix}):
+            self._versions[found["document"]] = found["version"]
+            yield found["document"], found["content"]
+
+    def find(self, name: str) -> Json | None:
+        """With its version, and how old it is by the catalog's clock."""
+        try:
+            found = self._client.manage("GET", (*self._path, name))
+        except NotFound as error:
+            if type(error) is not NotFound or "has no document" not in error.message:
+                raise
+            self._versions.pop(name, None)
+            return None
+        self._versions[name] = found["version"]
+        return found
+
+    def save(self, name: str, content: Any) -> None:
+        version = self._versions.get(name, 0)
+        body = {"content": msgspec.to_builtins(content), "version": version}
+        try:
+            self._client.manage("PUT", (*self._path, name), body)
+        except Conflict as error:
+            raise CannotRun(
+                f"Another command changed the migration meanwhile: {error.message}", fix="Run this one again."
+            ) from error
+        self._versions[name] = version + 1
+
+    def drop(self, name: str) -> None:
+        version = self._versions.pop(name)
+        self._client.manage("DELETE", (*self._path, name), query={"version": str(version)})
+
+
+class CatalogState(MigrationState):
+    """The memory of one migration; whatever a method changed is in the catalog's database when it returns."""
+
+    def __init__(self, documents: Documents, place: str, command: str, now_ms: Callable[[], int]) -> None:
+        super().__init__(place, command, now_ms)
+        self._documents = documents
+        self._facts: Json = {}
+        self._sources = self._load("source:", Source)
+        self._tables = self._load("table:", Table)
+        self._namespaces = self._load("namespace:", CarriedNamespace)
+        self._lines = 0
+
+    def _load(self, prefix: str, kind: type[Value]) -> dict[str, Value]:
+        """All of a kind at once: commands look at every table, several times."""
+        return {name: msgspec.convert(content, kind) for name, content in self._documents.list(prefix)}
+
+    def begin(self) -> None:
+        found = self._documents.find(MIGRATION)
+        self._facts = {"format": FORMAT} if found is None else found["content"]
+        require_format(str(self._facts["format"]), self.place)
+
+    def find_target(self) -> tuple[str, str] | None:
+        target = self._facts.get("target")
+        return None if target is None else (target[0], target[1])
+
+    def save_target(self, uri: str, warehouse: str) -> None:
+        self._facts = {**self._facts, "target": [uri, warehouse]}
+        self._documents.save(MIGRATION, self._facts)
+
+    def save_source(self, source: Source) -> None:
+        self._save(self._sources, _key("source", source.name), source)
+
+    def list_sources(self) -> list[Source]:
+        return sorted(self._sources.values(), key=lambda source: source.name)
+
+    def save_table(self, table: Table, said: str = "") -> Table:
+        stored = msgspec.structs.replace(table, changed_ms=self._now_ms())
+        self._save(self._tables, _key("table", title(stored.found)), stored)
+        if said:
+            self.say(said, title(stored.found))
+        return stored
+
+    def find_table(self, name: str) -> Table | None:
+        table = self._tables.get(_key("table", name))
+        return None if table is None else decode_table(table)
+
+    def list_tables(self) -> list[Table]:
+        return sorted(map(decode_table, self._tables.values()), key=lambda table: title(table.found))
+
+    def forget_table(self, table: Table, said: str) -> None:
+        key = _key("table", title(table.found))
+        self._documents.drop(key)
+        del self._tables[key]
+        self.say(said, title(table.found))
+
+    def save_namespace(self, carried: CarriedNamespace, said: str) -> None:
+        key = _key("namespace", namespace_key(carried.source, carried.name, carried.target))
+        self._save(self._namespaces, key, carried)
+        self.say(said)
+
+    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CarriedNamespace | None:
+        return self._namespaces.get(_key("namespace", namespace_key(source, name, target)))
+
+    def list_namespaces(self) -> tuple[CarriedNamespace, ...]:
+        return tuple(sorted(self._namespaces.values(), key=lambda one: (one.source, one.name, one.target)))
+
+    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None:
+        for each in evidence:
+            self._documents.save(f"{_key('evidence', title(table.found))}:{self._line()}", each)
+
+    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
+        found = self._documents.list(f"{_key('evidence', title(table.found))}:")
+        return tuple(msgspec.convert(content, Evidence) for _, content in found)
+
+    def say(self, text: str, table: str = "") -> None:
+        self._documents.save(f"log:{self._line()}", Log(self._now_ms(), self._command, text, table))
+
+    def list_log(self) -> tuple[Log, ...]:
+        return tuple(msgspec.convert(content, Log) for _, content in self._documents.list("log:"))
+
+    def _save(self, known: dict[str, Value], key: str, value: Value) -> None:
+        if known.get(key) != value:
+            self._documents.save(key, value)
+            known[key] = value
+
+    def _line(self) -> str:
+        """Names that sort by time; a random end keeps two commands apart whose clocks say the same."""
+        self._lines += 1
+        return f"{self._now_ms():015d}-{self._lines:06d}-{os.urandom(4).hex()}"
+
+
+def _key(kind: str, name: str) -> str:
+    """A short name for a document, whatever the thing is called."""
+    return f"{kind}:{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+
+
+@contextlib.contextmanager
+def opened_in_catalog(
+    connect: Connect, migration: str, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
+) -> Iterator[CatalogState]:
+    """The state, for this command alone: a second one is refused until this one is through, or silent for long."""
+    with connect() as client:
+        place = f"{PREFIX}{migration} at {client.uri}"
+        _require_documents(client, migration, place, create=create)
+        with _lease(connect, migration, command, place):
+            state = CatalogState(Documents(client, migration), place, command, now_ms)
+            state.begin()
+            yield state
+
+
+def _require_documents(client: Client, migration: str, place: str, *, create: bool) -> None:
+    try:
+        is_there = Documents(client, migration).find(MIGRATION) is not None
+    except CatalogError as error:
+        if type(error) not in {NotFound, CatalogError}:
+            raise
+        raise CannotRun(
+            f"The server at {client.uri} keeps no state of migrations", fix="Upgrade it, or name a folder with --state."
+        ) from error
+    if not is_there and not create:
+        raise CannotRun(f"There is no migration in {place}", fix="Begin with `nunatak migrate inventory`.")
+
+
+@contextlib.contextmanager
+def _lease(connect: Connect, migration: str, command: str, place: str) -> Iterator[None]:
+    """Hold the lease, renewed by a thread of its own; given back at the end."""
+    holder = {"holder": f"{socket.gethostname()}:{os.getpid()}", "command": command, "nonce": os.urandom(8).hex()}
+    ended = threading.Event()
+    with connect() as client:
+        documents = Documents(client, migration)
+        _take_lease(documents, holder, place)
+
+        def renew() -> None:
+            while not ended.wait(RENEW_SECONDS):
+                with contextlib.suppress(CatalogError, ConnectionError):  # the next try comes before the lease ends
+                    if not _renew_lease(documents, holder):
+                        return
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            with contextlib.suppress(CatalogError, ConnectionError, KeyError):  # else it ends by itself
+                documents.drop(LEASE)
+
+
+def _renew_lease(documents: Documents, holder: Json) -> bool:
+    """Whether the lease is still ours; a renewal whose answer got lost looks like somebody else's at first."""
+    try:
+        documents.save(LEASE, holder)
+    except CannotRun:
+        found = documents.find(LEASE)
+        return found is not None and bool(found["content"] == holder)
+    return True
+
+
+def _take_lease(documents: Documents, holder: Json, place: str) -> None:
+    found = documents.find(LEASE)
+    if found is not None and found["now-ms"] - found["changed-ms"] < LEASE_SECONDS * 1000:
+        other = found["content"]
+        raise CannotRun(
+            f"Another command is at work on the migration in {place}: {other['command']} on {other['holder']}",
+            fix=f"Wait until it has ended; one that was killed is in the way for {LEASE_SECONDS} seconds at most.",
+        )
+    documents.save(LEASE, holder)
