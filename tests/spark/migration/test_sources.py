@@ -4,7 +4,7 @@ MISSION 003-65 to 003-71: inventory, shadow, pilot, cut-over and the way back, f
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.origin import add_catalog
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.values import LEVELS, Found, Method, Source, sql_name
+from nunatak_spark.migration.values import LEVELS, Found, Method, Planned, Source, sql_name
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
 from tests.support.glue import REGION, declare_in_glue, grant_in_glue
@@ -52,6 +52,7 @@ class Kind:
     write: Callable[[], None]
     freezes: bool = True
     unfrozen: set[str] = field(default_factory=set)
+    team: str | None = None  # a property of the namespace
 
 
 def test_a_hadoop_catalog_moves_and_moves_back(spark: "SparkSession", move: Move, name: str, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def iceberg_source(spark: "SparkSession", source: Source, namespace: str) -> Kin
     add_catalog(spark, source, {})
     table = f"{source.name}.{namespace}.cities"
     if source.kind != "hadoop":
-        spark.sql(f"CREATE NAMESPACE {source.name}.{namespace}")
+        spark.sql(f"CREATE NAMESPACE {source.name}.{namespace} WITH PROPERTIES ('team' = 'geo')")
     properties = "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
     spark.sql(
         f"CREATE TABLE {table} (id bigint, city string, day date) USING iceberg PARTITIONED BY (day) {properties}"
@@ -205,6 +206,7 @@ def iceberg_source(spark: "SparkSession", source: Source, namespace: str) -> Kin
         {f"{namespace}.cities": "register"},
         lambda one: spark.table(f"{source.name}.{one}"),
         lambda: spark.sql(f"INSERT INTO {table} VALUES (4, 'Bergen', DATE'2024-01-02')") and None,
+        team=None if source.kind == "hadoop" else "geo",
     )
 
 
@@ -222,6 +224,13 @@ def either_kind(move: Move) -> Callable[[str], "DataFrame"]:
     return rows
 
 
+def flags(move: Move, planned: Mapping[str, Planned]) -> dict[str, str | None]:
+    """How the target flags each table."""
+    with Client(move.uri) as client:
+        found = {name: client.find_shadow(plan.target) for name, plan in planned.items()}
+    return {name: None if flag is None else flag["state"] for name, flag in found.items()}
+
+
 def there_and_back(move: Move, kind: Kind) -> None:
     """Inventory, plan, shadow, a commit meanwhile, verification, cut-over, rollback; others' tables stay out of it."""
     spark, ours = move.spark, f"{kind.source.name}."
@@ -231,6 +240,10 @@ def there_and_back(move: Move, kind: Kind) -> None:
     planned = {name: table.planned for name, table in plans.items() if table.planned is not None}
     assert {name: plan.method for name, plan in planned.items()} == kind.methods
     assert states(move.shadow()) == dict.fromkeys(kind.methods, "shadowed")
+    assert flags(move, planned) == dict.fromkeys(kind.methods, "shadow")
+    with Client(move.uri) as client:
+        properties = client.load_namespace((kind.source.name,))["properties"]
+        assert properties.get("team") == kind.team
 
     kind.write()  # a commit during the migration: verification finds it and catches up
 
@@ -246,6 +259,8 @@ def there_and_back(move: Move, kind: Kind) -> None:
         assert all("cannot be frozen" in done[name] for name in kind.unfrozen)
         done = states(move.cut_over(freeze=False))
     assert done == dict.fromkeys(kind.methods, "done")
+    # A copy has files of its own; the others share them with the source until that is retired.
+    assert flags(move, planned) == {name: None if name in copied else "cut-over" for name in kind.methods}
     assert move.late_writes() == {}
     if kind.freezes:
         with pytest.raises(Exception, match=r"unsupported version|does not exist|NOT_FOUND"):
@@ -255,6 +270,8 @@ def there_and_back(move: Move, kind: Kind) -> None:
         assert {name: found[0].kind for name, found in move.late_writes().items()} == {f"{ours}json": "late-write"}
 
     assert states(move.roll_back()) == dict.fromkeys(kind.methods, "rolled-back")
+    said = [line.text for line in move.whole().log if line.command == "rollback"]
+    assert sum("every file is still there" in text for text in said) == len(kind.methods) - len(copied)
     with Client(move.uri) as client:
         assert not any(client.table_exists(plan.target) for plan in planned.values())
     for name in planned:
