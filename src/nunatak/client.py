@@ -384,6 +384,12 @@ def error_of(answer: Answer, uri: str) -> errors.CatalogError:
     return (chosen or next(iter(kinds), errors.CatalogError))(message, hint=hint)
 
 
+def is_unknown_route(error: errors.CatalogError) -> bool:
+    """Whether a server refused a request because it has no such operation: an older one, or not Nunatak at all."""
+    is_plain = type(error) in {errors.NotFound, errors.MethodNotAllowed, errors.CatalogError}
+    return is_plain or (type(error) is errors.BadRequest and error.message.startswith("No route for request"))
+
+
 def _login_refused(answer: Answer, uri: str) -> errors.CatalogError:
     """A refusal as OAuth writes it, which is not that of the catalog's other answers."""
     try:

@@ -84,8 +84,9 @@ def pip(python: str | Path, *words: str) -> None:
 def with_extra(extra: str, wheel: Path, folder: Path) -> Environment:
     """A new environment with one extra, of the versions that the lock file names."""
     venv.create(folder / "venv", symlinks=True)
-    pins = re.findall(r"^[\w.-]+==[\w.+!-]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    (folder / "pins").write_text("\n".join(pins))
+    locks = [*ROOT.glob("requirements*.lock"), *ROOT.glob("requirements/*.lock")]
+    pins = {pin for lock in locks for pin in re.findall(r"^[\w.-]+==[\w.+!-]+", lock.read_text(), re.MULTILINE)}
+    (folder / "pins").write_text("\n".join(sorted(pins)))
     pip(folder / "venv" / "bin" / "python", "install", "--no-compile", "-c", str(folder / "pins"), f"{wheel}[{extra}]")
     (folder / "work").mkdir()
     return Environment(folder / "venv", folder / "work")

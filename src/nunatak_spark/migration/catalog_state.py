@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nunatak.client import Client, Json
+from nunatak.client import Client, Json, is_unknown_route
 from nunatak.errors import CatalogError, Conflict, NotFound
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.state import (
@@ -198,7 +198,7 @@ def _require_documents(client: Client, migration: str, place: str, *, create: bo
     try:
         is_there = Documents(client, migration).find(MIGRATION) is not None
     except CatalogError as error:
-        if type(error) not in {NotFound, CatalogError}:
+        if not is_unknown_route(error):
             raise
         raise CannotRun(
             f"The server at {client.uri} keeps no state of migrations", fix="Upgrade it, or name a folder with --state."

@@ -81,21 +81,28 @@ def cut_over(run: Run, verify: Verify, tables: Sequence[Table], *, freeze: bool)
 
 
 def _cut_over(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
-    if table.state == "done":  # perhaps by a version without flags
-        mark_cut_over(run.client, table)
-        return table
+    if table.state != "done":
+        table = _verified_and_frozen(run, verify, table, freeze=freeze)
+        over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
+        table = run.folder.save_table(over, "L0 L1 L2 green; the target is the source of truth")
+    # Written down before writers are let in: a cut-over that is repeated after their first commit must know that the
+    # table is done. After a crash between the two, the target refuses commits and names this command.
+    mark_cut_over(run.client, table)
+    if table.problem:
+        table = run.folder.save_table(msgspec.structs.replace(table, problem="", failed_at=""))
+    return table
+
+
+def _verified_and_frozen(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
     how, because = _how_to_freeze(run, table, freeze=freeze)
     match how:
         case "renamed":
-            table = verify_table(run, verify, _renamed(run, table, because), FINAL_LEVELS)
+            return verify_table(run, verify, _renamed(run, table, because), FINAL_LEVELS)
         case "blocked":
-            table = _blocked(run, verify, table, because)
+            return _blocked(run, verify, table, because)
         case _:
             intent = msgspec.structs.replace(table, state="cutover", frozen=Frozen(because=because))
-            table = verify_table(run, verify, run.folder.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
-    mark_cut_over(run.client, table)
-    over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
-    return run.folder.save_table(over, "L0 L1 L2 green; the target is the source of truth")
+            return verify_table(run, verify, run.folder.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
 
 
 def _how_to_freeze(run: Run, table: Table, *, freeze: bool) -> tuple[str, str]:

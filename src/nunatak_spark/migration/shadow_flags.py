@@ -6,13 +6,10 @@ commits work and no job deletes a file. Adopted tables are the source's own rows
 
 from contextlib import suppress
 
-from nunatak.client import Client, Json
-from nunatak.errors import CatalogError, Forbidden, MethodNotAllowed, NoSuchTable, NotFound
+from nunatak.client import Client, Json, is_unknown_route
+from nunatak.errors import CatalogError, Forbidden, NoSuchTable
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.values import Table, title
-
-# What a server answers that has no such route: its own error, or none of Iceberg's at all.
-WITHOUT_ROUTE = (NotFound, MethodNotAllowed, CatalogError)
 
 LONGEST_SOURCE = 500  # characters that the server keeps of a source's name
 
@@ -28,7 +25,7 @@ def require_shadow_support(client: Client) -> None:
     try:
         client.list_shadows()
     except CatalogError as error:
-        if type(error) in WITHOUT_ROUTE:
+        if is_unknown_route(error):
             raise CannotRun(
                 f"The server at {client.uri} does not know shadows: its maintenance might delete the source's files",
                 fix="Upgrade the target's server first.",

@@ -505,3 +505,17 @@ def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, 
         secured.grant("mover", "warehouse", "LOCATION_CHOOSE")
         assert refusals(move.plan()) == {}
         assert states(move.shadow()) == {"shop.orders": "shadowed"}
+
+
+def test_a_cut_over_that_was_killed_before_it_let_writers_in_is_completed_by_the_next_one(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    """It is written down first: afterwards a commit at the target would look like somebody else's table."""
+    shadowed(light, source)
+    with opened(light.folder, "cutover") as folder:
+        (table,) = folder.list_tables()
+        folder.save_table(msgspec.structs.replace(table, state="done"))
+
+    assert states(light.cut_over()) == {"shop.orders": "done"}
+    there.commit_table(("shop", "orders"), [], PAINT)
+    assert states(light.cut_over()) == {"shop.orders": "done"}
