@@ -54,7 +54,7 @@ public class Metastore {
   private static TTransportFactory sasl(String user, String password) {
     Security.addProvider(new PlainSaslServer.SaslPlainProvider());
     TSaslServerTransport.Factory factory = new TSaslServerTransport.Factory();
-    factory.addServerDefinition("PLAIN", null, null, Map.of(), callbacks -> check(callbacks, user, password));
+    factory.addServerDefinition("PLAIN", "NONE", "localhost", Map.of(), callbacks -> check(callbacks, user, password));
     return factory;
   }
 
