@@ -10,7 +10,7 @@ from contextlib import suppress
 from nunatak.client import Client, Json, Levels
 from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak_spark.migration.documents import segments
-from nunatak_spark.migration.values import Found, Planned, printed_name, title
+from nunatak_spark.migration.values import Found, Planned, Source, printed_name, title
 
 SETTING = "NUNATAK_ALLOWED_LOCATIONS"
 NEWEST_FORMAT = 3  # of tables that the target serves
@@ -34,14 +34,25 @@ class Target:
         self._rights: dict[tuple[Levels, str], str] = {}
         self._exists: dict[Levels, bool] = {}
 
-    def obstacles(self, found: Found, planned: Planned) -> list[str]:
+    def obstacles(self, found: Found, planned: Planned, source: Source) -> list[str]:
         """Every reason for which the target would refuse the table; the first one is enough to fix."""
         if planned.method in {"refused", "adopt"}:
             return []
-        reasons = [*_unknown_columns(found), *_unknown_format(found, planned)]
+        reasons = [*_unknown_columns(found), *_unknown_format(found, planned), *self._same_catalog(planned, source)]
         if planned.method == "register":
             reasons += self._places(found)
         return [*reasons, *self._names(planned.target), *self._lacking_rights(planned)]
+
+    def _same_catalog(self, planned: Planned, source: Source) -> Iterable[str]:
+        """One warehouse holds a table under one name while it is a shadow; a rename needs no migration."""
+        is_same = source.kind == "rest" and _plain(source.address) == _plain(self._client.uri)
+        warehouse = source.properties.get("warehouse")
+        if (
+            planned.method == "register"
+            and is_same
+            and warehouse in {self._client.warehouse, self._warehouse()["name"]}
+        ):
+            yield "the source is the target's own warehouse; `nunatak table rename` gives it another name there"
 
     def _places(self, found: Found) -> Iterable[str]:
         outside = [place for place in places_of(found) if not self._is_allowed(place)]
@@ -104,6 +115,10 @@ class Target:
             is_held = told["allowed"] or told.get("decided-by") == "nobody"
             self._rights[key] = "" if is_held else str(told["principal"])
         return self._rights[key]
+
+
+def _plain(uri: str) -> str:
+    return uri.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def places_of(found: Found) -> list[str]:

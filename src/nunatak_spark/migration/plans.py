@@ -38,10 +38,11 @@ def _without_refusals(run: Run, tables: list[Table], planned: dict[str, Planned]
     before = [(table.found, table.planned) for table in tables if table.planned and title(table.found) not in planned]
     now = [(table.found, planned[title(table.found)]) for table in tables if title(table.found) in planned]
     twins = same_tables([*before, *now])
+    sources = {source.name: source for source in run.folder.list_sources()}
     checked = {}
     for done, (found, each) in enumerate(now, 1):
         name = title(found)
-        reasons = target.obstacles(found, each)
+        reasons = target.obstacles(found, each, sources[found.source])
         if name in twins:
             reasons.append(f"it is the same table as {twins[name]}, which goes over already; exclude one of them")
         checked[name] = Planned("refused", each.target, each.wave, reasons[0]) if reasons else each

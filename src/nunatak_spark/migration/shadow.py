@@ -20,6 +20,7 @@ from nunatak_spark.migration.values import Found, Planned, Table, printed_name, 
 from nunatak_spark.sql_text import literal, quoted
 
 THREADS = 8  # registering is waiting for the two catalogs
+NOT_FROM_HERE = "the target has a table {} that does not come from here; plan another name"
 FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
 
 
@@ -43,7 +44,8 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
                 results.append(run.mark_failed(table, "shadow", error))
                 continue
             intended = _intended(run, table, pointer)
-            waiting[pool.submit(_pointed, run, intended, pointer)] = (intended, pointer)
+            is_begun = bool(table.source_pointer)
+            waiting[pool.submit(_pointed, run, intended, pointer, is_begun=is_begun)] = (intended, pointer)
         for done, future in enumerate(as_completed(waiting), 1):
             table, pointer = waiting[future]
             run.progress(Step("register", done, len(waiting)))
@@ -58,8 +60,9 @@ def refreshed(run: Run, table: Table) -> Table:
     pointer = require_pointer(run, table)
     carry_namespaces(run, table)
     if planned_of(table).method in {"register", "adopt"}:
+        is_begun = bool(table.source_pointer)
         table = _intended(run, table, pointer)
-        return _save(run, table, pointer, _pointed(run, table, pointer))
+        return _save(run, table, pointer, _pointed(run, table, pointer, is_begun=is_begun))
     is_same = pointer == table.source_pointer and _target_pointer(run, table) == table.target_pointer
     if is_same and not table.problem:
         ensure_shadow(run.client, table, planned_of(table).target)
@@ -124,8 +127,11 @@ def planned_of(table: Table) -> Planned:
 # By its pointer
 
 
-def _pointed(run: Run, table: Table, pointer: str) -> str:
-    """Let the target point where the source does; return where that is in the target's words."""
+def _pointed(run: Run, table: Table, pointer: str, *, is_begun: bool) -> str:
+    """Let the target point where the source does; return where that is in the target's words.
+
+    Before the first attempt was written down, nothing at the target can be ours, even if it points at the same file.
+    """
     planned = planned_of(table)
     with run.connect() as client:
         there = find_target(client, planned.target)
@@ -133,6 +139,8 @@ def _pointed(run: Run, table: Table, pointer: str) -> str:
             return _adopted(there, pointer)
         if there is None:
             answer = client.register_table(planned.target, pointer, shadow_of=shadow_source(table))
+        elif not is_begun:
+            raise Stuck(NOT_FROM_HERE.format(printed_name(planned.target)))
         elif segments(location_of(there)) == segments(pointer):
             answer = there  # an earlier attempt got so far, perhaps one of a version without flags
             ensure_shadow(client, table, planned.target)
@@ -184,7 +192,7 @@ def require_ours(table: Table, there: Json) -> None:
     name = printed_name(planned_of(table).target)
     if table.target_pointer:
         raise Stuck(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
-    raise Stuck(f"the target has a table {name} that does not come from here; plan another name")
+    raise Stuck(NOT_FROM_HERE.format(name))
 
 
 # By its files

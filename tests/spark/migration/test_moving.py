@@ -519,3 +519,24 @@ def test_a_cut_over_that_was_killed_before_it_let_writers_in_is_completed_by_the
     assert states(light.cut_over()) == {"shop.orders": "done"}
     there.commit_table(("shop", "orders"), [], PAINT)
     assert states(light.cut_over()) == {"shop.orders": "done"}
+
+
+def test_somebody_elses_table_is_no_shadow_although_it_points_at_the_same_file(
+    here: Client, there: Client, light: Move, source: Source
+) -> None:
+    """It was registered by hand after the plan, and people write to it: a flag would lock them out."""
+    light.inventory(source)
+    light.plan()
+    there.create_namespace(("shop",), {})
+    there.register_table(("shop", "orders"), pointer(here))
+
+    assert "does not come from here" in states(light.shadow())["shop.orders"]
+    assert there.list_shadows() == []
+    there.commit_table(("shop", "orders"), [], PAINT)
+
+
+def test_a_plan_from_a_warehouse_into_itself_is_refused(here: Client, old: RunningServer, tmp_path: Path) -> None:
+    move = Move(tmp_path / "itself", cast("SparkSession", None), old.uri, "nowhere")
+    move.inventory(rest_source("old", f"{old.uri}/v1/", None, {}, {}))
+
+    assert "the target's own warehouse" in refusals(move.plan(Wishes(into=("moved",))))["shop.orders"]
