@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
+from nunatak.database.records import AddJob
 from tests.api.local import LocalCatalog
 from tests.api.manifests import manifest_list_of
 from tests.api.wire import a_commit, a_table, add_snapshot, done, ok, path_of, set_branch
@@ -169,6 +170,18 @@ def test_old_metadata_files_outside_the_tables_own_places_are_left(catalog: Loca
     assert not file.exists()  # in its own places it is deleted as asked
 
 
+def test_old_metadata_files_of_a_job_that_an_earlier_version_added_are_deleted(catalog: LocalCatalog) -> None:
+    table = catalog.table("ns", "t")
+    old, outside = a_file(folder_of(table) / "metadata/old.json"), a_file(catalog.warehouse / "x/old.json")
+    payload = {"catalog": "default", "table-uuid": table["metadata"]["table-uuid"], "files": [old, outside]}
+    catalog.run(catalog.store.apply([AddJob("delete-files", json.dumps(payload).encode())]))
+
+    catalog.work_off_jobs()
+
+    assert not (folder_of(table) / "metadata/old.json").exists()
+    assert (catalog.warehouse / "x/old.json").exists()
+
+
 # Empty folders
 
 
@@ -302,6 +315,15 @@ def test_folders_are_compared_by_what_they_mean(street: LocalCatalog) -> None:
     ]
 
     assert sorted_folders(street, *foreign, place(street, "t/data").replace("file:///", "FILE:/")) == (foreign, [])
+
+
+@pytest.mark.parametrize(
+    "folder", ["\x00", "%00", "\ud83d", "file:///\u202e", "a" * 100_000, "file:" + "/.." * 30_000, "%"]
+)
+def test_no_folder_is_too_odd_to_be_asked_for(street: LocalCatalog, folder: str) -> None:
+    answer = street.call("POST", FOLDERS, {"securable": "table:default/ns/t", "folders": [folder]})
+
+    assert answer.status in (200, 400), answer.body[:200]
 
 
 def test_a_second_name_shares_its_folders(street: LocalCatalog) -> None:

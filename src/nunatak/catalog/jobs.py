@@ -15,6 +15,7 @@ import msgspec
 from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
+from nunatak.catalog.heads import find_head
 from nunatak.catalog.ownership import securable_of
 from nunatak.catalog.reachable import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
 from nunatak.catalog.shadows import find_shadow
@@ -166,11 +167,23 @@ async def _delete_old_metadata(
     if await find_shadow(catalog.store, warehouse.name, table_uuid) is not None:
         log.info("old metadata files of %s stay: it is not this catalog's alone yet", table_uuid)
         return
-    own = OwnFiles(catalog, warehouse, NOBODY, [parse_location(each) for each in payload.get("places", ())])
+    places = payload.get("places")
+    if places is None:  # a job of an earlier version, which did not tell
+        places = await _places_now(catalog, table_uuid)
+    own = OwnFiles(catalog, warehouse, NOBODY, [parse_location(each) for each in places])
     unneeded = Unneeded(catalog, own, warehouse, table_uuid)
     await _delete(catalog, await unneeded.of(payload["files"]), lease)
     if unneeded.left.outside:
         log.warning("old metadata files of %s were left: %s", table_uuid, unneeded.left.told())
+
+
+async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
+    """The own places of a live table, under whichever name."""
+    found: list[str] = []
+    for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid}):
+        loaded = await find_head(catalog, Key(*row), "TABLE")
+        found += [str(each) for each in own_places(loaded.table())] if loaded is not None else []
+    return list(dict.fromkeys(found))
 
 
 async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> list[Change]:
