@@ -99,7 +99,7 @@ class Request:
         self.query_string = query_string
         self.headers = headers
         self.context = context
-        self.asked_warehouse = warehouse.name  # as the client named it, by its name, its location or not at all
+        self.asked_warehouse = ""  # as the client named it: by its name, by its location, or not at all
         self.body = b""
         self.caller = STRANGER
         self.decoded: Any = None  # the body, if it had to be understood before the handler was called
