@@ -180,6 +180,45 @@ def test_a_busy_server_says_so_without_a_traceback_and_stays_healthy(
     assert [record.exc_info for record in caplog.records if record.name.startswith("nunatak")] == [None]
 
 
+def test_one_caller_has_at_most_half_of_the_requests_that_are_worked_on(tmp_path: Path) -> None:
+    """Those of one idempotency key wait for one another, all of them."""
+    catalog = SecuredCatalog(tmp_path / "data", {"NUNATAK_MAX_IN_FLIGHT": "20"})
+    try:
+        catalog.namespace("ns")
+        catalog.principal("ann", default="ADMIN")
+        headers = {**catalog.headers("ann"), "Idempotency-Key": str(uuid4())}
+
+        async def meanwhile() -> tuple[list[int], int]:
+            catalog.app.in_flight["ann", headers["Idempotency-Key"]] = asyncio.get_running_loop().create_future()
+            sent = [catalog.request("POST", "/v1/namespaces", {"namespace": ["a"]}, headers) for _ in range(30)]
+            tasks = [asyncio.ensure_future(each) for each in sent]
+            await asyncio.sleep(0.2)
+            other = await catalog.request("GET", "/v1/namespaces", headers=catalog.headers("root"))
+            refused = [task.result().status for task in tasks if task.done()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return refused, other.status
+
+        assert catalog.run(meanwhile()) == ([503] * 20, 200)
+        assert catalog.app.busy._shares == {}
+    finally:
+        catalog.app.in_flight.clear()
+        catalog.close()
+
+
+def test_whoever_looks_after_the_server_is_not_kept_away_by_others_at_its_address(tmp_path: Path) -> None:
+    catalog = SecuredCatalog(tmp_path / "data", {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "5"})
+    try:
+        flood = [catalog.run(catalog.request("GET", "/v1/namespaces")).status for _ in range(30)]
+        alive = [catalog.run(catalog.request("GET", path)).status for path in ("/health", "/ready") * 10]
+    finally:
+        catalog.close()
+
+    assert 429 in flood
+    assert set(alive) == {200}
+
+
 # What is kept
 
 

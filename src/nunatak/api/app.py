@@ -67,6 +67,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
 METRICS_PAGES_A_SECOND = 10
+LARGEST_BODIES = 16  # so many bodies of the largest size have room at once, half of them of one caller
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for its first copy
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -91,11 +92,11 @@ class App:
     vault: Vault | None = None
     room: BodyRoom = field(init=False)
     _metrics_text: bytes = b""
+    _quiet_until: float = 0.0  # by the clock that never goes back
     _metrics_made: list[float] = field(default_factory=list)  # when, of the last second
 
     def __post_init__(self) -> None:
-        # Two of the largest of one caller, or four of several: what they need besides is bounded by the threads.
-        self.room = BodyRoom(4 * self.max_body_bytes, 2 * self.max_body_bytes)
+        self.room = BodyRoom(LARGEST_BODIES * self.max_body_bytes, LARGEST_BODIES // 2 * self.max_body_bytes)
 
     @property
     def guard(self) -> Guard | None:
@@ -206,7 +207,7 @@ class App:
                     return operation, await self._mutate(route, request, content)
                 return operation, await route.handler(request)
         except CatalogError as error:
-            _log(method, raw_path, error)
+            self._log(method, raw_path, error)
             return operation, error_response(error)
         except RecursionError:
             return operation, error_response(BadRequest("Malformed request: nested too deeply"))
@@ -217,6 +218,16 @@ class App:
         finally:
             content.release()
 
+    def _log(self, method: str, raw_path: bytes, error: CatalogError) -> None:
+        """What is our fault. That we are busy, or that the database is away, is told once a second and in one line."""
+        if isinstance(error, ServiceUnavailable):
+            now = time.monotonic()
+            if now >= self._quiet_until:
+                self._quiet_until = now + 1
+                log.warning("%s %s: %s", method[:20], raw_path[:200], error.message)
+        elif error.status >= 500:
+            log.error("%s %s: %s", method[:20], raw_path[:200], error.message, exc_info=error)
+
     def _host(self, address: tuple[str, int] | None, headers: dict[bytes, bytes]) -> str:
         """The address of the client, which a trusted proxy may have to tell."""
         peer = address[0] if address is not None else ""
@@ -225,8 +236,10 @@ class App:
     async def _guarded(self, doors: Doors, asked: "_Asked") -> Response:
         """First who asks, then everything else; again if somebody's rights change meanwhile."""
         guard, route, proof, body = doors.guard, asked.route, asked.proof, asked.body
-        self._take("", asked.host)  # somebody not known yet is counted before any work is done for them
-        body.sent_by(network_of(asked.host))
+        caller = network_of(asked.host)
+        if not route.always:  # whoever looks after us is not kept away by others at its address
+            self._take("", asked.host)  # somebody not known yet is counted before any work is done for them
+        body.sent_by(caller)
         for _ in range(POLICY_TRIES):
             known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, asked.host)
             warehouse_name = decode_segment(asked.prefix) if asked.prefix else ""
@@ -237,22 +250,36 @@ class App:
             request.asked_warehouse = warehouse_name
             request.guard, request.known, request.host = guard, known, asked.host
             request.caller = _caller(known, request, asked.address, asked.host)
+            if known is not None:
+                caller = known.session.principal
+            if route.always:
+                return await route.handler(request)
+            self.busy.take_share(caller)
+            body.share_of = caller
             try:
-                if route.mutates:
-                    if known is not None:
-                        body.sent_by(known.session.principal)
-                        await _check_signed(known, body)
-                    request.body = await body.read(is_json=known is not None)
-                    return await self._mutate(route, request, body)
-                await _check_signed(known, None)
-                await admit(route, request)
-                response = await route.handler(request)
-                if known is not None and self.audits_reads:
-                    self._note(request, route.operation, request.securable, ALLOWED)
-                return response
+                return await self._admitted(route, request, body)
             except PolicyChanged:
                 guard.forget()
+            finally:
+                body.share_of = None
+                self.busy.give_back_share(caller)
         raise ServiceUnavailable("Rights are being changed right now; nothing was done")
+
+    async def _admitted(self, route: Route, request: Request, body: Body) -> Response:
+        """The answer to a caller who is known, or to anybody if the route is public."""
+        known = request.known
+        if route.mutates:
+            if known is not None:
+                body.sent_by(known.session.principal)
+                await _check_signed(known, body)
+            request.body = await body.read(is_json=known is not None)
+            return await self._mutate(route, request, body)
+        await _check_signed(known, None)
+        await admit(route, request)
+        response = await route.handler(request)
+        if known is not None and self.audits_reads:
+            self._note(request, route.operation, request.securable, ALLOWED)
+        return response
 
     async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
         try:
@@ -383,14 +410,6 @@ class _Asked:
     body: Body
     address: tuple[str, int] | None  # of the peer
     host: str  # of the client, which may be behind a proxy
-
-
-def _log(method: str, raw_path: bytes, error: CatalogError) -> None:
-    """What is our fault; that we are busy, or that the database is away, has no traceback worth reading."""
-    if isinstance(error, ServiceUnavailable):
-        log.warning("%s %s: %s", method[:20], raw_path[:200], error.message)
-    elif error.status >= 500:
-        log.error("%s %s: %s", method[:20], raw_path[:200], error.message, exc_info=error)
 
 
 async def _outgoing(headers: dict[bytes, bytes], response: Response) -> Response:

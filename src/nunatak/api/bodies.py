@@ -114,7 +114,18 @@ def _lower(counts: dict[str, int], caller: str, by: int) -> None:
 class Body:
     """The body of one request, received once and only if somebody asks for it; call `release` at the end."""
 
-    __slots__ = ("_caller", "_headers", "_in_flight", "_raw", "_ready", "_receive", "_room", "_taken", "limit")
+    __slots__ = (
+        "_caller",
+        "_headers",
+        "_in_flight",
+        "_raw",
+        "_ready",
+        "_receive",
+        "_room",
+        "_taken",
+        "limit",
+        "share_of",
+    )
 
     def __init__(
         self, source: Receive | bytes, headers: Mapping[bytes, bytes], room: BodyRoom, in_flight: InFlight
@@ -132,6 +143,7 @@ class Body:
         self._taken = 0
         self._ready: bytes | None = None
         self.limit = 0  # bytes, before and after unpacking
+        self.share_of: str | None = None  # whose share of requests is given back while this one is awaited
 
     def sent_by(self, caller: str) -> None:
         """Whose memory it is, from now on."""
@@ -216,7 +228,7 @@ class Body:
                 raise _too_large(limit)
             return body
         parts, size = [body], len(body)
-        with self._in_flight.paused(), self._room.awaiting(self._caller):
+        with self._in_flight.paused(self.share_of), self._room.awaiting(self._caller):
             while message.get("more_body"):
                 message = _arrived(await self._receive())
                 parts.append(message.get("body", b""))
@@ -229,7 +241,7 @@ class Body:
 
     async def _first(self, receive: Receive) -> dict[str, Any]:
         """Often it is here; whoever has to wait for it does not count as worked on."""
-        with self._in_flight.paused(), self._room.awaiting(self._caller):
+        with self._in_flight.paused(self.share_of), self._room.awaiting(self._caller):
             return _arrived(await receive())
 
 

@@ -138,13 +138,34 @@ def rates_of(settings: Settings, clock: Callable[[], float], now_ms: Callable[[]
 
 
 class InFlight:
-    """Counts requests that are worked on; enter one with `with`, which refuses if there are too many."""
+    """Counts requests that are worked on; enter one with `with`, which refuses if there are too many.
 
-    __slots__ = ("_most", "count")
+    One caller has at most half of them, so that there is always room for others.
+    """
+
+    __slots__ = ("_most", "_shares", "count")
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._shares: dict[str, int] = {}
         self.count = 0
+
+    def take_share(self, caller: str) -> None:
+        """Of a request that has entered, once it is known whose it is; has to be given back."""
+        held = self._shares.get(caller, 0)
+        if held >= max(1, self._most // 2):
+            raise ServiceUnavailable(
+                f"The server works on {held} requests of yours already; nothing was done",
+                hint="Send fewer at once, and the same request again soon.",
+            )
+        self._shares[caller] = held + 1
+
+    def give_back_share(self, caller: str) -> None:
+        held = self._shares[caller] - 1
+        if held:
+            self._shares[caller] = held
+        else:
+            del self._shares[caller]
 
     def __enter__(self) -> Self:
         if self.count >= self._most:
@@ -159,13 +180,20 @@ class InFlight:
         )
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """While one that has entered waits for its client; refuses at the end if there are too many by then."""
+    def paused(self, caller: str | None) -> Iterator[None]:
+        """While one that has entered waits for its client; refuses at the end if there are too many by then.
+
+        `caller` is whose share it has, if it has one.
+        """
         self.count -= 1
+        if caller is not None:
+            self.give_back_share(caller)
         try:
             yield
         finally:
             self.count += 1
+            if caller is not None:
+                self._shares[caller] = self._shares.get(caller, 0) + 1
         if self.count > self._most:
             raise self._refusal()
 

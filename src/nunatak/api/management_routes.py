@@ -11,7 +11,7 @@ from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.maintenance_jobs import in_place_of_body, on_table_of_job
 from nunatak.api.management_wire import FoldersRequest, SetShadowRequest
 from nunatak.api.places import in_place, on_place, on_place_in_body, on_place_of_policy
-from nunatak.api.route import Route
+from nunatak.api.route import ANY_BODY, Route
 
 P, S = Privilege, Securable
 BASE = "/management/v1"
@@ -65,7 +65,7 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("dropPolicy", "DELETE", POLICIES, maintenance.drop_policy, CHANGE, S.TABLE, "Drop a policy from a place", False, on_place),
     Route("planMaintenance", "GET", MAINTENANCE + "/plan", maintenance.plan_maintenance, P.TABLE_READ_META, S.TABLE, "Which jobs tables need now, and why", False, in_place),
     Route("listNeighbours", "GET", MAINTENANCE + "/neighbours", neighbours.list_neighbours, CHANGE, S.TABLE, "Which other tables keep files in a table's folder", False, on_place),
-    Route("sortFolders", "POST", MAINTENANCE + "/folders", neighbours.sort_folders, CHANGE, S.TABLE, "Which folders are another table's, and which are nobody's", False, on_place_in_body(FoldersRequest)),
+    Route("sortFolders", "POST", MAINTENANCE + "/folders", neighbours.sort_folders, CHANGE, S.TABLE, "Which folders are another table's, and which are nobody's", False, on_place_in_body(FoldersRequest), body_bytes=ANY_BODY),
     Route("listShadows", "GET", SHADOWS, shadows.get_shadows, P.TABLE_READ_META, S.TABLE, "List the tables that still belong to another catalog", False, on_place),
     Route("setShadow", "PUT", SHADOWS, shadows.put_shadow, CHANGE, S.TABLE, "Say that a table belongs to another catalog, or that it was cut over", False, on_place_in_body(SetShadowRequest)),
     Route("dropShadow", "DELETE", SHADOWS, shadows.delete_shadow, CHANGE, S.TABLE, "Say that a table is this catalog's own", False, on_place),
@@ -79,7 +79,7 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("finishMaintenanceJob", "POST", JOB + "/finish", maintenance_jobs.finish_job, CHANGE, S.TABLE, "What became of a job", False, on_table_of_job),
     Route("listMigrationDocuments", "GET", DOCUMENTS, documents.get_documents, P.WAREHOUSE_ADMIN, S.SERVER, "List what a migration remembers", False),
     Route("loadMigrationDocument", "GET", DOCUMENT, documents.get_document, P.WAREHOUSE_ADMIN, S.SERVER, "Load a document of a migration", False),
-    Route("saveMigrationDocument", "PUT", DOCUMENT, documents.put_document, P.WAREHOUSE_ADMIN, S.SERVER, "Add or replace a document of a migration", False),
+    Route("saveMigrationDocument", "PUT", DOCUMENT, documents.put_document, P.WAREHOUSE_ADMIN, S.SERVER, "Add or replace a document of a migration", False, body_bytes=ANY_BODY),
     Route("dropMigrationDocument", "DELETE", DOCUMENT, documents.delete_document, P.WAREHOUSE_ADMIN, S.SERVER, "Drop a document of a migration", False),
     *AUDIT_ROUTES,
 )  # fmt: skip
