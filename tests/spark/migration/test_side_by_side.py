@@ -91,7 +91,8 @@ def test_a_small_table_of_every_type_is_verified(move: Move, spark: "SparkSessio
     )
     spark.sql(
         f"INSERT INTO {source.name}.{name} SELECT id, parse_json('[1, true]'), id / 8, "
-        "map('k', named_struct('a', -0.0D)), timestamp_seconds(id), timestamp_ntz'2026-01-01', x'00', array(array(1), null) FROM range(3)"
+        "map('k', named_struct('a', -0.0D)), timestamp_seconds(id), timestamp_ntz'2026-01-01', x'00', "
+        "array(array(1), null) FROM range(3)"
     )
     shadowed(move, source)
 
