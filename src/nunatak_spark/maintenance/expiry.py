@@ -32,7 +32,7 @@ def expire_snapshots(work: Work) -> Outcome:
     if work.dry_run:
         gain = Gain(of="snapshots", before=count, after=count - len(expired))
         return Outcome(gains=[gain], detail={"text": "nothing was changed", "expired": len(expired)})
-    return watched(work, table, lambda: _expire(work, table, older_than_ms, retain))
+    return watched(work, table, lambda: _expire(work, table, expired, older_than_ms, retain))
 
 
 def expirable(table: Table, older_than_ms: int, retain: int, now_ms: int) -> set[int]:
@@ -65,12 +65,12 @@ def _line(table: Table, snapshot_id: int | None) -> Iterator[int]:
         snapshot_id = table.snapshots[snapshot_id].parent_id
 
 
-def _expire(work: Work, table: Table, older_than_ms: int, retain: int) -> Outcome:
+def _expire(work: Work, table: Table, expired: set[int], older_than_ms: int, retain: int) -> Outcome:
     def chosen(now: Table) -> set[int]:
-        """Only snapshots that were known when it was written down what may be deleted."""
-        return expirable(now, older_than_ms, retain, work.now_ms()) & table.snapshots.keys()
+        """Only snapshots whose files were written down as those that may be deleted."""
+        return expirable(now, older_than_ms, retain, work.now_ms()) & expired
 
-    with deletions_noted(work, REASON) as noted, tasks_told(work.spark, "expiring snapshots", work.progress):
+    with deletions_noted(work, REASON, expired) as noted, tasks_told(work.spark, "expiring snapshots", work.progress):
         conflicts = remove_snapshots(work, chosen)
     after = load(work)
     return _outcome(noted, after, forgotten=len(table.snapshots.keys() - after.snapshots.keys()), conflicts=conflicts)

@@ -5,7 +5,7 @@ A deletion is noted exactly once, wherever a job is killed. What may go is writt
 journal. A job that comes back, or the next one on the table, finds the plan of a killed one and finishes it first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ COLUMNS = (
     "job STRING NOT NULL, reason STRING NOT NULL, size BIGINT"
 )
 NAMES = "path, kind, table, table_uuid, job, reason, size"
+MOST_JOBS = 100  # killed ones whose work another one finishes
 ABANDONED_MS = 24 * 3_600_000  # no job on one table takes a day; younger plans of others may be those of running jobs
 
 
@@ -40,9 +41,9 @@ class Deletions:
 
 
 @contextmanager
-def deletions_noted(work: Work, reason: str) -> Iterator[Deletions]:
-    """Delete and note every file that the table leads to before and no longer afterwards; for whatever forgets
-    snapshots.
+def deletions_noted(work: Work, reason: str, forgotten: Collection[int]) -> Iterator[Deletions]:
+    """Delete and note every file that the table leads to before and no longer afterwards; for a block that forgets
+    these snapshots.
 
     What may go is written down before the block runs, so no commit that comes meanwhile adds to it. What lies outside
     of the table's own places is left. Metadata files are not among them: the server deletes those itself. If the block
@@ -54,7 +55,7 @@ def deletions_noted(work: Work, reason: str) -> Iterator[Deletions]:
         return
     journal = Journal(work)
     journal.settle()
-    files = forgettable_files(work)
+    files = forgettable_files(work, forgotten)
     if files is not None:
         journal.plan(files, reason)
     yield noted
@@ -134,6 +135,7 @@ class Journal:
         """The paths that killed jobs were about to delete, by job; some may be deleted, and even noted."""
         found: dict[str, list[str]] = {}
         for job in self._killed_jobs("kind = 'orphan'"):
+            # No plan of orphans is longer than what Iceberg's procedure names, 20,000 paths.
             found[job] = [str(row["path"]) for row in self._open_plans([job]).select("path").collect()]
         return found
 
@@ -159,7 +161,8 @@ class Journal:
         """Whose plans are still there: earlier attempts of this job, and others that nobody will come back for."""
         abandoned = f"planned_at < timestamp_millis({self._now_ms - ABANDONED_MS})"
         mine_or_old = f"job = {literal(self._work.job)} OR {abandoned}"
-        rows = self._open_plans().where(condition).where(mine_or_old).select("job").distinct().collect()
+        jobs = self._open_plans().where(condition).where(mine_or_old).select("job").distinct()
+        rows = jobs.orderBy("job").limit(MOST_JOBS).collect()  # what is left is found by the next job
         return sorted(str(row["job"]) for row in rows)
 
     def _open_plans(self, jobs: Sequence[str] = ()) -> "DataFrame":
@@ -169,7 +172,11 @@ class Journal:
 
     def _gone(self, jobs: Sequence[str]) -> "DataFrame":
         """Of what these jobs had planned, what the table no longer leads to."""
-        return self._open_plans(jobs).join(reachable_files(self._work).select("path"), "path", "left_anti")
+        plans = self._open_plans(jobs)
+        kinds = {str(row["kind"]) for row in plans.select("kind").distinct().collect()}  # a handful
+        # Only a manifest list was read as what it is said to be. The path of statistics may be that of any file.
+        reachable = reachable_files(self._work, without_files=kinds <= {"manifest-list"})
+        return plans.join(reachable.select("path"), "path", "left_anti")
 
     def _unnoted(self, rows: "DataFrame") -> "DataFrame":
         """Without what the journal has: a job may have been killed before it could forget its plan."""

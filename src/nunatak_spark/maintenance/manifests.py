@@ -32,7 +32,7 @@ def survey(work: Work, table: Table) -> tuple[int, int]:
     rows = work.spark.sql(
         f"SELECT count(*) AS count, sum(length) AS size FROM {table.metadata_table('manifests')} "
         f"WHERE partition_spec_id = {table.spec['spec-id']} GROUP BY content"
-    ).collect()
+    ).collect()  # two rows: data and deletes
     return sum(row["count"] for row in rows), sum(math.ceil(row["size"] / target) for row in rows)
 
 

@@ -10,6 +10,7 @@ from nunatak_spark.maintenance.work import Work
 from nunatak_spark.sql_text import literal
 
 TABLE = "orphan_candidates"
+MOST_KNOWN = 100_000  # candidates of one table that are remembered, the oldest; others count as never seen
 COLUMNS = (
     "path STRING NOT NULL, table_uuid STRING NOT NULL, first_seen TIMESTAMP NOT NULL, last_seen TIMESTAMP NOT NULL, "
     "size BIGINT"
@@ -81,7 +82,7 @@ def _rows(work: Work, name: str) -> dict[str, int]:
     work.spark.sql(f"REFRESH TABLE {name}")
     rows: list[Any] = work.spark.sql(
         f"SELECT path, unix_millis(first_seen) AS first_seen FROM {name} "
-        f"WHERE table_uuid = {literal(work.spec.table_uuid)}"
+        f"WHERE table_uuid = {literal(work.spec.table_uuid)} ORDER BY first_seen, path LIMIT {MOST_KNOWN}"
     ).collect()
     return {str(row["path"]): int(row["first_seen"]) for row in rows}
 

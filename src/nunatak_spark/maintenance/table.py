@@ -138,6 +138,7 @@ def _snapshot(found: Json) -> Snapshot:
 def call(work: Work, procedure: str, arguments: Mapping[str, str]) -> Any:
     """The first row that an Iceberg procedure answers with, None if there is none; the arguments are SQL."""
     given = ", ".join(f"{name} => {value}" for name, value in arguments.items())
+    # Each of the procedures that are called here answers with one row.
     rows = work.spark.sql(f"CALL {quoted(work.catalog)}.system.{procedure}({given})").collect()
     return rows[0] if rows else None
 

@@ -56,7 +56,7 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
     today = datetime.now(UTC).date()
     with spool.held(folder):
         ensure_tables(spark, spec.catalog)
-        days = spool.by_day(spool.find_files(spark, root))
+        days = spool.find_waiting(spark, root)
         lines: dict[str, int] = {}
         rejections = Rejections(spark, spec.catalog, root)
         removed = 0
@@ -73,7 +73,7 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
             spool.forget_days(folder, spool.local_folder(checkpoint), last.isoformat())
         views.ensure_views(spark, spec.catalog)
         progress(Step("ingesting", len(days), len(days)))
-        files = sum(len(waiting.files) for waiting in days)
+        files = sum(waiting.count for waiting in days)
         rejected = rejections.report(today)
     return IngestReport(ok=rejected == 0, lines=lines, rejected=rejected, files=files, files_left=files - removed)
 

@@ -3,8 +3,8 @@
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,24 @@ CHECKPOINTS = "_checkpoints"  # Spark looks at no name that begins so
 
 @dataclass(frozen=True)
 class Waiting:
-    """Files of one day that were there when somebody looked: `<spool>/<kind>/<day>/…`."""
+    """Files of one day that were there when somebody looked: `<spool>/<kind>/<day>/…`.
+
+    `elsewhere` tells how many of each kind only Spark can see; those have no names here and are never deleted.
+    """
 
     day: str
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kinds(self) -> list[str]:
         """In the order of KINDS, so that the same are ingested in the same order."""
-        present = {place_of(file)[0] for file in self.files}
+        present = {*(place_of(file)[0] for file in self.files), *self.elsewhere}
         return [kind for kind in KINDS if kind in present]
+
+    @property
+    def count(self) -> int:
+        return len(self.files) + sum(self.elsewhere.values())
 
 
 def place_of(file: str) -> tuple[str, str]:
@@ -46,17 +54,27 @@ def local_folder(spool: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def find_files(spark: "SparkSession", spool: str) -> list[str]:
-    """All finished files of the kinds we know."""
+def find_waiting(spark: "SparkSession", spool: str) -> list[Waiting]:
+    """All finished files of the kinds we know, the oldest day first."""
     folder = local_folder(spool)
-    if folder is not None:
-        found = [str(path) for path in folder.glob(f"*/*/*{ENDING}") if not path.name.startswith(".")]
-    else:
-        # Only names are asked for, so no file is read. It works wherever Spark can read, and over Connect.
-        listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        rows = listed.option("pathGlobFilter", f"*{ENDING}").load(spool).select("path").collect()
-        found = [str(row.path) for row in rows]
-    return sorted(file for file in found if place_of(file)[0] in KINDS)
+    if folder is None:
+        return _counted_by_spark(spark, spool)
+    # The server keeps the spool below the size that its settings allow, so these are not too many to list.
+    found = [str(path) for path in folder.glob(f"*/*/*{ENDING}") if not path.name.startswith(".")]
+    return by_day([file for file in found if place_of(file)[0] in KINDS])
+
+
+def _counted_by_spark(spark: "SparkSession", spool: str) -> list[Waiting]:
+    """Files elsewhere stay until somebody removes them, and may be very many: only their days reach the driver."""
+    # Only names are asked for, so no file is read. It works wherever Spark can read, and over Connect.
+    listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    paths = listed.option("pathGlobFilter", f"*{ENDING}").load(spool).selectExpr("split(path, '/') AS parts")
+    places = paths.selectExpr("element_at(parts, -3) AS kind", "element_at(parts, -2) AS day")
+    rows = places.where(places.kind.isin(list(KINDS))).groupBy("day", "kind").count().collect()
+    days: dict[str, dict[str, int]] = {}
+    for row in rows:
+        days.setdefault(str(row["day"]), {})[str(row["kind"])] = int(row["count"])
+    return [Waiting(day, elsewhere=days[day]) for day in sorted(days)]
 
 
 def by_day(files: Sequence[str]) -> list[Waiting]:

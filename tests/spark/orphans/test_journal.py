@@ -9,12 +9,12 @@ import pytest
 from nunatak.client import Client
 from nunatak_spark import system_tables
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.maintenance import expiry
+from nunatak_spark.maintenance import expiry, reachable
 from nunatak_spark.maintenance.journal import Journal, deletions_noted, finish_deletions
 from nunatak_spark.maintenance.work import Work
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
-from tests.support.spark import Sql, run_together
+from tests.support.spark import Sql, local_path, run_together
 
 REASON = "snapshot expired"
 
@@ -41,6 +41,13 @@ def expire(folder: Folder) -> None:
     folder.sql.call("expire_snapshots", f"table => '{folder.sql.namespace}.t', older_than => TIMESTAMP '2100-01-01'")
 
 
+def expirable_ids(folder: Folder) -> list[int]:
+    """All snapshots but the current one and those of tags."""
+    metadata = folder.metadata
+    kept = {metadata["current-snapshot-id"], *(ref["snapshot-id"] for ref in metadata["refs"].values())}
+    return [each["snapshot-id"] for each in metadata["snapshots"] if each["snapshot-id"] not in kept]
+
+
 def data_files(folder: Folder) -> set[str]:
     """All but metadata.json, which the server looks after."""
     return {name for name in folder.files() if not name.endswith(".metadata.json")}
@@ -53,14 +60,16 @@ def work_on(folder: Folder, job: str = "job", **more: bool) -> Work:
 def test_what_an_expiry_deletes_is_noted_with_its_reason_and_what_stays_is_not(folder: Folder, sql: Sql) -> None:
     before, rows = data_files(folder), fingerprint(sql.spark, "t")
 
-    with deletions_noted(work_on(folder, dry_run=True), REASON):
+    with deletions_noted(work_on(folder, dry_run=True), REASON, expirable_ids(folder)):
         pass
     assert folder.planned() == []
-    with deletions_noted(work_on(folder), REASON) as noted:
+    with deletions_noted(work_on(folder), REASON, expirable_ids(folder)) as noted:
+        planned = {row["path"] for row in folder.planned()}
         expire(folder)
 
     deleted = before - data_files(folder)
     assert folder.noted() == sorted(deleted)
+    assert planned == {row["path"] for row in folder.journal()}, "more was planned than what goes"
     kinds = {row["kind"] for row in folder.journal()}
     assert kinds == {"data", "deletes", "manifest", "manifest-list", "statistics"}
     assert {(row["reason"], row["job"], row["table"]) for row in folder.journal()} == {
@@ -75,9 +84,7 @@ def test_what_an_expiry_deletes_is_noted_with_its_reason_and_what_stays_is_not(f
 
 def expired_and_nothing_deleted(folder: Folder) -> None:
     """As if the job were killed between its commit and its first deletion."""
-    metadata = folder.metadata
-    kept = {metadata["current-snapshot-id"], *(ref["snapshot-id"] for ref in metadata["refs"].values())}
-    expired = [each["snapshot-id"] for each in metadata["snapshots"] if each["snapshot-id"] not in kept]
+    expired = expirable_ids(folder)
     statistics = [{"action": "remove-statistics", "snapshot-id": each} for each in expired]
     updates = [*statistics, {"action": "remove-snapshots", "snapshot-ids": expired}]
     folder.client.commit_table((folder.sql.namespace, "t"), [], updates)
@@ -136,11 +143,49 @@ def expiry_of(folder: Folder, job: str = "job") -> Work:
     return replace(work, spec=msgspec.structs.replace(work.spec, options=options))
 
 
+def test_an_expiry_where_no_manifest_goes_reads_no_manifest(
+    make_table: MakeTable, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is only appended to keeps all its files: nothing but manifest lists goes."""
+    folder = make_table()
+    for number in range(3):
+        sql(f"INSERT INTO t VALUES ({1000 + number}, 'later')")
+    before, snapshots = data_files(folder), len(folder.metadata["snapshots"])
+    monkeypatch.setattr(reachable, "FILES", "SELECT raise_error('files were read') FROM {0}")
+
+    done = expiry.expire_snapshots(expiry_of(folder))
+
+    deleted = before - data_files(folder)
+    assert done.detail["deleted"] == {"manifest-list": snapshots - 1}
+    assert (len(deleted), folder.noted()) == (snapshots - 1, sorted(deleted))
+
+
+def test_statistics_that_name_a_file_which_is_needed_take_nothing_with_them(
+    make_table: MakeTable, sql: Sql, client: Client
+) -> None:
+    """A client may write any path there. That of a live data file is found to be needed."""
+    folder = make_table()
+    old = folder.metadata["current-snapshot-id"]
+    data = sql.value("SELECT max(file_path) FROM here.t.files")
+    statistics = {"snapshot-id": old, "statistics-path": data, "file-size-in-bytes": 1, "file-footer-size-in-bytes": 1}
+    update = {"action": "set-statistics", "snapshot-id": old, "statistics": {**statistics, "blob-metadata": []}}
+    client.commit_table((sql.namespace, "t"), [], [update])
+    sql("REFRESH TABLE t")
+    sql("INSERT INTO t VALUES (1000, 'later')")
+    rows = fingerprint(sql.spark, "t")
+
+    done = expiry.expire_snapshots(expiry_of(folder))
+
+    assert done.changed
+    assert local_path(data).exists()
+    assert fingerprint(sql.spark, "t") == rows
+
+
 def kill_after(happens: Callable[[Folder], None], folder: Folder, work: Work) -> None:
     """A job that does this and is gone."""
 
     def killed() -> None:
-        with deletions_noted(work, REASON):
+        with deletions_noted(work, REASON, expirable_ids(folder)):
             happens(folder)
             raise Killed
 

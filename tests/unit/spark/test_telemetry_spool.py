@@ -26,7 +26,7 @@ def test_finished_files_of_known_kinds_are_found_by_day_the_oldest_first(tmp_pat
     put(tmp_path, "events/2026-03-01/.c.jsonl.tmp", "events/2026-03-01/.d.jsonl", "later_kind/2026-03-01/x.jsonl")
     put(tmp_path, f"{spool.CHECKPOINTS}/2026-03-01/events/commits/0", "events/2026-03-01/readme.txt")
 
-    days = spool.by_day(spool.find_files(NO_SPARK, str(tmp_path)))
+    days = spool.find_waiting(NO_SPARK, str(tmp_path))
 
     assert [(each.day, each.kinds, len(each.files)) for each in days] == [
         ("2026-03-01", ["events", "audit"], 2),
@@ -46,7 +46,7 @@ def test_any_other_place_is_for_spark_to_look_at(place: str) -> None:
 
 def test_only_what_was_there_is_deleted_and_what_is_gone_is_fine(tmp_path: Path) -> None:
     put(tmp_path, "events/2026-03-01/a.jsonl", "events/2026-03-01/b.jsonl")
-    (waiting,) = spool.by_day(spool.find_files(NO_SPARK, str(tmp_path)))
+    (waiting,) = spool.find_waiting(NO_SPARK, str(tmp_path))
     put(tmp_path, "events/2026-03-01/later.jsonl")
     (tmp_path / "events/2026-03-01/a.jsonl").unlink()
 
