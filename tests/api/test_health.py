@@ -171,6 +171,22 @@ def test_deep_counts_live_files_by_partition(catalog: LocalCatalog) -> None:
     assert check(table, "partition-skew")["value"] == round(600 * 3 / 611, 2)
 
 
+def test_deep_counts_metadata_files_that_no_metadata_names_any_more(catalog: LocalCatalog) -> None:
+    catalog.table("ns", "t", properties={"write.metadata.previous-versions-max": "2"})
+    for number in range(6):
+        ok(catalog.commit("ns", "t", a_commit(set_properties(number=str(number)))))
+
+    (shallow,) = health(catalog, "table:default/ns/t")["tables"]
+    (deep,) = health(catalog, "table:default/ns/t", deep="true")["tables"]
+
+    assert (shallow["facts"]["metadata-files"], deep["facts"]["metadata-files"]) == (None, 7)
+    assert (check(shallow, "metadata-files")["value"], check(shallow, "metadata-files")["exact"]) == (3, False)
+    assert (check(deep, "metadata-files")["value"], check(deep, "metadata-files")["exact"]) == (7, True)
+    assert check(deep, "metadata-files")["reason"] == (
+        "7 metadata files lie in the folder, and the current one names 3"
+    )
+
+
 # Who is told
 
 

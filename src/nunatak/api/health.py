@@ -80,6 +80,7 @@ def facts_json(facts: Facts) -> Json:
         "manifests": facts.manifests,
         "snapshots": len(facts.snapshots),
         "metadata-bytes": facts.metadata_bytes,
+        "metadata-files": facts.metadata_files,
         "target-file-size-bytes": facts.target_bytes,
     }
     if facts.layout is not None:

@@ -41,7 +41,10 @@ class RefFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One table at one moment; `data_bytes` are those of delete files, too, since summaries tell them apart nowhere."""
+    """One table at one moment; `data_bytes` are those of delete files, too, since summaries tell them apart nowhere.
+
+    `metadata_files` are those that lie beside the current one; None where nobody has looked.
+    """
 
     table_uuid: str
     format_version: int
@@ -59,6 +62,7 @@ class Facts:
     manifests: int | None = None
     partitions_at_least: int = 1
     metadata_log: int = 0
+    metadata_files: int | None = None
     snapshots: tuple[SnapshotFact, ...] = ()
     refs: tuple[RefFact, ...] = ()
     statistics: frozenset[int] = frozenset()

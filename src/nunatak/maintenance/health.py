@@ -21,7 +21,8 @@ MOST = {
     "delete-files": 20,
     "compaction-debt": 10,
     "snapshots": 10,
-    "metadata-size": 10,
+    "metadata-size": 5,
+    "metadata-files": 5,
     "manifests": 5,
     "old-snapshots": 5,
     "partition-skew": 5,
@@ -39,11 +40,13 @@ SKEW = (10.0, 100.0)  # the largest partition against the average one: one task 
 SNAPSHOTS = (100.0, 2000.0)  # every load carries all of them
 SNAPSHOT_AGE_DAYS = (30.0, 365.0)  # older ones keep files that nothing reads any more
 METADATA_BYTES = (8.0 * MIB, 64.0 * MIB)  # from 8 MiB on the database does not keep a copy, and every commit writes it
+METADATA_FILES = (1000.0, 20_000.0)  # one is written by every commit, and each holds all that the table had then
 STALE_BRANCH_DAYS = 30
 STALE_BRANCHES = (0.0, 5.0)
 STATISTICS_FROM_RECORDS = 100_000  # below this a planner needs no help
 STATISTICS_BEHIND = (20.0, 200.0)  # commits since they were made
 
+DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 
 
@@ -198,6 +201,19 @@ def _metadata_size(facts: Facts, subject: Subject, now_ms: int) -> Check:
     return Check(name, MOST[name], "bytes", limit, float(facts.metadata_bytes), points, reason, fix)
 
 
+def _metadata_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
+    """Those that the metadata still names are known without a look; how many others lie there is not."""
+    limit, worst = METADATA_FILES
+    name, named = "metadata-files", facts.metadata_log + 1
+    count, least = (named, "at least ") if facts.metadata_files is None else (facts.metadata_files, "")
+    points = points_lost(count, limit, worst, MOST[name])
+    reason = f"{least}{count} metadata files lie in the folder, and the current one names {named}"
+    are_deleted = facts.properties.get(DELETE_AFTER_COMMIT, "").lower() == "true"
+    fix = subject.maintain("orphan-removal" if are_deleted else "metadata-retention")
+    exact = facts.metadata_files is not None
+    return Check(name, MOST[name], "files", limit, float(count), points, reason, _if(points, fix), exact)
+
+
 def _stale_branches(facts: Facts, subject: Subject, now_ms: int) -> Check:
     limit, worst = STALE_BRANCHES
     stale = facts.stale_branches(now_ms, STALE_BRANCH_DAYS * DAY_MS)
@@ -244,6 +260,7 @@ CHECKS: tuple[Callable[[Facts, Subject, int], Check], ...] = (
     _compaction_debt,
     _snapshots,
     _metadata_size,
+    _metadata_files,
     _manifests,
     _old_snapshots,
     _skew,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
@@ -19,6 +20,7 @@ from nunatak.maintenance.planning import HOUR_MS, Decision, History, Load, Run, 
 from nunatak.maintenance.policies import Attached, nearest
 from nunatak.objectstore.live_files import Manifest, live_data_files, manifests_of
 
+METADATA_ENDING = ".metadata.json"
 LARGE_BYTES = 1 << 20  # metadata from here on is parsed in a thread: it takes longer than other requests should wait
 MOST_MANIFESTS = 2000  # read of one table; beyond that the counts are of a part
 MANIFESTS_AT_ONCE = 4
@@ -45,9 +47,18 @@ async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifi
     shadow = await find_shadow(catalog.store, warehouse.name, metadata.table_uuid)
     if not deep:
         return facts_of(metadata, size, shadow=shadow)
-    target_bytes = facts_of(metadata, size).target_bytes
+    facts = facts_of(metadata, size, shadow=shadow)
     own = OwnFiles(catalog, warehouse, key_of(warehouse, identifier), own_places(metadata))
-    return facts_of(metadata, size, await _layout(own, metadata, target_bytes), shadow)
+    layout = await _layout(own, metadata, facts.target_bytes)
+    files = await _metadata_files(catalog, own, loaded.metadata_location)
+    return replace(facts_of(metadata, size, layout, shadow), metadata_files=files)
+
+
+async def _metadata_files(catalog: Catalog, own: OwnFiles, metadata_location: str) -> int | None:
+    """How many metadata files lie beside the current one, which is where the server writes them."""
+    if not await own.holds(metadata_location):
+        return None
+    return len(await catalog.objects.list_files(metadata_location.rpartition("/")[0], METADATA_ENDING))
 
 
 async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> Layout | None:

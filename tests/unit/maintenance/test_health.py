@@ -27,6 +27,8 @@ def check(table: Facts, name: str, subject: Subject = ORDERS) -> Check:
     return next(each for each in health_of(table, subject, NOW_MS).checks if each.name == name)
 
 
+RETAIN, ORPHANS = "nunatak maintain metadata sales.orders", "nunatak maintain orphans sales.orders"
+DELETING = {"write.metadata.delete-after-commit.enabled": "true"}
 STALE = tuple(RefFact(name, True, 1) for name in ("a", "b"))
 
 
@@ -52,8 +54,13 @@ STALE = tuple(RefFact(name, True, 1) for name in ("a", "b"))
         (facts(line=10, every_ms=100 * DAY_MS), "old-snapshots", 900.0, 5, EXPIRE),
         (facts(line=10, every_ms=DAY_MS), "old-snapshots", 0.0, 0, None),
         (facts(metadata_bytes=8 * MIB), "metadata-size", 8.0 * MIB, 0, None),
-        (facts(metadata_bytes=64 * MIB, line=200), "metadata-size", 64.0 * MIB, 10, EXPIRE),
+        (facts(metadata_bytes=64 * MIB, line=200), "metadata-size", 64.0 * MIB, 5, EXPIRE),
         (facts(metadata_bytes=9 * MIB), "metadata-size", 9.0 * MIB, 1, "nunatak maintain metadata sales.orders"),
+        (facts(metadata_log=100), "metadata-files", 101.0, 0, None),
+        (facts(metadata_log=100, metadata_files=1000), "metadata-files", 1000.0, 0, None),
+        (facts(metadata_log=100, metadata_files=20_000), "metadata-files", 20_000.0, 5, RETAIN),
+        (facts(metadata_log=2000), "metadata-files", 2001.0, 1, RETAIN),
+        (facts(metadata_files=1001, properties=DELETING), "metadata-files", 1001.0, 1, ORPHANS),
         (
             facts(snapshots=snapshots(1, newest_ms=NOW_MS - 31 * DAY_MS), refs=(RefFact("main", True, 1), *STALE)),
             "stale-branches",
