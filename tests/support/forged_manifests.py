@@ -108,3 +108,18 @@ class Forger:
         manifest = self.forged_manifest(path, content=content)
         listed = self.forged_list(f"file://{manifest}", manifest.stat().st_size)
         return self.commit_snapshot(listed, is_current=is_current)
+
+    def forge_all_of(self, victim: "Forger") -> int:
+        """A snapshot in the own folder with copies of all manifests of another table: it reads as that table does."""
+        copies = {}
+        for manifest in victim.manifests():
+            copy = self.folder / f"{uuid4()}-m0.avro"
+            copy.write_bytes(manifest.read_bytes())
+            copies[manifest] = copy
+        target = self.folder / f"snap-{uuid4()}.avro"
+
+        def change(entry: dict[str, Any]) -> None:
+            entry["manifest_path"] = f"file://{copies[local_path(entry['manifest_path'])]}"
+
+        forge_avro(local_path(victim.current()["manifest-list"]), target, change)
+        return self.commit_snapshot(f"file://{target}")
