@@ -111,6 +111,7 @@ def test_an_api_key_is_worth_its_principal(home: Home, run: Run[Any]) -> None:
         assert (session.principal, session.method) == ("alice", "api-key")
         assert session.grantees == ("p:alice", "r:reader")
         assert session.expires_ms < NEVER_MS, "or its last use would never be seen"
+        assert session.ends_ms == NEVER_MS
 
     run(check())
 
@@ -185,7 +186,7 @@ def test_an_api_key_ends_when_it_expires(home: Home, run: Run[Any]) -> None:
         key = await home.api_key("alice", expires_ms=MOMENT + 30_000)
         session = await home.show(key)
         assert session is not None
-        assert session.expires_ms == MOMENT + 30_000
+        assert session.expires_ms == session.ends_ms == MOMENT + 30_000
         home.clock.pass_seconds(30)
         with pytest.raises(NotAuthenticated, match="expired"):
             await home.show(key)

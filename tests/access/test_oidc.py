@@ -221,6 +221,7 @@ def test_a_session_ends_with_its_token_and_is_looked_at_again_before(
     assert long is not None
     assert short.expires_ms == (NOW + 360) * 1000
     assert long.expires_ms == (NOW + 600) * 1000
+    assert (short.ends_ms, long.ends_ms) == ((NOW + 300) * 1000, (NOW + 86_400) * 1000)
 
 
 # Its keys

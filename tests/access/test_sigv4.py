@@ -20,7 +20,7 @@ from botocore.credentials import Credentials
 from pyiceberg.catalog.rest import RestCatalog
 
 from nunatak.access.credentials import NewCredential, new_access_key, new_client
-from nunatak.access.sessions import Proof, Session
+from nunatak.access.sessions import NEVER_MS, Proof, Session
 from nunatak.access.sigv4 import EMPTY_SHA256, SigV4Authenticator
 from nunatak.access.vault import open_vault
 from nunatak.database.records import Write
@@ -349,7 +349,8 @@ def test_a_key_that_expired_is_refused(desk: Desk) -> None:
     short = new_access_key(desk.authenticator._vault)
     desk.keep(short, expires_ms=desk.clock.ms + 1000)
     holder = replace(desk, key=short)
-    holder.accepts(holder.sign())
+    assert holder.accepts(holder.sign()).ends_ms == desk.clock.ms + 1000
+    assert desk.accepts(desk.sign()).ends_ms == NEVER_MS
 
     desk.clock.pass_seconds(1)
 
