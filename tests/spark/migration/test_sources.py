@@ -186,6 +186,26 @@ def test_folders_of_files_move_and_move_back(spark: "SparkSession", move: Move, 
     assert "a column that came late" in {column.name for column in found_by_name(move)[f"{name}.json"].columns}
 
 
+def test_a_rollback_of_files_names_the_ones_that_are_gone(
+    spark: "SparkSession", move: Move, name: str, tmp_path: Path
+) -> None:
+    """The target was made of the source's own files, so their list is known although the source keeps none."""
+    folder = tmp_path / "files" / name / "parquet"
+    spark.range(10).repartition(2).write.parquet(f"file:{folder}")
+    move.inventory(folder_source(name, str(tmp_path / "files"), None, {}))
+    move.plan()
+    assert states(move.shadow()) == {f"{name}.parquet": "shadowed"}
+    lost = min(folder.glob("*.parquet"))
+    lost.unlink()
+
+    refused = move.roll_back()[f"{name}.parquet"]
+
+    assert (refused.state, refused.failed_at) == ("shadowed", "rollback")
+    assert "1 of " in refused.problem
+    assert lost.name in refused.problem
+    assert states(move.roll_back(accept_loss=True)) == {f"{name}.parquet": "rolled-back"}
+
+
 # What is the same for all of them
 
 
