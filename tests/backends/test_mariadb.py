@@ -17,7 +17,7 @@ import pytest
 from nunatak.access.audit_rows import audit_row
 from nunatak.database import mariadb_connections, mariadb_migrations
 from nunatak.database.mariadb import MariadbStore, migrate_url, open_store
-from nunatak.database.mariadb_connections import BYTE_ORDER, Unsuitable, read_url
+from nunatak.database.mariadb_connections import BYTE_ORDER, Session, Unsuitable, read_url
 from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
 from nunatak.database.statements import in_named_style, read_migrations, read_statements
 from nunatak.database.store import HeadMoved, KeyTaken
@@ -225,6 +225,60 @@ def test_a_load_and_a_commit_are_one_round_trip_each(
             return seen
 
     assert run(count()) == [1] * 6
+
+
+# One statement at a time
+
+
+HOSTILE_TEXTS = (
+    "'; DROP TABLE iceberg_tables; -- ",
+    "\\'; DROP TABLE iceberg_tables; -- ",
+    'a"b`c\\',
+    "x\x1ay",
+    "日本'\\語;",
+)
+
+
+def test_a_second_statement_is_refused(full: MariadbStore, run: Run[Any]) -> None:
+    def twice(session: Session) -> object:
+        return session.statement("SELECT 1; SELECT 2")
+
+    def after_a_batch(session: Session) -> object:
+        session.batch([("begin_transaction", {}), ("commit_transaction", {})])
+        return session.statement("SELECT 1; SELECT 2")
+
+    def after_a_batch_that_failed(session: Session) -> object:
+        with pytest.raises(pymysql.Error):
+            session.script("SELECT 1; SELECT nothing; SELECT 3")
+        return session.statement("SELECT 1; SELECT 2")
+
+    for attempt in (twice, after_a_batch, after_a_batch_that_failed):
+        with pytest.raises(pymysql.err.ProgrammingError, match="syntax"):
+            run(full._connections.call(attempt))
+
+
+def test_a_session_is_of_use_after_a_batch_that_failed(full: MariadbStore, run: Run[Any]) -> None:
+    def failed_and_asked(session: Session) -> object:
+        with pytest.raises(pymysql.Error):
+            session.script("SELECT 1; SELECT nothing; SELECT 3")
+        return session.statement("SELECT 4").rows
+
+    assert run(full._connections.call(failed_and_asked)) == ((4,),)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_a_text_that_could_end_a_literal_is_sent_as_digits(full: MariadbStore, run: Run[Any], text: str) -> None:
+    def sent(session: Session) -> bytes:
+        return session._text("save_secret", {"name": text, "value": b"x"})
+
+    statement = run(full._connections.call(sent))
+    assert text.encode().hex().encode() in statement
+    assert statement.count(b"'") == 4, "no literal has a quote inside it"
+
+    run(full.apply([create_namespace(text, key=text)]))
+    assert run(full.find_namespace(CATALOG, text)) == {"key": text}
+    assert run(full.list_namespaces(CATALOG, "", "", 100))[0].count(text) == 1
+    assert run(full.find_kind(key("t"))) == "TABLE", "it is still there"
 
 
 # Several servers
@@ -501,7 +555,7 @@ def test_what_correctness_rests_on_is_set_whatever_the_default(
     try:
         store = run(open_store(database))
 
-        found = run(store._connections.call(lambda session: session.script(f"SELECT @@{variable}")[0].rows[0][0]))
+        found = run(store._connections.call(lambda session: session.statement(f"SELECT @@{variable}").rows[0][0]))
 
         if variable == "sql_mode":
             assert set(found.split(",")) == set(str(ours).split(","))
@@ -988,7 +1042,7 @@ def test_a_certificate_is_verified_when_asked_for(strict_server: tuple[MariadbSe
     for option in (f"ssl=verify&ssl_ca={certificate}", "ssl=required"):
         store = run(open_store(f"{database}?{option}"))
         cipher = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
-        assert run(store._connections.call(lambda session: session.script(cipher)[0].rows[0][1]))  # noqa: B023
+        assert run(store._connections.call(lambda session: session.statement(cipher).rows[0][1]))  # noqa: B023
         run(store.close())
     for url in (
         f"{database}?ssl=verify",

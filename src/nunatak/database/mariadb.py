@@ -340,6 +340,6 @@ def _roll_back(session: Session) -> None:
     """A session that cannot is ended: the server rolls back by itself."""
     if session.in_transaction():
         try:
-            session.script("ROLLBACK")
+            session.statement("ROLLBACK")
         except Exception:
             session.end()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import secrets
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnava
 
 try:
     import pymysql  # type: ignore[import-untyped]
-    from pymysql.constants import CLIENT, SERVER_STATUS  # type: ignore[import-untyped]
+    from pymysql.constants import CLIENT, COMMAND, SERVER_STATUS  # type: ignore[import-untyped]
 except ModuleNotFoundError:  # pragma: no cover - the extra `mariadb` brings it
     pymysql = None
 
@@ -45,6 +46,10 @@ _LOST = {2006, 2013, 2014, 2027, 2055, 1053, 1077, 1079, 1080, 1152, 1158, 1159,
 _BUSY = {1021, 1037, 1040, 1041, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 1969, 2002, 2003, 3024}
 _UNREADABLE = {1264, 1300, 1366, 1406, 3854}  # too long for its column, out of range, or no text the server knows
 _UNUSABLE = {1044, 1045, 1049, 1130, 1698}  # no such user or database, or not allowed
+
+# Quotes, the escape character and what ends a statement, and characters that a server may take for the end of a text.
+_UNQUOTED = re.compile(r"""['"`\\;\x00\x1a]""")
+_SEVERAL_ON, _SEVERAL_OFF = b"\0\0", b"\1\0"  # of COM_SET_OPTION
 
 _HERE = {"127.0.0.1", "::1", "localhost"}
 
@@ -95,11 +100,11 @@ class Session:
                     f"than its max_allowed_packet of {self.packet_bytes}"
                 )
             if size + len(text) + 2 > self.packet_bytes:
-                results += self._send(b";\n".join(packet))
+                results += self._send_together(packet)
                 packet, size = [], 0
             packet.append(text)
             size += len(text) + 2
-        return results + self._send(b";\n".join(packet))
+        return results + self._send_together(packet)
 
     def rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]:
         return self.batch([(name, values)])[0].rows
@@ -109,23 +114,62 @@ class Session:
         found = self.rows(name, values)
         return found[0] if found else None
 
-    def script(self, sql: str) -> list[Result]:
-        """SQL without parameters, several statements if need be."""
-        return self._send(sql.encode())
+    def statement(self, sql: str) -> Result:
+        """One statement without parameters; the server refuses a second one behind a semicolon."""
+        (result,) = self._send(sql.encode())
+        return result
+
+    def script(self, sql: str) -> None:
+        """Several statements of this program, such as a migration; never with a value in them."""
+        self._send_together([sql.encode()], several=True)
 
     def _text(self, name: str, values: Mapping[str, object]) -> bytes:
         sql, names = self._statements[name]
-        escape = self._connection.escape
-        text: str = sql % {each: escape(values[each]) for each in names}
+        text: str = sql % {each: self._literal(values[each]) for each in names}
         return text.encode()  # a character that UTF-8 cannot hold is noticed before anything is sent
 
+    def _literal(self, value: object) -> str:
+        """A value as SQL. A text that could end a literal, or begin another statement, is sent as hexadecimal digits:
+        whatever the server takes for a quote or an escape, it never is program text."""
+        if isinstance(value, str) and _UNQUOTED.search(value):
+            return f"_utf8mb4 X'{value.encode().hex()}'"
+        if isinstance(value, list | tuple):
+            return f"({','.join(map(self._literal, value))})"
+        literal: str = self._connection.escape(value)
+        return literal
+
+    def _send_together(self, statements: Sequence[bytes], *, several: bool = False) -> list[Result]:
+        """In one round trip. Only for it, and only then, the server takes several statements in one text."""
+        text = b";\n".join(statements)
+        if len(statements) == 1 and not several:
+            return self._send(text)
+        connection = self._connection
+        connection._execute_command(COMMAND.COM_SET_OPTION, _SEVERAL_ON)
+        connection._execute_command(COMMAND.COM_QUERY, text)
+        connection._execute_command(COMMAND.COM_SET_OPTION, _SEVERAL_OFF)
+        self._read_option()
+        try:
+            connection._next_seq_id = 1  # each answer is numbered anew
+            return self._read_results()
+        finally:
+            if not self.is_closed():
+                self._read_option()
+
     def _send(self, text: bytes) -> list[Result]:
-        cursor = self._connection.cursor()
-        cursor.execute(text)
-        results = [Result(cursor.rowcount, cursor.fetchall())]
-        while cursor.nextset():
-            results.append(Result(cursor.rowcount, cursor.fetchall()))
+        self._connection._execute_command(COMMAND.COM_QUERY, text)
+        return self._read_results()
+
+    def _read_results(self) -> list[Result]:
+        connection = self._connection
+        results: list[Result] = []
+        while not results or connection._result.has_next:
+            connection._read_query_result()
+            results.append(Result(connection._result.affected_rows, connection._result.rows or ()))
         return results
+
+    def _read_option(self) -> None:
+        self._connection._next_seq_id = 1
+        self._connection._read_packet()
 
     def in_transaction(self) -> bool:
         return bool(self._connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
@@ -238,7 +282,7 @@ class Connections:
                 charset="utf8mb4",
                 sql_mode=SQL_MODE,
                 autocommit=True,  # a transaction is one that says START TRANSACTION
-                client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
+                client_flag=CLIENT.FOUND_ROWS,  # and not MULTI_STATEMENTS: see Session._send_together
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=CONNECT_SECONDS,
                 write_timeout=command_seconds,
@@ -269,7 +313,7 @@ class Connections:
         )
         if flavour == "MariaDB":
             # Nothing is done between two statements but sending the next; MySQL knows no such bound.
-            session.script(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
+            session.statement(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
         held, found = session.batch([("hold_token", {"token": session.token}), ("server_variables", {})])
         if held.rows[0][0] != 1:
             raise ServiceUnavailable("The database cannot be used now: it gave no lock to a new session")

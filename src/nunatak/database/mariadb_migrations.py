@@ -60,7 +60,7 @@ def _apply_patiently(session: Session, migration: Migration) -> None:
 
 def _apply(session: Session, migration: Migration) -> None:
     number, name, sql = migration
-    session.script(
+    session.statement(
         "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name VARCHAR(255) NOT NULL)"
         " ENGINE = InnoDB"
     )
@@ -70,7 +70,7 @@ def _apply(session: Session, migration: Migration) -> None:
 
 def _take_turn(session: Session) -> None:
     """A lock that ends with the session. Its name is known to the whole server, so it tells the database, too."""
-    ((database,),) = session.script("SELECT database()")[0].rows
+    ((database,),) = session.statement("SELECT database()").rows
     digest = sha256(str(database).encode()).hexdigest()[:32]
     (taken,) = session.row("take_turn", {"lock": f"nunatak migration {digest}", "seconds": TURN_SECONDS})
     if taken != 1:

@@ -49,6 +49,10 @@ class Snapshots(Entries):
     def ids(self) -> list[int]:
         return [each.snapshot_id for each in _names_decoder.decode(self.array())]
 
+    def are_unique(self) -> bool:
+        """Whether each id occurs once; of a list that was just read."""
+        return len(self._all_positions()) == len(self)
+
     def find(self, snapshot_id: int) -> Json | None:
         position = self._position_of(snapshot_id)
         return None if position is None else self[position]

@@ -286,7 +286,8 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     specs, default_spec_id = _partition_specs(shape, json)
     orders, default_sort_order_id = _sort_orders(shape, json)
     snapshots = snapshot.Snapshots.split(json.get("snapshots"))
-    _check_unique(snapshots.ids(), "snapshots")
+    if not snapshots.are_unique():
+        raise _not_unique("snapshots")
     current_snapshot_id = shape.current_snapshot_id
     if current_snapshot_id is not None and current_snapshot_id < 0 and not snapshots.holds(current_snapshot_id):
         current_snapshot_id = None
@@ -423,7 +424,11 @@ def _sort_orders(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json, ...
 
 def _check_unique(ids: list[int], name: str) -> None:
     if len(set(ids)) != len(ids):
-        raise InvalidMetadata(f"Invalid table metadata: {name} share an id")
+        raise _not_unique(name)
+
+
+def _not_unique(name: str) -> InvalidMetadata:
+    return InvalidMetadata(f"Invalid table metadata: {name} share an id")
 
 
 def _refs(json: Json, current_snapshot_id: int | None, snapshots: snapshot.Snapshots) -> dict[str, Json]:
