@@ -490,7 +490,10 @@ class _Draft:
             if sequence_number(added) != 0:
                 raise IllegalArgument(f"Sequence number must be 0 in v1: {added['sequence-number']}")
             return added
-        if "sequence-number" not in added:
+        if "sequence-number" not in added and self.base.format_version == 1:
+            # It was made for v1, where all have the number 0; its manifests give none to their files.
+            added = {"sequence-number": 0, **added}
+        elif "sequence-number" not in added:
             # Simple clients leave the number to the catalog; it can only be the next one.
             number = _within(self.last_sequence_number + 1, _MAX_LONG, "sequence number")
             added = {"sequence-number": number, **added}

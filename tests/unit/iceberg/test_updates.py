@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata
+from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
 from tests.unit.iceberg.builders import (
     NOW_MS,
     UUID,
@@ -560,3 +560,17 @@ def test_a_failing_update_leaves_nothing_of_the_ones_before_it() -> None:
 
     assert table == a_table(snapshots=1)
     assert table.find_snapshot(2) is None
+
+
+def test_a_snapshot_made_for_v1_is_not_numbered_when_its_commit_upgrades_the_table() -> None:
+    """As the reference: the number 0 is not after the table's last one; only a snapshot without a parent may have it."""
+    table = a_table(1, snapshots=1)
+    upgrade = update("upgrade-format-version", format_version=2)
+
+    with pytest.raises(CommitFailed, match="sequence number 0 older than last sequence number 0"):
+        commit(table, [upgrade, add_snapshot(2, parent=1)])
+
+    first = commit(a_table(1), [upgrade, add_snapshot(1)])
+    assert first.snapshots[0]["sequence-number"] == 0
+    numbered = commit(table, [upgrade, add_snapshot(2, parent=1, sequence_number=1)])
+    assert numbered.last_sequence_number == 1

@@ -16,9 +16,14 @@ SELECT iceberg_type, (SELECT version FROM nunatak_policy) FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NOT NULL;
 
 -- find_twin
--- A name that differs only in case, for the hint of a 404.
-SELECT table_namespace, table_name FROM iceberg_tables
-WHERE catalog_name = :catalog AND lower(table_namespace) = lower(:namespace) AND lower(table_name) = lower(:name)
+-- A name that differs only in case, for the hint of a 404: among the first thousand of its namespace, or of one in lower
+-- or upper case, which the primary key finds. A look at all names would take longer than the answer is worth.
+SELECT table_namespace, table_name FROM (
+  SELECT table_namespace, table_name FROM iceberg_tables
+  WHERE catalog_name = :catalog AND table_namespace IN (:namespace, lower(:namespace), upper(:namespace))
+  LIMIT 1000
+) AS near
+WHERE lower(table_name) = lower(:name)
 LIMIT 1;
 
 -- save_head
