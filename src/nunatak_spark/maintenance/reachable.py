@@ -80,11 +80,13 @@ def forgettable_files(work: Work, forgotten: Collection[int]) -> "DataFrame | No
     )
     if not manifests.limit(1).collect():
         return found
-    files = work.spark.sql(FILES.format(f"{name}.all_files")).distinct()
+    files = work.spark.sql(FILES.format(f"{name}.all_files"))
     kept = [f"SELECT file_path AS path FROM {name}.files VERSION AS OF {each}" for each in _kept(metadata, forgotten)]
     if kept:
         files = files.join(work.spark.sql(" UNION ALL ".join(kept)), "path", "left_anti")
-    return found.union(manifests).union(files.select("path", "kind", "size"))
+    everything = found.union(manifests).union(files.select("path", "kind", "size"))
+    once = everything.groupBy("path").agg({"kind": "min", "size": "max"})  # many deletion vectors share a file
+    return once.selectExpr("path", "`min(kind)` AS kind", "`max(size)` AS size")
 
 
 def _own_files(metadata: Mapping[str, Any], forgotten: set[int]) -> list[tuple[str, str, int | None]]:
