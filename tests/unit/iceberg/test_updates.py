@@ -563,7 +563,7 @@ def test_a_failing_update_leaves_nothing_of_the_ones_before_it() -> None:
 
 
 def test_a_snapshot_made_for_v1_is_not_numbered_when_its_commit_upgrades_the_table() -> None:
-    """As the reference: 0 is not after the last number; only a snapshot without a parent may have it."""
+    """As in the reference: 0 is not after the table's last number; only a snapshot without a parent may have it."""
     table = a_table(1, snapshots=1)
     upgrade = update("upgrade-format-version", format_version=2)
 
