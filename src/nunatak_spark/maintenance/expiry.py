@@ -26,7 +26,7 @@ def expire_snapshots(work: Work) -> Outcome:
     count = len(table.snapshots)
     if not expired:
         earlier = finish_deletions(work)  # an attempt before this one may have expired them and been killed
-        if earlier.files:
+        if earlier.files or earlier.outside:
             return _outcome(earlier, table, forgotten=0, conflicts=0)
         return Outcome(detail={"text": f"none of {count} snapshots is old enough"})
     if work.dry_run:

@@ -54,7 +54,7 @@ def deletions_noted(work: Work, reason: str, forgotten: Collection[int]) -> Iter
         yield noted
         return
     journal = Journal(work)
-    journal.settle()
+    noted.outside = journal.settle()
     files = forgettable_files(work, forgotten)
     if files is not None:
         journal.plan(files, reason)
@@ -71,7 +71,7 @@ def finish_deletions(work: Work) -> Deletions:
     noted = Deletions()
     if not work.dry_run and work.spark.catalog.tableExists(system_tables.name_of(work.catalog, PLANNED)):
         journal = Journal(work)
-        journal.settle()
+        noted.outside = journal.settle()
         journal.count(noted)
     return noted
 
@@ -115,17 +115,20 @@ class Journal:
         )
         rows.writeTo(self._planned).append()
 
-    def settle(self) -> None:
+    def settle(self) -> list[str]:
         """Finish what a killed job began: files it made unreachable and may not have deleted are deleted now.
 
-        Orphans are left to the job that looks for them: it asks first who else has files there.
+        Orphans are left to the job that looks for them: it asks first who else has files there. Returns some of the
+        files that are left because they lie outside of the table's own places.
         """
         jobs = self._killed_jobs("kind <> 'orphan'")
         if not jobs:
-            return
+            return []
         deleted = delete_files(self._work, self._unnoted(self._gone(jobs)))
+        outside = deleted.some_outside()
         self._note(deleted.own)
         self._forget(jobs)
+        return outside
 
     def delete_unreachable(self) -> Split:
         """Delete what this job planned and the table no longer leads to, as far as it lies in the table's places."""
@@ -149,7 +152,7 @@ class Journal:
         gone = self._gone([self._work.job, *jobs])
         if deleted.outside is not None:
             gone = gone.join(deleted.outside.select("path"), "path", "left_anti")
-            noted.outside = deleted.some_outside()
+            noted.outside = [*noted.outside, *deleted.some_outside()]
         if still_there:
             left = self._spark.createDataFrame([(path,) for path in still_there], "path STRING")
             gone = gone.join(left, "path", "left_anti")

@@ -11,6 +11,7 @@ import pytest
 from nunatak.maintenance.job_spec import JobType
 from nunatak_spark.maintenance import dispatch, expiry, snapshot_removal
 from nunatak_spark.maintenance.failures import Failed
+from nunatak_spark.maintenance.journal import Journal
 from nunatak_spark.maintenance.places import OwnPlaces, folder_of
 from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from tests.spark.maintenance.conftest import Maintenance, later
@@ -197,6 +198,31 @@ def test_what_lies_outside_is_left_and_listed(tables: Tables, tmp_path: Path) ->
     assert tables.maintenance.fingerprint("own") == before
     noted = sql.spark.sql("SELECT path FROM lake.system.deleted_files").collect()
     assert not {str(local_path(row["path"])) for row in noted} & imported
+
+
+def test_an_expiry_that_was_killed_leaves_and_lists_the_same_when_it_comes_back(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the commit that removes the snapshots and the first deletion."""
+    sql = tables.maintenance.sql
+    sql.spark.range(5).selectExpr("id", "'x' AS word", "TIMESTAMP '2021-01-01' AS at").write.parquet(f"{tmp_path}/in")
+    sql.call("add_files", f"table => '{sql.namespace}.own', source_table => '`parquet`.`{tmp_path}/in`'")
+    imported = {str(file) for file in (tmp_path / "in").glob("*.parquet")}
+    sql("INSERT OVERWRITE own VALUES (1, 'a', TIMESTAMP '2020-01-01')")
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "delete_unreachable", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            tables.run("snapshot-expiry", job="killed", verify="none")
+
+    outcome = tables.run("snapshot-expiry", job="killed", verify="none")
+
+    assert all(Path(file).exists() for file in imported)
+    assert {str(local_path(path)) for path in outcome.detail["left-outside"]} == imported
+    assert outcome.detail["deleted"]["data"] == 3
+
+
+def _killed(_: Journal) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_manifest_that_is_exchanged_while_snapshots_expire_deletes_nothing_of_others(
