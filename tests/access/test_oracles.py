@@ -232,3 +232,14 @@ def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: S
     assert store.counts["read"] - between == between - reads
     assert "MetadataCache.find" not in hidden[0]
     assert "MetadataCache.find" in steps(catalog, lane, "root", "hidden3")[0]
+
+
+def test_how_much_is_hidden_in_a_namespace_is_not_told_when_it_is_dropped(catalog: SecuredCatalog) -> None:
+    catalog.principal("ann", default__ns="NS_DROP")
+    catalog.principal("ben", default__ns="NS_DROP,NS_LIST,TABLE_LIST")
+
+    hidden = catalog.call_as("ann", "DELETE", path_of("ns"))
+    seen = catalog.call_as("ben", "DELETE", path_of("ns"))
+
+    assert hidden.error == (409, "NamespaceNotEmptyException", "Namespace ns is not empty.")
+    assert seen.error == (409, "NamespaceNotEmptyException", "Namespace ns is not empty. Contains 6 table(s).")

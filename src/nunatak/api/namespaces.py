@@ -8,7 +8,7 @@ from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_j
 from nunatak.api.paging import list_of
 from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
 from nunatak.catalog import namespaces
-from nunatak.errors import NoSuchNamespace
+from nunatak.errors import NamespaceNotEmpty, NoSuchNamespace
 from nunatak.iceberg.identifiers import check_namespace, print_namespace, to_jdbc
 
 
@@ -56,7 +56,14 @@ async def namespace_exists(request: Request) -> Response:
 async def drop_namespace(request: Request) -> Response:
     namespace = request.namespace()
     request.touched = [namespace]
-    await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, namespace)
+    container = securables.namespace(request.warehouse.name, namespace)
+    try:
+        await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, namespace)
+    except NamespaceNotEmpty as error:
+        if sees_all(request, container, Privilege.TABLE_LIST) and sees_all(request, container, Privilege.NS_LIST):
+            raise
+        # How much is in it is not told to somebody who may not list it.
+        raise NamespaceNotEmpty(f"Namespace {print_namespace(namespace)} is not empty.") from error
     return NO_CONTENT
 
 
