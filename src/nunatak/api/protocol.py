@@ -272,6 +272,8 @@ class CatalogProtocol(HttpToolsProtocol):
         self.last_seen = self.loop.time()
         if self.refused:  # something that came after the request of this answer
             self._close_soon()
+        elif self.begun != self.ended and self.announced_bytes - self.body_bytes > DRAINED_BYTES:
+            self._refuse(self.arrival.body_too_large())  # in silence: it has its answer
         elif self.pipeline or self.transport.is_closing():
             super().on_response_complete()
         else:  # uvicorn would set a timer for a client that rests, which ours looks after
