@@ -71,12 +71,14 @@ class Connection:
         self._port = port
         self._socket: socket.socket | None = None
         self._stream: Any = None
+        self.opened = 0
 
     def exchange(self, request: bytes) -> int:
         """The status of the answer; 0 if the connection was closed without one."""
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), ANSWER_SECONDS)
             self._stream = self._socket.makefile("rb")
+            self.opened += 1
         # The answer to a large one may come, and the server stop to read, long before all of it is sent.
         sending = threading.Thread(target=_send, args=(self._socket, request))
         sending.start()
@@ -132,6 +134,17 @@ def loads_cpu_ms(server: GuardedServer, count: int = LOADS) -> float:
     return (cpu_seconds(server.running.process.pid)[0] - before) * 1000 / count
 
 
+def connection_cpu_ms(server: GuardedServer, load_ms: float, count: int = 50) -> float:
+    """CPU of opening and closing a connection, for requests after which the server closes it."""
+    request = plain_load(server.key)
+    before, _ = cpu_seconds(server.running.process.pid)
+    for _ in range(count):
+        connection = Connection(server.running.port)
+        connection.exchange(request)
+        connection.close()
+    return max(0.0, (cpu_seconds(server.running.process.pid)[0] - before) * 1000 / count - load_ms)
+
+
 def plain_load(key: str) -> bytes:
     return f"GET {TABLE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
 
@@ -181,9 +194,13 @@ def probing(server: GuardedServer) -> Iterator[Probe]:
 
 
 def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: int) -> Cost:
-    """The load it is compared with is measured right before, since the machine may be busier a minute later."""
+    """The load it is compared with is measured right before, since the machine may be busier a minute later.
+
+    It is sent in the same way: on a connection of its own if the request needs one.
+    """
     pid = server.running.process.pid
     load_ms = loads_cpu_ms(server)
+    connection_ms = connection_cpu_ms(server, load_ms)
     repeats = times if len(costly.request) > SMALL_BYTES else times * 10
     connection = Connection(server.running.port)
     send = partial(connection.exchange, costly.request) if costly.send is None else partial(costly.send, server)
@@ -212,7 +229,7 @@ def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: 
         status,
         cpu_ms,
         statistics.median(firsts),
-        cpu_ms / load_ms,
+        cpu_ms / (load_ms + connection_ms * min(1.0, connection.opened / repeats)),
         seen[int(len(seen) * 0.99)],
         seen[-1],
     )
