@@ -450,7 +450,7 @@ def test_the_live_metadata_of_a_hidden_table_cannot_be_registered(hostile: Secur
     for spelled in (file, file.replace("file:///", "file:/"), file.replace("file:///", "/")):
         answer = registering(hostile, "mallory", spelled)
         assert answer.error[0] == 404, spelled
-        assert answer.error[2] == f"Failed to open input stream for file: {shown(spelled)}"
+        assert answer.error[2].startswith(f"Failed to open input stream for file: {spelled[:60]}")
     assert registering(hostile, "reader", file).status == 404
     assert registering(hostile, "both", file).status == 200
 

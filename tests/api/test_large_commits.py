@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nunatak.catalog import commits
+from nunatak.catalog.large_work import SENDER, LargeWork
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
 from tests.api.local import LocalCatalog
 from tests.api.test_register_checks import REGISTER, REGISTER_VIEW, a_file
@@ -223,3 +224,36 @@ def test_a_register_takes_the_properties_that_a_commit_takes(
 
     assert answer.status == 400
     assert text in answer.body.decode()
+
+
+def test_who_sends_many_large_requests_does_not_stand_before_others_in_the_queue() -> None:
+    """Five works of one sender and then one of another: the other waits for one of them, not for all."""
+
+    async def order() -> list[str]:
+        work, done = LargeWork(), list[str]()
+
+        async def send(sender: str) -> None:
+            SENDER.set(sender)
+            await work.run(done.append, sender)
+
+        await asyncio.gather(*(asyncio.create_task(send(sender)) for sender in ["many"] * 5 + ["one"]))
+        return done
+
+    assert asyncio.run(order()).index("one") <= 1
+
+
+def test_a_request_takes_its_turn_as_its_sender(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog.table("ns", "t")
+    seen: list[str] = []
+    real = updates.apply_all
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        seen.append(threading.current_thread().name)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(updates, "apply_all", watched)
+
+    ok(catalog.commit("ns", "t", a_commit(set_properties(**MANY))))
+
+    assert [name.rpartition("_")[0] for name in seen] == ["large-work"]
+    assert catalog.app.catalog.large_work._turns == {}

@@ -14,7 +14,7 @@ from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.large_work import LARGE_BYTES
+from nunatak.catalog.large_work import LARGE_BYTES, SENDER
 from nunatak.errors import BadRequest, CatalogError, shown
 from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
@@ -213,8 +213,16 @@ def split_parent(value: str, separator: str) -> Namespace:
     return tuple(value.replace(separator, "\x1f").split("\x1f"))
 
 
+def mark_sender(request: Request) -> None:
+    """Who sent it: somebody known, or an address."""
+    caller = request.caller
+    host = caller.address[0] if caller.address is not None else ""
+    SENDER.set(caller.principal if request.known is not None else request.host or host)
+
+
 async def decoded(request: Request, decode: Callable[[bytes], Body]) -> Body:
-    """The body as `decode` reads it, in a thread if it is large."""
+    """The body as `decode` reads it, in a thread if it is large; what follows from it waits for its sender's turn."""
+    mark_sender(request)
     return await request.catalog.large_work.run_if(len(request.body) > LARGE_BYTES, decode, request.body)
 
 

@@ -6,14 +6,15 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
 from nunatak.api.admission import require, sees_all
-from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decoded, raw_json
+from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decoded, mark_sender, raw_json
 from nunatak.api.needs import Declared, Need, entry_target
 from nunatak.api.paging import list_of
 from nunatak.api.telling import tell_report
 from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import find_head, key_of, loaded_of, read_table
+from nunatak.catalog.heads import find_head, key_of, loaded_of
+from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
@@ -67,6 +68,7 @@ async def list_entries(request: Request, kind: Kind) -> Response:
 
 async def create_table(request: Request) -> Response:
     namespace = request.namespace()
+    mark_sender(request)
     wanted = request.decode(CreateTableRequest)
     table = NewTable(
         Identifier(namespace, check_name(wanted.name, "table")),
@@ -96,8 +98,8 @@ async def load_table(request: Request) -> Response:
         request.catalog.spool.count_load(loaded.metadata_location, key_of(request.warehouse, identifier))
     if mode == "refs":
         fresh = loaded.refs_answer is None
-        await read_table(request.catalog, loaded)
-        body = loaded.with_refs_only()
+        is_large = fresh and len(loaded.answer) > LARGE_METADATA_BYTES
+        body = await request.catalog.large_work.run_if(is_large, loaded.with_refs_only)
         if fresh:
             request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
         return unless_matching(request, loaded.refs_etag, body, None)
@@ -171,6 +173,7 @@ async def rename_entry(request: Request, kind: Kind) -> Response:
 
 async def register_table(request: Request) -> Response:
     namespace = request.namespace()
+    mark_sender(request)
     wanted = request.decode(RegisterTableRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "table"))
     request.touched = [identifier]

@@ -1,6 +1,6 @@
 """Views over HTTP."""
 
-from nunatak.api.http import NO_CONTENT, Request, Response, decoded
+from nunatak.api.http import NO_CONTENT, Request, Response, decoded, mark_sender
 from nunatak.api.tables import list_entries, loaded_response, rename_entry, unless_matching
 from nunatak.api.wire import CreateViewRequest, RegisterViewRequest, identifier_of
 from nunatak.catalog import tables, views
@@ -17,6 +17,7 @@ async def list_views(request: Request) -> Response:
 
 async def create_view(request: Request) -> Response:
     namespace = request.namespace()
+    mark_sender(request)
     wanted = request.decode(CreateViewRequest)
     view = NewView(
         Identifier(namespace, check_name(wanted.name, "view")),
@@ -67,6 +68,7 @@ async def rename_view(request: Request) -> Response:
 
 async def register_view(request: Request) -> Response:
     namespace = request.namespace()
+    mark_sender(request)
     wanted = request.decode(RegisterViewRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "view"))
     request.touched = [identifier]

@@ -5,6 +5,7 @@ import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -14,6 +15,7 @@ LARGE_BYTES = 32 * 1024  # of a request; what comes below is computed faster tha
 LARGE_METADATA_BYTES = 256 * 1024  # of a file that has to be read or gone through
 # Python's default of 5 ms would be added to each of several steps of every other request meanwhile.
 SWITCH_SECONDS = 0.001
+SENDER: ContextVar[str] = ContextVar("sender", default="")  # of the request that is worked on
 
 
 class LargeWork:
@@ -21,15 +23,26 @@ class LargeWork:
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call `work` when those before it are done; whoever is cancelled stops waiting."""
+        """Call `work` when those before it are done; whoever is cancelled stops waiting.
+
+        Each sender has one work in the queue: whoever sends hundreds of large requests waits for himself.
+        """
         if self._thread is None:
             sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-work")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: _without_collector(work, *arguments, **named)
-        )
+        sender = SENDER.get()
+        turn = self._turns.setdefault(sender, asyncio.Lock())
+        try:
+            async with turn:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._thread, lambda: _without_collector(work, *arguments, **named)
+                )
+        finally:
+            if not turn.locked() and self._turns.get(sender) is turn:
+                del self._turns[sender]
 
     async def run_if(self, is_large: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """As `run` if it may take long, else right here."""

@@ -68,9 +68,12 @@ class Entries(Sequence[Json]):
         if count <= 0:
             return self
         first, runs, last = self._first, self._runs, self._last
-        while count > len(first) and runs:
-            count -= len(first)
-            first, runs = _entries_in(runs[0]), runs[1:]
+        if count > len(first):  # whole runs go without a look at them
+            whole = min((count - len(first)) // RUN, len(runs))
+            count -= len(first) + RUN * whole
+            first, runs = (), runs[whole:]
+            if count and runs:
+                first, runs = _entries_in(runs[0]), runs[1:]
         if count > len(first):
             first, last = (), last[count - len(first) :]
         else:
