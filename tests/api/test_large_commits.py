@@ -188,6 +188,8 @@ def test_a_transaction_is_bounded(catalog: LocalCatalog, changes: list[dict[str,
     assert answer.status == 400
     assert text in answer.body.decode()
     assert catalog.state() == before
+    assert catalog.app.catalog.spool is not None
+    assert len(catalog.app.catalog.spool._waiting) <= 2, "no event for each of its tables"
 
 
 def test_a_commit_to_a_view_is_bounded(catalog: LocalCatalog) -> None:

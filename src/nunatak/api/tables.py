@@ -142,6 +142,7 @@ async def commit_transaction(request: Request) -> Response:
     by_table: dict[Identifier, list[CommitTableRequest]] = {}
     for change in transaction.table_changes:
         by_table.setdefault(identifier_of(change.identifier, "table"), []).append(change)
+    commits.check_tables(len(by_table))
     wanted = request.touched = [
         commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
     ]

@@ -108,6 +108,15 @@ def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest],
     return TableCommit(identifier, parts, size_bytes)
 
 
+def check_tables(count: int) -> None:
+    """Of one transaction; asked before anything is told of each of them."""
+    if count > MAX_TABLES:
+        raise BadRequest(
+            f"Too many tables: {count}, at most {MAX_TABLES} are allowed in one transaction",
+            hint="Send several transactions, one after the other.",
+        )
+
+
 def _together(part: Sequence[Update]) -> Sequence[Update]:
     """Java's client removes thousands of snapshots one by one; those that follow each other are one removal."""
     if len([update for update in part if isinstance(update, RemoveSnapshots)]) < 2:
@@ -126,11 +135,6 @@ async def commit_tables(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, commits: Sequence[TableCommit], answer: Answer | None
 ) -> list[Loaded]:
     """Apply all commits or none. A repeated request gets `answer`; None means the metadata of the first table."""
-    if len(commits) > MAX_TABLES:
-        raise BadRequest(
-            f"Too many tables: {len(commits)}, at most {MAX_TABLES} are allowed in one transaction",
-            hint="Send several transactions, one after the other.",
-        )
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
     contention = catalog.contention
     for key in keys if contention.tables else ():
