@@ -69,7 +69,7 @@ def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
         source_metadata=lambda: source.document,
         source_rows=rows,
         may_move=may_move and source.is_fixed and planned.method != "adopt",
-        namespaces=lambda: list(namespace_pairs(run, table)),
+        namespaces=tuple(namespace_pairs(run, table)),
     )
 
 

@@ -211,10 +211,6 @@ class NamespacePair:
     kept: tuple[str, ...] = ()
 
 
-def no_namespaces() -> Sequence[NamespacePair]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Pair:
     """One table at both ends, as the levels of verification look at it.
@@ -222,7 +218,8 @@ class Pair:
     `catalog` is what the target is called in SQL. `source_pointer` asks the source where it stands now, and answers
     with an empty text if the table is gone. `source_metadata` and `source_rows` give the metadata document (None if it
     is not an Iceberg table) and the rows; if the source `may_move`, they are those of `table.source_pointer`, whatever
-    was committed since. `reached` is what L1 found if it looked at many tables together.
+    was committed since. `reached` is what L1 found if it looked at many tables together. `namespaces` were read when
+    the pair was made, by the thread that may use the migration's state.
     """
 
     spark: "SparkSession"
@@ -235,7 +232,7 @@ class Pair:
     source_rows: "Callable[[], DataFrame]"
     may_move: bool = False
     reached: Looked | None = None
-    namespaces: Callable[[], Sequence[NamespacePair]] = no_namespaces
+    namespaces: Sequence[NamespacePair] = ()
 
     @property
     def target_name(self) -> str:

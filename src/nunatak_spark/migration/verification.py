@@ -81,7 +81,7 @@ def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Lo
     try:
         match level:
             case "L0":
-                return with_namespaces(_identity(pair, target["metadata"]), pair.namespaces())
+                return with_namespaces(_identity(pair, target["metadata"]), pair.namespaces)
             case "L1":
                 return pair.reached or reach.look(pair, target["metadata"], _pointer(target))
             case "L2":
