@@ -22,9 +22,9 @@ SYNC_BYTES = 16
 MAX_HEADER_BYTES = 8 * 1024 * 1024  # the schema of a manifest names the columns it is partitioned by, and no others
 MAX_TYPES = 20_000  # of a schema, each counted wherever it is used
 MAX_DEPTH = 32  # of types inside types; a manifest has five
-MAX_BLOCK_BYTES = 32 * 1024 * 1024  # unfolded; writers close a block after some ten kilobytes
+MAX_BLOCK_BYTES = 16 * 1024 * 1024  # unfolded; writers close a block after some ten kilobytes
 MAX_RATIO = 100  # of unfolded to stored bytes; manifests have some ten
-ALWAYS_UNFOLDED_BYTES = 64 * 1024 * 1024  # whatever the ratio
+ALWAYS_UNFOLDED_BYTES = 16 * 1024 * 1024  # whatever the ratio
 MAX_UNFOLDED_BYTES = 1024 * 1024 * 1024  # of one file
 LONGEST_DECIMAL_BYTES = 16  # Spec: a decimal has up to 38 digits, in a fixed of as many bytes as they need
 

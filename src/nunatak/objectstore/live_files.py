@@ -29,9 +29,12 @@ class LiveFile:
 
 
 def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
+    """Each once: one that is listed a thousand times would be read as often, and its files counted."""
+    seen: set[str] = set()
     for record in listed_manifests(manifest_list):
         path = record.get("manifest_path")
-        if isinstance(path, str):
+        if isinstance(path, str) and path not in seen:
+            seen.add(path)
             live = _count(record, "added_files_count") + _count(record, "existing_files_count")
             yield Manifest(path, _number(record.get("manifest_length")), bool(_number(record.get("content"))), live)
 
