@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nunatak_spark.redaction import redacted_text
+
 LONGEST = 500  # characters
 CLASS_NAME = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*"
 HEADER = re.compile(rf"(?:: |Caused by: )?(?P<name>{CLASS_NAME})(?:: (?P<message>.*))?\s*")
@@ -44,15 +46,17 @@ class Throwable:
 
 
 def failure_reason(error: BaseException) -> str:
-    """The deepest Java cause that has a message, with its class; of any other error the first line."""
+    """The deepest Java cause that has a message, with its class; of any other error the first line. Without secrets."""
     found = list(throwables(error))
-    if found:
-        return _reason(found)[:LONGEST]
+    return redacted_text(_reason(found) if found else _said(error))[:LONGEST]  # cut afterwards: half a secret is one
+
+
+def _said(error: BaseException) -> str:
     lines = [line.strip() for line in printed(error).splitlines() if line.strip()]
     details = GRPC_DETAILS.search("\n".join(lines))
     if details:
-        return details["message"][:LONGEST]
-    return lines[0][:LONGEST] if lines else type(error).__name__
+        return details["message"]
+    return lines[0] if lines else type(error).__name__
 
 
 def throwables(error: BaseException) -> Iterator[Throwable]:

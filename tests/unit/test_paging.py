@@ -54,7 +54,15 @@ def test_a_made_up_token_is_refused(token: str) -> None:
         ({"pageToken": TOKENS.make("r", "b"), "pageSize": "2"}, Page("b", 2)),
         ({"pageToken": TOKENS.make("r", "b")}, Page("b", MAX_PAGE)),
     ],
-    ids=str,
+    ids=[
+        "nothing",
+        "begin",
+        "size",
+        "zeros",
+        "too large",
+        "token and size",
+        "token",
+    ],  # a token is another one each time
 )
 def test_a_page_is_what_the_query_says(query: dict[str, str], page: Page) -> None:
     assert TOKENS.page("r", query) == page

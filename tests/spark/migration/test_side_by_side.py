@@ -138,7 +138,7 @@ def test_a_snapshot_that_is_expired_meanwhile_is_caught_up_with(
             if len(looks) == 1:
                 spark.sql(f"INSERT OVERWRITE {source.name}.{name} SELECT 5, 'new', null")
                 spark.sql(
-                    f"CALL {source.name}.system.expire_snapshots(table => '{name}', "
+                    f"CALL {source.name}.system.expire_snapshots(table => '{source.name}.{name}', "
                     "older_than => timestamp'2100-01-01 00:00:00', retain_last => 1)"
                 )
         return verify(pair, levels)

@@ -7,7 +7,7 @@ import pytest
 
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.maintenance.failures import LONGEST, one_line
+from nunatak_spark.failure_reason import LONGEST, failure_reason
 from nunatak_spark.maintenance.work import Outcome
 from nunatak_spark.redaction import environment_secrets, redacted, redacted_text, remember_secret
 from nunatak_spark.telling import Event, json_lines, lines
@@ -101,6 +101,6 @@ def test_what_a_session_logs_in_with_is_taken_out_everywhere(capsys: pytest.Capt
 @pytest.mark.parametrize("cut", range(1, len(SECRETS[0])))
 def test_a_secret_is_not_cut_in_half(cut: int) -> None:
     """Whoever chooses a name chooses how long the text before the secret is."""
-    told = one_line(Exception("x" * (LONGEST - cut) + SECRETS[0]))
+    told = failure_reason(Exception("x" * (LONGEST - cut) + SECRETS[0]))
 
     assert SECRETS[0][:4] not in told
