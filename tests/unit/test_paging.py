@@ -54,7 +54,7 @@ def test_a_made_up_token_is_refused(token: str) -> None:
         ({"pageToken": TOKENS.make("r", "b"), "pageSize": "2"}, Page("b", 2)),
         ({"pageToken": TOKENS.make("r", "b")}, Page("b", MAX_PAGE)),
     ],
-    ids=[
+    ids=["nothing", "begin", "size", "zeros", "too large", "token and size", "token"],  # tokens differ each time
         "nothing",
         "begin",
         "size",
