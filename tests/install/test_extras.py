@@ -77,7 +77,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pip(python: str | Path, *words: str) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), *words, "--quiet", "--no-input"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    # What lies on the path of this process would pass for installed.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr
 
 
