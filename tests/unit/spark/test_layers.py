@@ -11,7 +11,7 @@ from tests.unit.test_layers import imported_modules
 
 SOURCE = Path(__file__).parents[3] / "src"
 FILES = sorted((SOURCE / "nunatak_spark").rglob("*.py"))
-MAY_IMPORT = ("nunatak.client", "nunatak.errors", "nunatak.maintenance.job_spec")
+MAY_IMPORT = ("nunatak.client", "nunatak.errors", "nunatak.maintenance.job_spec", "nunatak.terminal")
 COMMANDS = ("migrate.py", "migrate_run.py", "report.py", "spark.py", "spark_work.py")
 MAY_BE_IMPORTED_BY = {SOURCE / "nunatak" / "cli" / name for name in COMMANDS}
 
