@@ -172,7 +172,7 @@ def plan(
     outside = [table.found for table in tables if table.planned and SETTING in table.planned.because]
     if outside and output != "json":
         count = counted(len(outside), "table")
-        click.echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={missing_setting(outside)}")
+        echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={missing_setting(outside)}")
 
 
 @migrate.command()
