@@ -39,6 +39,8 @@ def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Seq
 
     A source whose snapshots can be read by their id may move: what is proven is the state the target was made from.
     """
+    if not tables:
+        return []  # Spark is not started for nothing
     results: dict[int, Table] = {}
     small = [(number, table) for number, table in enumerate(tables) if is_small(table)]
     large = [(number, table) for number, table in enumerate(tables) if not is_small(table)]
