@@ -17,10 +17,11 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 
 -- find_twin
 -- A name that differs only in case, for the hint of a 404: among the first thousand of its namespace, or of one in lower
--- or upper case, which the primary key finds. A look at all names would take longer than the answer is worth.
+-- or upper case, which the primary key finds. A look at all names would take longer than the answer is worth. Without
+-- coalesce PostgreSQL cannot tell of what type the parameter is.
 SELECT table_namespace, table_name FROM (
   SELECT table_namespace, table_name FROM iceberg_tables
-  WHERE catalog_name = :catalog AND table_namespace IN (:namespace, lower(:namespace), upper(:namespace))
+  WHERE catalog_name = :catalog AND table_namespace IN (coalesce(:namespace, ''), lower(:namespace), upper(:namespace))
   LIMIT 1000
 ) AS near
 WHERE lower(table_name) = lower(:name)
