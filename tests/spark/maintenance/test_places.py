@@ -208,6 +208,7 @@ def test_an_expiry_that_was_killed_leaves_and_lists_the_same_when_it_comes_back(
     sql.spark.range(5).selectExpr("id", "'x' AS word", "TIMESTAMP '2021-01-01' AS at").write.parquet(f"{tmp_path}/in")
     sql.call("add_files", f"table => '{sql.namespace}.own', source_table => '`parquet`.`{tmp_path}/in`'")
     imported = {str(file) for file in (tmp_path / "in").glob("*.parquet")}
+    inside = [*local_path(tables.own.metadata["location"]).rglob("*.parquet")]
     sql("INSERT OVERWRITE own VALUES (1, 'a', TIMESTAMP '2020-01-01')")
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "delete_unreachable", _killed)
@@ -218,7 +219,8 @@ def test_an_expiry_that_was_killed_leaves_and_lists_the_same_when_it_comes_back(
 
     assert all(Path(file).exists() for file in imported)
     assert {str(local_path(path)) for path in outcome.detail["left-outside"]} == imported
-    assert outcome.detail["deleted"]["data"] == 3
+    assert outcome.detail["deleted"]["data"] == len(inside)
+    assert not any(file.exists() for file in inside)
 
 
 def _killed(_: Journal) -> None:
