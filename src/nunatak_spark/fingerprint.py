@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Hashes are added up as bigints that wrap around. ANSI mode would throw; sums of pieces that cannot overflow cost half
 # as much CPU again and see nothing more.
 RING = 2**64
+MOST_PARTITIONS = 100_000  # of which a fingerprint each is held on the driver, some hundred bytes a column
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.iceberg.aggregate-push-down.enabled": "false",  # counts from metadata prove nothing about the data
@@ -256,14 +257,26 @@ def _spread(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"n": row["n"], "s": row["s"], **spread}
 
 
+class TooManyPartitions(CannotRun):
+    """A fingerprint of each would not fit into the driver's memory."""
+
+
 def fingerprint_by(
     spark: "SparkSession", source: "str | DataFrame", by: Sequence[str], *, snapshot_id: int | None = None
 ) -> dict[str, Fingerprint]:
-    """One for each value of the SQL expressions `by`, which are best those of the partitions."""
+    """One for each value of the SQL expressions `by`, which are best those of the partitions.
+
+    TooManyPartitions if there are more of them than this machine should hold.
+    """
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue(), by)
     with reading_settings(spark):
-        rows = [row.asDict() for row in _summed(frame, planned).collect()]
+        rows = [row.asDict() for row in _summed(frame, planned).limit(MOST_PARTITIONS + 1).collect()]
+    if len(rows) > MOST_PARTITIONS:
+        raise TooManyPartitions(
+            f"There are more than {MOST_PARTITIONS} different values of {', '.join(by)}",
+            fix="Compare by something coarser, or without partitions.",
+        )
     return {partition_name(by, [row[f"k{i}"] for i in range(len(by))]): fingerprint_of(planned, row) for row in rows}
 
 

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.comparison import compare, compare_partitions
-from nunatak_spark.fingerprint import SETTINGS, Fingerprint, fingerprint, fingerprint_by, fingerprints
+from nunatak_spark.fingerprint import (
+    SETTINGS,
+    Fingerprint,
+    TooManyPartitions,
+    fingerprint,
+    fingerprint_by,
+    fingerprints,
+)
 from nunatak_spark.jobs import Step, find_job, parse_spec, run
 from nunatak_spark.verification import CompareReport, FingerprintReport, total
 from tests.support.spark import Sql
@@ -67,6 +74,16 @@ def test_the_session_gets_its_settings_back(spark: "SparkSession") -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     assert {key: spark.conf.get(key, None) for key in SETTINGS} == before
+
+
+def test_no_more_partitions_reach_the_driver_than_it_can_hold(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nunatak_spark.fingerprint.MOST_PARTITIONS", 3)
+
+    assert len(fingerprint_by(spark, spark.sql("select id % 3 as a from range(9)"), ["a"])) == 3
+    with pytest.raises(TooManyPartitions, match="more than 3 different values of a"):
+        fingerprint_by(spark, spark.sql("select id % 4 as a from range(9)"), ["a"])
 
 
 # Tables

@@ -13,6 +13,7 @@ from nunatak_spark.comparison import Difference, PartitionDifferences, compare, 
 from nunatak_spark.fingerprint import (
     SETTINGS,
     Plan,
+    TooManyPartitions,
     fingerprint_by,
     fingerprints,
     partition_name,
@@ -178,8 +179,11 @@ def _look_deeper(
     facts: Json = {}
     findings: list[Finding] = []
     condition = "true"
-    if by:
-        parts = compare_partitions(fingerprint_by(spark, source, by), fingerprint_by(spark, target, by))
+    try:
+        parts = compare_partitions(fingerprint_by(spark, source, by), fingerprint_by(spark, target, by)) if by else None
+    except TooManyPartitions as error:  # rows that differ are looked for in the whole table then
+        parts, facts["partitions"] = None, error.problem
+    if parts is not None:
         findings = [
             Finding("changed-partition", f"partition {name}: {text}", name)
             for partition, text in _differing(parts)
@@ -214,7 +218,7 @@ def _keys(by: Sequence[str]) -> list[str]:
 
 def _inside(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str:
     """A condition for the rows of the partitions with these names."""
-    found = [tuple(row) for row in keys.distinct().collect()]
+    found = [tuple(row) for row in keys.distinct().collect()]  # at most MOST_PARTITIONS of each side
     wanted = [values for values in found if partition_name(by, values) in names]
     conditions = [
         " AND ".join(f"cast({one} as string) <=> {_text(value)}" for one, value in zip(by, values, strict=True))

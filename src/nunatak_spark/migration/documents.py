@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GZIP = b"\x1f\x8b"
+MOST_FILES = 1_000_000  # of one folder, some two hundred bytes each on the driver
 
 Spark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
 
@@ -109,9 +110,11 @@ def _listed_by_spark(spark: "SparkSession", location: str) -> Iterator[File]:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     columns = "path", "length", "unix_millis(modificationTime) as modified"  # the content is not among them, nor read
     try:
-        rows = reader.load(location).selectExpr(*columns).collect()
+        rows = reader.load(location).selectExpr(*columns).limit(MOST_FILES + 1).collect()
     except Exception as error:
         raise Unreadable(f"{location} cannot be listed: {failure_reason(error)}") from error
+    if len(rows) > MOST_FILES:
+        raise Unreadable(f"{location} holds more than {MOST_FILES} files, which is more than this machine should list")
     base = urlsplit(location).path.rstrip("/")
     for row in rows:
         inside = unquote(urlsplit(row["path"]).path).removeprefix(base)

@@ -6,6 +6,7 @@ statistics. Each file is opened, its size compared, and its last byte read, so o
 
 import functools
 import importlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -150,11 +151,19 @@ class Seen:
         """From the executors, or from here where their Python cannot do it; then Spark still reads the files for L2."""
         if "not-from-executors" not in self.facts:
             try:
+                # At most NAMED_PER_TASK rows and a count of each kind from each of TASKS_AT_MOST tasks.
                 return [row.asDict() for row in files.mapInArrow(check, CHECKED).collect()]
             except import_pyspark("pyspark.errors").PythonException as error:
                 self.facts["not-from-executors"] = f"opened from this machine: {python_error(str(error))}"
-        batches = files.toArrow().to_batches()
-        return [row for told in check(iter(batches)) for row in told.to_pylist()]
+        return [row for told in check(_batches(files)) for row in told.to_pylist()]
+
+
+def _batches(files: "DataFrame") -> Iterator[Any]:
+    """The rows in batches, one partition of them on this machine at a time."""
+    arrow = importlib.import_module("pyarrow")
+    rows = (row.asDict() for row in files.toLocalIterator())
+    while batch := list(itertools.islice(rows, FILES_PER_TASK)):
+        yield arrow.RecordBatch.from_pylist(batch)
 
 
 def python_error(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
+from pyspark.sql import Row
 
 from nunatak_spark.migration import reach
 from nunatak_spark.migration.reach import Seen, checker, metadata_files, python_error, tasks_for
@@ -143,8 +145,8 @@ class WithoutPyIceberg:
     def collect(self) -> None:
         raise PythonException("Traceback\nModuleNotFoundError: No module named 'pyiceberg'")
 
-    def toArrow(self) -> pa.Table:  # noqa: N802
-        return pa.Table.from_pylist(self.files, schema=FILES)
+    def toLocalIterator(self) -> Iterator[Row]:  # noqa: N802
+        return iter([Row(**file) for file in self.files])
 
 
 def test_files_are_opened_from_here_if_the_executors_cannot_and_that_is_said(tmp_path: Path) -> None:

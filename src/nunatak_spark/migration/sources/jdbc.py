@@ -89,6 +89,7 @@ class Jdbc(SparkCatalog):
             options |= {key: value} if value else {}
         session = self.spark()  # a Spark that cannot start has its own reasons, and is not the address's fault
         try:
+            # One row for each table of the catalog, which a migration lists anyway.
             found = session.read.format("jdbc").options(**options).load().collect()
         except Exception as error:
             raise CannotRun(
