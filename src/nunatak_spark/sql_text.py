@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.failure_reason import failure_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,16 +53,12 @@ def protect_sql_text(spark: "SparkSession") -> None:
             spark.conf.set(key, value)
             found = spark.conf.get(key, None)
         except Exception as error:
-            raise CannotRun(f"Spark does not let {key} be set: {_first_line(error)}", fix=FIX) from error
+            raise CannotRun(f"Spark does not let {key} be set: {failure_reason(error)}", fix=FIX) from error
         if str(found).strip().lower() != value:
             raise CannotRun(f"Spark keeps {key}={found} although it was set to {value}", fix=FIX)
     (row,) = spark.sql(f"SELECT {literal(PROBE)} AS probe").collect()
     if row[0] != PROBE:
         raise CannotRun("Spark changes the text of SQL statements before it runs them", fix=FIX)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def require_type_text(kind: str) -> str:
