@@ -311,6 +311,11 @@ class Model:
             raise Refused(400, "BadRequestException")
         self._refuse_overlap(name, entry, is_new=True)
 
+    def _refuse_chosen(self, updates: Sequence[Json]) -> None:
+        """Every folder that an update names lies in the warehouse, also one that a later update replaces."""
+        if any(each["action"] == "set-location" and not _contains(self.root, each["location"]) for each in updates):
+            raise Refused(400, "BadRequestException")
+
     def _refuse_overlap(self, name: Name, entry: Entry, *, is_new: bool = False) -> None:
         """Only what is there already may have a second name, and one folder for both."""
         location = entry.metadata["location"]
@@ -345,14 +350,15 @@ class Model:
         return Success(204)
 
     def _purge(self, entry: Entry) -> None:
-        """The files it leads to go, and what its log forgot; but nothing in the folder of what is still there."""
+        """What it leads to in its own folder goes, and what its log forgot; nothing in that of what is still there."""
         files = [each["metadata-file"] for each in entry.metadata.get("metadata-log", [])]
         if entry.uuid not in self.registered:
             folder = f"{entry.metadata['location']}/metadata/"
             files += [
                 file for file, other in self.files.items() if file.startswith(folder) and other.uuid == entry.uuid
             ]
-        for file in [*files, entry.metadata_location]:
+        own = [file for file in (*files, entry.metadata_location) if _contains(entry.metadata["location"], str(file))]
+        for file in own:
             if not any(_contains(other.metadata["location"], str(file)) for other in self.entries.values()):
                 self.files.pop(str(file), None)
 
@@ -405,8 +411,7 @@ class Model:
         entry = Entry("table", new_table(body["schema"], body["properties"], body.get("location"), self.now_ms))
         if not body.get("stage-create"):
             return self._create(request, entry, name)
-        if entry.metadata["location"] is not None and not _contains(self.root, entry.metadata["location"]):
-            raise Refused(400, "BadRequestException")
+        self._refuse_place(name, entry)
         return self._staged(entry, name, answer)
 
     def _staged(self, entry: Entry, name: Name, answer: Answer) -> Success:
@@ -492,6 +497,7 @@ class Model:
             if len(changes) > 1:
                 state = change_table(state, change["updates"], location, self.now_ms)
         updates = [update for change in changes for update in change["updates"]]
+        self._refuse_chosen(updates)
         after = change_table(base, updates, location, self.now_ms)
         if before is not None and after is base:
             return before
@@ -557,6 +563,7 @@ class Model:
         name, entry = self._find(request, "view")
         if any(each["uuid"] != entry.uuid for each in request.body["requirements"]):
             raise Refused(409, "CommitFailedException")
+        self._refuse_chosen(request.body["updates"])
         after = change_view(entry.metadata, request.body["updates"], self.now_ms)
         if after is entry.metadata:
             return Success(200, entry=entry)

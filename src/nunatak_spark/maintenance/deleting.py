@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nunatak_spark.maintenance.neighbours import load_neighbours, refuse_neighbours, refuse_shadow
 from nunatak_spark.maintenance.places import Split, split
-from nunatak_spark.maintenance.reachable import load_metadata, printed_name, sql_name
+from nunatak_spark.maintenance.reachable import load_metadata, printed_name, refresh, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
 
@@ -43,7 +43,7 @@ def delete_files(work: Work, paths: "DataFrame") -> Split:
 def call_orphan_procedure(work: Work, older_than_ms: int, **arguments: str) -> list[str]:
     """The paths that it names, at most 20,000; the arguments are SQL. Refused if it cannot tell files apart."""
     # Spark remembers tables for a while. An old copy does not know files that others have committed since.
-    work.spark.sql(f"REFRESH TABLE {sql_name(work)}")
+    refresh(work)
     given = {
         "table": literal(sql_name(work)),
         "older_than": f"timestamp_millis({older_than_ms})",

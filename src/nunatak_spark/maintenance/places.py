@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.reachable import printed_name, sql_name
+from nunatak_spark.maintenance.reachable import printed_name, refresh, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal
 
@@ -129,7 +129,7 @@ def refuse_foreign(work: Work, places: OwnPlaces, metadata: Json) -> None:
     if not metadata.get("snapshots"):
         return
     name = sql_name(work)
-    work.spark.sql(f"REFRESH TABLE {name}")
+    refresh(work)
     for statement in (f"SELECT path FROM {name}.all_manifests", f"SELECT file_path AS path FROM {name}.all_files"):
         _refuse(work, metadata, places.ask(places.suspects(work.spark.sql(statement))))
 

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 FILES = "SELECT file_path AS path, if(content = 0, 'data', 'deletes') AS kind, file_size_in_bytes AS size FROM {0}"
 MANIFESTS = "SELECT path, 'manifest' AS kind, length AS size FROM {0}"
 LISTS = "SELECT manifest_list AS path, 'manifest-list' AS kind, CAST(NULL AS BIGINT) AS size FROM {0}"
+# Those that maintenance reads.
+METADATA_TABLES = (
+    "all_files",
+    "all_manifests",
+    "data_files",
+    "entries",
+    "files",
+    "manifests",
+    "position_deletes",
+    "snapshots",
+)
 MOST_LEFT_OUT = 20  # snapshots whose files a plan is compared with, each by a scan of its manifests
 PLACE = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"  # scheme and authority
 
@@ -26,6 +37,19 @@ def sql_name(work: Work) -> str:
 
 def printed_name(work: Work) -> str:
     return ".".join((*work.spec.namespace, work.spec.table))
+
+
+def refresh(work: Work) -> None:
+    """Make Spark load the table anew: other clients commit as well, and an old copy must not decide about files.
+
+    Iceberg forgets the metadata tables of a table along with it, but puts their names together as text, which it splits
+    at dots: it misses those of a table or namespace that has a dot in its name.
+    """
+    name, spec = sql_name(work), work.spec
+    work.spark.sql(f"REFRESH TABLE {name}")
+    if any("." in level for level in (*spec.namespace, spec.table)):
+        for each in METADATA_TABLES:
+            work.spark.sql(f"REFRESH TABLE {name}.{each}")
 
 
 def load_metadata(work: Work) -> dict[str, Any]:
@@ -45,8 +69,7 @@ def reachable_files(work: Work, *, without_files: bool = False) -> "DataFrame":
     """
     metadata = load_metadata(work)
     name = sql_name(work)
-    # A copy that Spark has kept must not decide about files: other clients commit as well.
-    work.spark.sql(f"REFRESH TABLE {name}")
+    refresh(work)
     parts = [
         MANIFESTS.format(f"{name}.all_manifests"),
         f"{LISTS.format(f'{name}.snapshots')} WHERE manifest_list IS NOT NULL",
@@ -72,7 +95,7 @@ def forgettable_files(work: Work, forgotten: Collection[int]) -> "DataFrame | No
     if not own:
         return None
     name = sql_name(work)
-    work.spark.sql(f"REFRESH TABLE {name}")
+    refresh(work)
     found = work.spark.createDataFrame(own, "path STRING, kind STRING, size BIGINT")
     manifests = work.spark.sql(
         f"SELECT path, 'manifest' AS kind, max(length) AS size FROM {name}.all_manifests GROUP BY path "

@@ -7,7 +7,7 @@ from typing import Any
 from nunatak.client import Json
 from nunatak.errors import NotFound
 from nunatak_spark.maintenance.class_names import refuse_class_names
-from nunatak_spark.maintenance.reachable import printed_name, sql_name
+from nunatak_spark.maintenance.reachable import printed_name, refresh, sql_name
 from nunatak_spark.maintenance.work import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
 
@@ -118,7 +118,7 @@ def load(work: Work) -> Table:
         )
     refuse_class_names(printed, loaded)
     name = sql_name(work)
-    work.spark.sql(f"REFRESH TABLE {name}")  # Spark remembers tables for a while, and would work on an old one
+    refresh(work)
     snapshots = {each["snapshot-id"]: _snapshot(each) for each in metadata.get("snapshots") or ()}
     return Table(name, metadata, snapshots)
 

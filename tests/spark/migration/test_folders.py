@@ -166,7 +166,8 @@ def test_a_record_that_does_not_fit_is_refused_and_no_table_is_left(folder: Fold
 
     (table,) = folder.move.shadow().values()
 
-    assert table.state == "failed"
+    assert (table.state, table.failed_at) == ("planned", "shadow")
+    assert table.problem
     assert not folder.is_at_target()
 
 
@@ -263,7 +264,8 @@ def test_files_that_cannot_be_added_leave_no_table(folder: Folder) -> None:
 
     (failed,) = folder.move.shadow().values()
 
-    assert failed.state == "failed"
+    assert (failed.state, failed.failed_at) == ("planned", "shadow")
+    assert failed.problem
     assert not folder.is_at_target()
 
 
