@@ -17,7 +17,7 @@ from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.work import Work
 from nunatak_spark.sql_text import REQUIRED_SETTINGS, SUBSTITUTE, literal, protect_sql_text, quoted, quoted_name
 from tests.support.server import RunningServer
-from tests.support.spark import Sql
+from tests.support.spark import Installation, Sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,10 +80,15 @@ def test_a_session_of_somebody_else_is_prepared_wherever_it_enters(spark: "Spark
         assert other.sql("SELECT '${system:nunatak.test.secret}'").collect()[0][0] == "${system:nunatak.test.secret}"
 
 
-def test_a_session_that_we_make_begins_every_further_session_of_its_application_right(spark: "SparkSession") -> None:
-    further = spark.newSession()
+def test_a_session_that_we_make_begins_every_further_session_of_its_application_right(
+    spark: "SparkSession", installation: Installation
+) -> None:
+    """What an application is begun with is what each of its sessions begins with."""
+    builder = nunatak_spark.configure(type(spark).Builder(), catalog="further", jars=installation.jars)
+    assert {key: builder._options[key] for key in REQUIRED_SETTINGS} == REQUIRED_SETTINGS
 
-    assert further.conf.get(SUBSTITUTE) == "false"
+    begun_with = spark.sparkContext.getConf().get(SUBSTITUTE, "true")  # another test's application may not be ours
+    assert spark.newSession().conf.get(SUBSTITUTE) == begun_with
 
 
 def test_a_session_that_replaces_variables_in_spite_of_its_settings_is_refused(spark: "SparkSession") -> None:
