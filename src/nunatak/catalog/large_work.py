@@ -31,14 +31,13 @@ class LargeWork:
         Each sender has one work in the queue: whoever sends hundreds of large requests waits for himself.
         """
         if self._thread is None:
-            sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-work")
         sender = SENDER.get()
         turn = self._turns.setdefault(sender, asyncio.Lock())
         try:
             async with turn:
                 return await asyncio.get_running_loop().run_in_executor(
-                    self._thread, lambda: _without_collector(work, *arguments, **named)
+                    self._thread, lambda: _beside_others(work, *arguments, **named)
                 )
         finally:
             if not turn.locked() and self._turns.get(sender) is turn:
@@ -49,12 +48,17 @@ class LargeWork:
         return await self.run(work, *arguments, **named) if is_large else work(*arguments, **named)
 
 
-def _without_collector(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Each run of the garbage collector would go through ten thousands of columns at once; they hold no cycles."""
-    was_enabled = gc.isenabled()
+def _beside_others(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Give the interpreter away often while it lasts; afterwards that would cost every commit a tenth of its time.
+
+    Each run of the garbage collector would go through ten thousands of columns at once; they hold no cycles.
+    """
+    was_enabled, interval = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
+    sys.setswitchinterval(min(SWITCH_SECONDS, interval))
     try:
         return work(*arguments, **named)
     finally:
+        sys.setswitchinterval(interval)
         if was_enabled:
             gc.enable()
