@@ -1,6 +1,8 @@
 """Large commits: worked out beside the event loop, and bounded in what they may hold."""
 
 import asyncio
+import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 
 from nunatak.catalog import commits
-from nunatak.catalog.large_work import SENDER, LargeWork
+from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
 from tests.api.local import LocalCatalog
 from tests.api.test_register_checks import REGISTER, REGISTER_VIEW, a_file
@@ -259,3 +261,16 @@ def test_a_request_takes_its_turn_as_its_sender(catalog: LocalCatalog, monkeypat
 
     assert [name.rpartition("_")[0] for name in seen] == ["large-work"]
     assert catalog.app.catalog.large_work._turns == {}
+
+
+def test_a_large_work_leaves_the_interpreter_as_it_was() -> None:
+    """Threads that are switched more often cost every commit; that is only for as long as a large work lasts."""
+    before, during = (sys.getswitchinterval(), gc.isenabled()), []
+
+    def look() -> None:
+        during.append((sys.getswitchinterval(), gc.isenabled()))
+
+    asyncio.run(LargeWork().run(look))
+
+    assert during == [(SWITCH_SECONDS, False)]
+    assert (sys.getswitchinterval(), gc.isenabled()) == before
