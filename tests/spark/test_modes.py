@@ -20,6 +20,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.installation import require_connect
 from nunatak_spark.jobs import silent
+from nunatak_spark.maintenance.compaction_plan import MIN_INPUT_FILES
 from nunatak_spark.runner import DONE, FAILED
 from nunatak_spark.sql_text import SUBSTITUTE, quoted_name
 from nunatak_spark.verification import FingerprintReport
@@ -95,6 +96,9 @@ class Messy:
         """How many snapshots a rewrite has made."""
         snapshots = self.client.load_table((self.sql.namespace, self.name))["metadata"]["snapshots"]
         return sum(each["summary"]["operation"] == "replace" for each in snapshots)
+
+    def most_files_of_a_partition(self) -> int:
+        return int(self.sql.value(f"SELECT max(file_count) FROM {self.sql_name}.partitions"))
 
     def state(self) -> tuple[Fingerprint, int, int]:
         """All rows, and how many files and snapshots there are."""
@@ -277,5 +281,9 @@ def assert_handed_back_midway(
     done = messy.client.manage("GET", ("maintenance", "jobs", str(number)))
     assert (back["state"], back["attempts"]) == ("waiting", 0), log.read_text()
     assert (done["state"], done["attempts"]) == ("done", 1)
-    assert done["result"]["gains"][0] == {"of": "data files", "before": PARTITIONS * 8, "after": PARTITIONS}
-    assert messy.state()[:2] == (before, PARTITIONS)
+    rows, files, _ = messy.state()
+    assert rows == before
+    # What the Connect server was doing for the first may still have been committed beside the second, which then
+    # rewrites in small pieces; what is left is not worth another compaction.
+    assert done["result"]["gains"][0] == {"of": "data files", "before": PARTITIONS * 8, "after": files}
+    assert messy.most_files_of_a_partition() < MIN_INPUT_FILES
