@@ -193,10 +193,11 @@ def probing(server: GuardedServer) -> Iterator[Probe]:
         process.join(10)
 
 
-def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: int) -> Cost:
+def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: int, pace: float = 0.0) -> Cost:
     """The load it is compared with is measured right before, since the machine may be busier a minute later.
 
-    It is sent in the same way: on a connection of its own if the request needs one.
+    It is sent in the same way: on a connection of its own if the request needs one. With a `pace` of seconds the other
+    clients are watched for that long after each; without, only while the server works on it.
     """
     pid = server.running.process.pid
     load_ms = loads_cpu_ms(server)
@@ -216,6 +217,9 @@ def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: 
         after = cpu_seconds(pid)
         noticed = probe.seen_ms() if probe is not None else []
         seen += noticed
+        if probe is not None and pace:
+            time.sleep(pace)
+            seen += probe.seen_ms()
         own_ms = len(noticed) * load_ms
         totals.append(max(0.0, (after[0] - before[0]) * 1000 - own_ms) / (repeats // times))
         firsts.append(max(0.0, (after[1] - before[1]) * 1000 - own_ms) / (repeats // times))
@@ -297,8 +301,9 @@ def floods_as_markdown(found: Sequence[Flood]) -> str:
 @click.command(help="Which single request costs most: CPU, the event loop's time, and what other clients notice.")
 @click.option("--only", default="", metavar="TEXT", help="Requests whose name holds this.")
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1, 100), help="How often each is sent.")
+@click.option("--pace", default=0.0, type=click.FloatRange(0, 60), metavar="SECONDS", help="Wait after each sending.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def cost(only: str, times: int, as_json: bool) -> None:
+def cost(only: str, times: int, pace: float, as_json: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="nunatak-cost-") as folder, prepared(Path(folder)) as server:
         load_ms = loads_cpu_ms(server)
         wanted = [each for each in costly_requests(server.key) if only in each.name]
@@ -308,7 +313,7 @@ def cost(only: str, times: int, as_json: bool) -> None:
             costs = []
             for costly in wanted:
                 click.echo(f"… {costly.name}", err=True)
-                costs.append(measured(server, costly, probe, times))
+                costs.append(measured(server, costly, probe, times, pace))
         flooded = http2_floods(Path(folder)) if not only else []
     if as_json:
         click.echo(json.dumps([vars(each) for each in costs], indent=2))

@@ -15,6 +15,7 @@ from typing import Any
 import zstandard
 
 from nunatak.api.limits import InFlight
+from nunatak.catalog.large_work import interpreter_shared
 from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, shown
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -31,6 +32,7 @@ _STEP = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 MAX_MEMBERS = 64
 MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # RFC 8878 asks decoders for no more; a frame may demand gigabytes
 PIECE_BYTES = 64 * 1024  # of compressed data at a time: what is left of it after a member is copied
+UNFOLDED_BYTES = 256 * 1024  # at a time: zlib copies its output together while nobody else is served
 
 LARGE_BYTES = 64 * 1024  # from here on a body is checked and hashed in a thread, and counted as memory
 UNANNOUNCED_BYTES = 4 * 1024 * 1024  # of a body that has to be read to know who sent it
@@ -90,7 +92,7 @@ class BodyRoom:
     async def in_thread(self, caller: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run `work` beside the event loop; one at a time for each caller, so that nobody fills the queue."""
         async with self._turn(caller):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, _beside_others, work, *arguments)
 
     @contextlib.asynccontextmanager
     async def _turn(self, caller: str) -> AsyncIterator[None]:
@@ -101,6 +103,11 @@ class BodyRoom:
         finally:
             if not lock.locked() and self._turns.get(caller) is lock:
                 del self._turns[caller]
+
+
+def _beside_others(work: Callable[..., Any], *arguments: Any) -> Any:
+    with interpreter_shared():
+        return work(*arguments)
 
 
 def _lower(counts: dict[str, int], caller: str, by: int) -> None:
@@ -329,14 +336,16 @@ def _gunzip(body: bytes, limit: int) -> bytes:
             piece, start = body[start : start + PIECE_BYTES], start + PIECE_BYTES
         if unfolder.eof:
             unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        part = unfolder.decompress(piece, limit + 1 - size)
+        part = unfolder.decompress(piece, min(limit + 1 - size, UNFOLDED_BYTES))
         parts.append(part)
         size += len(part)
         rest = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
         if unfolder.eof:
             members += 1
             _check_members(members, "gzip")
-    if not unfolder.eof and size <= limit:
+    if size > limit:
+        raise _too_large(limit)  # before all of it is copied together, during which nobody else is served
+    if not unfolder.eof:
         raise BadRequest("Malformed request: the gzip body is cut short")
     return b"".join(parts)
 

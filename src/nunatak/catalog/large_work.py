@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
@@ -14,7 +16,7 @@ T = TypeVar("T")
 LARGE_BYTES = 32 * 1024  # of a request; what comes below is computed faster than a thread is woken up a few times
 LARGE_METADATA_BYTES = 256 * 1024  # of a file that has to be read or gone through
 # Python's default of 5 ms would be added to each of several steps of every other request meanwhile.
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.00025
 SENDER: ContextVar[str] = ContextVar("sender", default="")  # of the request that is worked on
 
 
@@ -49,16 +51,42 @@ class LargeWork:
 
 
 def _beside_others(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Give the interpreter away often while it lasts; afterwards that would cost every commit a tenth of its time.
-
-    Each run of the garbage collector would go through ten thousands of columns at once; they hold no cycles.
-    """
-    was_enabled, interval = gc.isenabled(), sys.getswitchinterval()
-    gc.disable()
-    sys.setswitchinterval(min(SWITCH_SECONDS, interval))
-    try:
+    with interpreter_shared():
         return work(*arguments, **named)
+
+
+class _Sharing:
+    """How many threads work beside the event loop right now, and what to restore after the last of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.threads = 0
+        self.switch_seconds = 0.0
+        self.collects = False
+
+
+_sharing = _Sharing()
+
+
+@contextmanager
+def interpreter_shared() -> Iterator[None]:
+    """Makes threads give the interpreter away often while a large work lasts; call it in the thread that works.
+
+    Kept for good, the short interval would cost every commit a tenth of its time. The garbage collector rests
+    meanwhile: each run of it would go through ten thousands of columns at once, and they hold no cycles.
+    """
+    with _sharing.lock:
+        if not _sharing.threads:
+            _sharing.switch_seconds, _sharing.collects = sys.getswitchinterval(), gc.isenabled()
+            sys.setswitchinterval(min(SWITCH_SECONDS, _sharing.switch_seconds))
+            gc.disable()
+        _sharing.threads += 1
+    try:
+        yield
     finally:
-        sys.setswitchinterval(interval)
-        if was_enabled:
-            gc.enable()
+        with _sharing.lock:
+            _sharing.threads -= 1
+            if not _sharing.threads:
+                sys.setswitchinterval(_sharing.switch_seconds)
+                if _sharing.collects:
+                    gc.enable()
