@@ -54,6 +54,7 @@ def raw_json(body: bytes, status: int = 200) -> Response:
 
 
 NO_CONTENT = Response(204)
+_NO_QUERY: Mapping[str, str] = {}
 STRANGER = Caller()
 
 
@@ -133,6 +134,8 @@ class Request:
 
     @property
     def query(self) -> Mapping[str, str]:
+        if not self.query_string:
+            return _NO_QUERY
         if self._query is None:
             try:
                 text = self.query_string.decode("ascii")

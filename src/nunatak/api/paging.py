@@ -3,11 +3,10 @@
 import base64
 import binascii
 import hmac
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -21,8 +20,7 @@ _END = b"\x80"  # what follows is padding
 _PAGING = frozenset({"pageToken", "pageSize"})
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Which part of a list is wanted."""
 
     after: str
@@ -31,8 +29,8 @@ class Page:
 
 def list_of(request: Request, *names: str) -> str:
     """What the tokens of a list are bound to: who asks, which list it is, and how the query filters it."""
-    filters = sorted(pair for pair in request.query.items() if pair[0] not in _PAGING)
-    return json.dumps([request.caller.principal, names, filters])
+    filters = sorted(pair for pair in request.query.items() if pair[0] not in _PAGING) if request.query else ()
+    return msgspec.json.encode((request.caller.principal, names, filters)).decode()
 
 
 class Tokens:
