@@ -8,6 +8,8 @@ AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 -- commit_door_trigger
 -- A shadow is found out here, where the pointer moves: a look before it would be a statement more for every commit, and
 -- somebody may set the flag after the look.
+-- SQLite rewrites the index of every column that an UPDATE names, changed or not: uuid and location are named only when
+-- they change, which saves each commit two pages.
 CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
   UPDATE iceberg_tables SET metadata_location = NEW.new, previous_metadata_location = NEW.expected
   WHERE catalog_name = NEW.catalog AND table_namespace = NEW.namespace AND table_name = NEW.name
@@ -20,8 +22,10 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
     (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
   VALUES (NEW.catalog, NEW.namespace, NEW.name, NEW.new, NEW.uuid, NEW.location, NEW.content)
   ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
-    metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
-    location = excluded.location, content = excluded.content;
+    metadata_location = excluded.metadata_location, content = excluded.content;
+  UPDATE nunatak_heads SET table_uuid = NEW.uuid, location = NEW.location
+  WHERE catalog_name = NEW.catalog AND table_namespace = NEW.namespace AND table_name = NEW.name
+    AND (table_uuid <> NEW.uuid OR location <> NEW.location);
   INSERT INTO nunatak_commits
     (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
      previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
