@@ -16,9 +16,9 @@ from nunatak.settings import Settings, SettingsError
 log = logging.getLogger(__name__)
 
 RENEWAL_SECONDS = 60.0  # how often the files are looked at
-# TLS 1.3 brings its own; these are for 1.2: with forward secrecy and authenticated encryption, as HTTP/2 demands.
+# TLS 1.3 brings its own; these are for 1.2: with forward secrecy and authenticated encryption.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-SPOKEN = ["h2", "http/1.1"]
+ALPN_PROTOCOLS = ["http/1.1"]  # HTTP/2 is for a proxy in front
 
 
 def tls_context(settings: Settings, now: datetime | None = None) -> ssl.SSLContext | None:
@@ -32,7 +32,7 @@ def tls_context(settings: Settings, now: datetime | None = None) -> ssl.SSLConte
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.set_alpn_protocols(SPOKEN)
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
     _refuse_untimely(settings.tls_certificate, now or datetime.now(UTC))
     load_certificate(context, settings)
     if settings.tls_client_ca:

@@ -24,7 +24,6 @@ import click
 
 from tests.access.guarded_server import GuardedServer, guarded_server
 from tests.api.wire import a_table, path_of
-from tests.bench.cost_http2 import certificate, flood, floods
 from tests.bench.cost_requests import KNOWN, STRANGER, Costly, costly_requests
 
 TABLE = path_of("ns", "tables", "t")
@@ -266,38 +265,6 @@ def as_markdown(load_ms: float, idle: Sequence[float], costs: Sequence[Cost]) ->
     return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class Flood:
-    """What thousands of frames on one HTTP/2 connection took, the handshake included."""
-
-    name: str
-    sent_bytes: int
-    closed: bool
-    cpu_ms: float
-
-
-def http2_floods(folder: Path) -> list[Flood]:
-    """By a stranger, against a server that speaks TLS."""
-    found = []
-    settings = {"NUNATAK_SPOOL_LOCATION": "off", **certificate(folder)}
-    with guarded_server(folder / "tls", settings) as server:
-        pid, port = server.running.process.pid, server.running.port
-        for name, sent in floods():
-            before, _ = cpu_seconds(pid)
-            closed = flood(port, sent)
-            found.append(Flood(name, len(sent), closed, (cpu_seconds(pid)[0] - before) * 1000))
-    return found
-
-
-def floods_as_markdown(found: Sequence[Flood]) -> str:
-    lines = ["| one HTTP/2 connection | bytes sent | the server | CPU ms |", "|---|--:|---|--:|"]
-    lines += [
-        f"| {each.name} | {each.sent_bytes:,} | {'closes it' if each.closed else 'bears with it'} | {each.cpu_ms:.1f} |"
-        for each in found
-    ]
-    return "\n".join(lines) + "\n"
-
-
 @click.command(help="Which single request costs most: CPU, the event loop's time, and what other clients notice.")
 @click.option("--only", default="", metavar="TEXT", help="Requests whose name holds this.")
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1, 100), help="How often each is sent.")
@@ -314,11 +281,9 @@ def cost(only: str, times: int, pace: float, as_json: bool) -> None:
             for costly in wanted:
                 click.echo(f"… {costly.name}", err=True)
                 costs.append(measured(server, costly, probe, times, pace))
-        flooded = http2_floods(Path(folder)) if not only else []
     if as_json:
         click.echo(json.dumps([vars(each) for each in costs], indent=2))
     else:
         click.echo(as_markdown(load_ms, idle, costs))
-        click.echo(floods_as_markdown(flooded))
     if any(each.is_too_much for each in costs):
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""What both versions of HTTP know of a connection: how a request may arrive, and whose certificate was shown."""
+"""What is known of a connection: how a request may arrive, who may connect, and whose certificate was shown."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def _uncounted(_: str) -> None:
 
 @dataclass
 class Gate:
-    """What both protocols ask about an address: whether it may have one more connection, and whom to put up with.
+    """What the protocol asks about an address: whether it may have one more connection, and whom to put up with.
 
     `knows` tells whether an Authorization header is of somebody who was identified before; `is_proxy` whether an
     address is a trusted proxy's, which has as many connections as it likes; `count` counts a refused request.

@@ -10,7 +10,6 @@ from nunatak.api.connection import Arrival, Gate, certificate_name
 from nunatak.api.exchange import Application, Exchange, Head, Heads
 from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
-from nunatak.api.http2 import Http2Protocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
@@ -55,12 +54,6 @@ class CatalogProtocol(HttpToolsProtocol):
     announced_bytes = -1  # of its body; less than none if the head does not say
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        tls = transport.get_extra_info("ssl_object")
-        if tls is not None and tls.selected_alpn_protocol() == "h2":
-            other = Http2Protocol(self.config, self.server_state, self.app_state, self.arrival, self.gate, self.loop)
-            transport.set_protocol(other)
-            other.connection_made(transport)
-            return
         super().connection_made(transport)
         self.host = self.client[0] if self.client is not None else ""
         self.entered = self.gate.enter(self.host)
