@@ -9,13 +9,13 @@ from pathlib import Path
 
 from nunatak.access.doors import check_doors
 from nunatak.api.route import TOP_WORDS
+from nunatak.api.transport.tls import tls_context
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.errors import CatalogError
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import require_served
 from nunatak.settings import Settings, SettingsError, files_with_secrets, without_password
-from nunatak.transport import tls_context
 
 log = logging.getLogger(__name__)
 

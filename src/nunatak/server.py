@@ -26,11 +26,13 @@ from nunatak.access.doors import open_doors
 from nunatak.access.vault import open_vault
 from nunatak.address_file import Address, published
 from nunatak.api.app import App
-from nunatak.api.connection import Arrival, Gate
-from nunatak.api.fast_lane import FastLane
 from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
-from nunatak.api.protocol import protocol_with
+from nunatak.api.transport.connection import Arrival, Gate
+from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.protocol import protocol_with
+from nunatak.api.transport.tls import keep_certificate
+from nunatak.api.transport.workers import Lifeline, Workers
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
@@ -53,8 +55,6 @@ from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
-from nunatak.transport import keep_certificate
-from nunatak.workers import Lifeline, Workers
 
 log = logging.getLogger(__name__)
 

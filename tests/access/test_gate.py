@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from nunatak.api.connection import MAX_HEAD_FIELDS, Gate
-from nunatak.api.protocol import MAX_PIPELINED
+from nunatak.api.transport.connection import MAX_HEAD_FIELDS, Gate
+from nunatak.api.transport.protocol import MAX_PIPELINED
 from tests.access.guarded_server import GuardedServer, guarded_server
 from tests.api.test_slow_and_large import await_true, parsed, read_answer, until_closed
 

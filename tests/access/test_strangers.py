@@ -13,11 +13,11 @@ from uuid import uuid4
 import pytest
 
 from nunatak.access.privileges import Privilege
-from nunatak.api.fast_lane import FastLane
 from nunatak.api.limits import InFlight
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import SMALL_BODY, Route
 from nunatak.api.routes import ROUTES
+from nunatak.api.transport.fast_lane import FastLane
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import Answer, path_of
 

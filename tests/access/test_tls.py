@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from nunatak.api.connection import certificate_name
+from nunatak.api.transport.connection import certificate_name
+from nunatak.api.transport.tls import keep_certificate, tls_context
 from nunatak.settings import SettingsError, load
-from nunatak.transport import keep_certificate, tls_context
 from tests.api.wire import a_commit, a_table, set_properties
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
 from tests.support.server import RunningServer, command, running_server

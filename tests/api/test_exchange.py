@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nunatak.api.exchange import LONGEST_HEAD, MOST_HEADS, Head, Heads
-from nunatak.api.protocol import WHOLE_BYTES
+from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, Head, Heads
+from nunatak.api.transport.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
 from tests.support.found import await_true

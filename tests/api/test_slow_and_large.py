@@ -16,10 +16,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from nunatak.api.connection import MAX_HEAD_BYTES, Arrival
-from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import Response
-from nunatak.api.protocol import DRAINED_BYTES, protocol_with
+from nunatak.api.transport.connection import MAX_HEAD_BYTES, Arrival
+from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, ok, path_of, set_properties
 from tests.api.world import World, build_world

@@ -29,8 +29,6 @@ BESIDE = {
     "client": ({"iceberg", "errors"}, {"cli"}),
     "connect": (set[str](), {"cli", "server", "ui", "api"}),
     "terminal": (set[str](), {"cli"}),
-    "workers": ({"settings"}, {"server"}),
-    "transport": ({"settings"}, {"server", "checks"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
     "address_file": (set[str](), {"cli", "server"}),
 }
@@ -154,5 +152,4 @@ def test_the_rule_itself_refuses_what_it_should() -> None:
     assert may_import("settings", "secret")
     assert may_import("client", "secret")
     assert not may_import("secret", "settings")
-    assert not may_import("workers", "secret")
     assert set(known_modules(ast.parse("from nunatak import server\nimport os"), Path("x.py"))) <= {"nunatak.server"}

@@ -6,10 +6,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from nunatak.api.connection import Arrival, Gate, certificate_name
-from nunatak.api.exchange import Application, Exchange, Head, Heads
-from nunatak.api.fast_lane import FastLane
 from nunatak.api.http import error_response
+from nunatak.api.transport.connection import Arrival, Gate, certificate_name
+from nunatak.api.transport.exchange import Application, Exchange, Head, Heads
+from nunatak.api.transport.fast_lane import FastLane
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
