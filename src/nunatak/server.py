@@ -9,16 +9,14 @@ import resource
 import signal
 import socket
 import ssl
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 import uvloop
 
 from nunatak.access.bootstrap import look
@@ -26,10 +24,13 @@ from nunatak.access.doors import open_doors
 from nunatak.access.vault import open_vault
 from nunatak.address_file import Address, published
 from nunatak.api.app import App
+from nunatak.api.http import RequestHead
 from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
-from nunatak.api.transport.connection import Arrival, Gate
+from nunatak.api.transport.connection import ArrivalLimits, gate_of
 from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.http_server import HttpServer, make_server
+from nunatak.api.transport.listeners import close_listeners, open_listeners
 from nunatak.api.transport.protocol import protocol_with
 from nunatak.api.transport.tls import keep_certificate
 from nunatak.api.transport.workers import Lifeline, Workers
@@ -70,7 +71,7 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     _log_at(settings.log_level)
     _allow_connections()
     tls = check(settings)
-    listeners = _listen(settings)
+    listeners = open_listeners(settings)
     host, port = listeners[0].getsockname()[:2]
     scheme = "http" if tls is None else "https"
     uri = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -81,7 +82,7 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
             else:
                 _serve_by_workers(settings, tls, listeners, lambda: announce(uri))
     finally:
-        _close(listeners)
+        close_listeners(listeners)
 
 
 @contextlib.contextmanager
@@ -121,46 +122,12 @@ def _serve_by_workers(
         places = places_in(Path(folder), settings.workers)
 
         def work(number: int, lifeline: Lifeline) -> None:
-            _close(other for other in listeners if other is not listeners[number])
+            close_listeners(other for other in listeners if other is not listeners[number])
             company = _Company(number, lifeline, places)
             uvloop.run(_serve(settings, tls, listeners[number], lifeline.ready, company))
 
         workers = Workers(work, settings.workers, DRAIN_SECONDS + SPARE_SECONDS)
-        workers.run(all_ready=announce, stopping=lambda: _close(listeners))
-
-
-def _listen(settings: Settings) -> list[socket.socket]:
-    """One socket for each worker, all of one address, so that the system deals out connections evenly.
-
-    Whoever runs the workers keeps them open: what waits to be accepted outlives a worker that dies.
-    """
-    if settings.workers == 1 or sys.platform != "linux":  # elsewhere the last to listen would get everything
-        return [_listener(settings, settings.port, share=False)] * settings.workers
-    if settings.port != 0:
-        # An address that is shared lets in whoever shares it, too: another server must be noticed before.
-        _listener(settings, settings.port, share=False).close()
-    first = _listener(settings, settings.port, share=True)
-    port = first.getsockname()[1]
-    return [first, *(_listener(settings, port, share=True) for _ in range(settings.workers - 1))]
-
-
-def _listener(settings: Settings, port: int, *, share: bool) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if share:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listener.bind((settings.host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise SettingsError(f"cannot listen on {settings.host}:{port}: {error.strerror}") from error
-    return listener
-
-
-def _close(listeners: Iterable[socket.socket]) -> None:
-    for listener in listeners:
-        listener.close()
+        workers.run(all_ready=announce, stopping=lambda: close_listeners(listeners))
 
 
 @dataclass(frozen=True)
@@ -170,26 +137,6 @@ class _Company:
     number: int
     lifeline: Lifeline
     places: list[Path]
-
-
-class _Server(uvicorn.Server):
-    """Tells when it listens, and stops on a signal without raising it again, which would end the process too early."""
-
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._announce = announce
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._announce()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for stop in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(stop, self.handle_exit, stop, None)
-        yield
 
 
 async def _serve(
@@ -205,27 +152,11 @@ async def _serve(
     except BaseException:
         await close_app(app)
         raise
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        http=protocol_with(
-            _fast_lane(app), Arrival(settings.receive_seconds, settings.max_body_bytes), app, gate_of(settings, app)
-        ),
-        ws="none",
-        proxy_headers=False,  # anybody can send X-Forwarded-For; whom to believe is for authentication to say
-        lifespan="off",
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
-    config.load()
-    config.ssl = tls
+    protocol = protocol_with(_fast_lane(app), ArrivalLimits(settings.receive_seconds), app, gate_of(settings, app))
     duties = [asyncio.create_task(duty) for duty in _duties(settings, app)]
     if tls is not None:
         duties.append(asyncio.create_task(keep_certificate(tls, settings)))
-    server = _Server(config, announce)
+    server = make_server(protocol, tls, announce, drain_seconds=DRAIN_SECONDS)
     _tune_collector()
     try:
         async with _in(company, app, server):
@@ -279,7 +210,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
 
 
 @contextlib.asynccontextmanager
-async def _in(company: _Company | None, app: App, server: _Server) -> AsyncIterator[None]:
+async def _in(company: _Company | None, app: App, server: HttpServer) -> AsyncIterator[None]:
     """Share metrics with the other workers, if there are others, and stop when the parent is gone."""
     if company is None:
         yield
@@ -295,22 +226,6 @@ async def _in(company: _Company | None, app: App, server: _Server) -> AsyncItera
         app.metrics_page = partial(all_pages, company.places)
         yield
     loop.remove_reader(company.lifeline.fileno())
-
-
-def gate_of(settings: Settings, app: App) -> Gate:
-    """What the protocols ask about addresses; without authentication everybody is known and nobody counted."""
-    doors, rates = app.doors, app.rates
-    gate = Gate(settings.address_connections)
-    if doors is not None:
-        gate.knows = lambda authorization: doors.guard.known(authorization) is not None
-        gate.is_proxy = doors.proxies.include
-    if rates is not None:
-
-        def count(host: str) -> None:
-            rates.take("", host)
-
-        gate.count = count
-    return gate
 
 
 def _fast_lane(app: App) -> FastLane | None:
@@ -485,11 +400,7 @@ def answer(
         try:
             raw_path, _, query = path.partition("?")
             encoded = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
-
-            async def receive() -> dict[str, Any]:
-                return {"type": "http.request", "body": body, "more_body": False}
-
-            _, response = await app.answer(method, raw_path.encode(), query.encode(), encoded, receive)
+            response = await app.respond(RequestHead(method, raw_path.encode(), query.encode(), encoded), body)
             shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
             return response.status, shown, response.body
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from nunatak.api.transport.connection import MAX_HEAD_FIELDS, Gate
+from nunatak.api.transport.connection import MAX_HEAD_FIELDS, ConnectionGate
 from nunatak.api.transport.protocol import MAX_PIPELINED
 from tests.access.guarded_server import GuardedServer, guarded_server
 from tests.api.test_slow_and_large import await_true, parsed, read_answer, until_closed
@@ -113,7 +113,7 @@ def test_what_is_no_request_counts_for_the_rate_limit(tmp_path_factory: pytest.T
 
 
 def test_a_trusted_proxy_has_as_many_connections_as_it_likes() -> None:
-    gate = Gate(2, is_proxy=lambda host: host == "10.0.0.9")
+    gate = ConnectionGate(2, is_proxy=lambda host: host == "10.0.0.9")
 
     assert [gate.enter("10.0.0.9") for _ in range(5)] == [True] * 5
     assert [gate.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
@@ -122,7 +122,7 @@ def test_a_trusted_proxy_has_as_many_connections_as_it_likes() -> None:
 
 
 def test_addresses_of_one_ipv6_network_share_their_connections() -> None:
-    gate = Gate(2)
+    gate = ConnectionGate(2)
 
     assert [gate.enter(f"2001:db8::{number}") for number in range(3)] == [True, True, False]
     for number in range(2):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies
+from nunatak.api.transport.exchange import parsed_head
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import SettingsError
@@ -145,25 +146,9 @@ def test_a_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
     catalog = LocalCatalog(tmp_path / "data", settings)
 
     async def status(*names: bytes, more: Sequence[tuple[bytes, bytes]] = ()) -> int:
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "raw_path": b"/v1/config",
-            "query_string": b"",
-            "headers": [*((b"x-forwarded-user", name) for name in names), *more],
-            "client": ("127.0.0.1", 5),
-        }
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b""}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await catalog.app(scope, receive, send)
-        found: int = sent[0]["status"]
-        return found
+        headers = [*((b"x-forwarded-user", name) for name in names), *more]
+        head = parsed_head(b"GET", b"/v1/config", headers)
+        return (await catalog.app.respond(head, b"", ("127.0.0.1", 5))).status
 
     try:
         assert catalog.run(status(b"ann")) == 200

@@ -13,12 +13,14 @@ from uuid import uuid4
 import pytest
 
 from nunatak.access.privileges import Privilege
+from nunatak.api.http import RequestHead, Response
 from nunatak.api.limits import InFlight
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import SMALL_BODY, Route
 from nunatak.api.routes import ROUTES
 from nunatak.api.transport.fast_lane import FastLane
 from tests.access.secured import SecuredCatalog
+from tests.api.local import answer_of
 from tests.api.wire import Answer, path_of
 
 TOKENS = "/v1/oauth/tokens"
@@ -48,15 +50,10 @@ class Exchange:
         self._catalog = catalog
         self._pieces = pieces  # None: nothing ever comes
         self.asked = 0
-        self.sent: list[dict[str, Any]] = []
+        self.response: Response | None = None
         self.address = ("10.0.0.1", 5000)
-        self._scope = {
-            "type": "http",
-            "method": method,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        }
+        named = {name.lower().encode(): value.encode() for name, value in headers.items()}
+        self._head = RequestHead(method, path.encode(), b"", named)
 
     async def _receive(self) -> dict[str, Any]:
         self.asked += 1
@@ -66,16 +63,13 @@ class Exchange:
         body = self._pieces.pop(0) if self._pieces else b""
         return {"type": "http.request", "body": body, "more_body": bool(self._pieces)}
 
-    async def _send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
-
     async def run(self) -> None:
-        await self._catalog.app({**self._scope, "client": self.address}, self._receive, self._send)
+        self.response = await self._catalog.app.respond(self._head, self._receive, self.address)
 
     @property
     def answer(self) -> Answer:
-        shown = {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
-        return Answer(self.sent[0]["status"], shown, b"".join(each.get("body", b"") for each in self.sent[1:]))
+        assert self.response is not None
+        return answer_of(self._head.method, self.response)
 
 
 # Bodies

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from nunatak.api.app import App
+from nunatak.api.http import RequestHead, Response, joined_headers
 from nunatak.catalog.jobs import run_next
 from nunatak.database.sqlite import SqliteStore
 from nunatak.server import build_app, close_app
@@ -25,6 +26,12 @@ class Clock:
     """Real time plus what a test adds to it."""
 
     added_ms: int = 0
+
+
+def answer_of(method: str, response: Response) -> Answer:
+    """As a client sees it."""
+    shown = {name.decode(): value.decode() for name, value in response.headers}
+    return Answer(response.status, shown, b"" if method == "HEAD" else response.body)
 
 
 class LocalCatalog:
@@ -62,27 +69,16 @@ class LocalCatalog:
     async def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request through the ASGI door, as the HTTP server hands it over."""
+        """One request, as the HTTP server hands it over."""
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         raw_path, _, query = path.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "raw_path": raw_path.encode("latin-1"),
-            "query_string": query.encode("latin-1"),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
-        }
-        sent: list[dict[str, Any]] = []
+        listed = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+        head = RequestHead(method, raw_path.encode("latin-1"), query.encode("latin-1"), joined_headers(listed))
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": content, "more_body": False}
 
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        shown = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], shown, b"".join(message.get("body", b"") for message in sent[1:]))
+        return answer_of(method, await self.app.respond(head, receive))
 
     # What many tests begin with
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nunatak import errors
-from nunatak.api.http import Request, Response
+from nunatak.api.http import Request, RequestHead, Response
 from nunatak.api.routes import Route
 from nunatak.catalog.answers import ALLOWED, REFUSALS, SUCCESSES, UNKNOWN, Moment
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
@@ -188,7 +188,7 @@ def test_a_request_whose_client_is_gone_is_not_taken_for_an_empty_one(full: Loca
         return {"type": "http.disconnect"}
 
     headers = {name.lower().encode(): value.encode() for name, value in key.items()}
-    _, unheard = full.run(full.app.answer("POST", path.encode(), b"", headers, gone))
+    unheard = full.run(full.app.respond(RequestHead("POST", path.encode(), b"", headers), gone))
 
     assert unheard.status == 400
     assert full.rows("SELECT * FROM nunatak_idempotency") == []

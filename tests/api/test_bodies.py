@@ -182,8 +182,7 @@ class Sender:
 
 def a_body(sender: Sender, room: BodyRoom, caller: str, in_flight: InFlight | None = None, **headers: str) -> Body:
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    body = Body(sender, named, room, in_flight or InFlight(10))
-    body.limit = 8 * MIB
+    body = Body(sender, named, room, in_flight or InFlight(10), 8 * MIB)
     body.sent_by(caller)
     return body
 
@@ -285,7 +284,6 @@ async def test_a_client_that_leaves_has_sent_no_body() -> None:
     async def gone() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
-    body = Body(gone, {}, BodyRoom(MIB, MIB), InFlight(1))
-    body.limit = MIB
+    body = Body(gone, {}, BodyRoom(MIB, MIB), InFlight(1), MIB)
     with pytest.raises(CatalogError, match="cut off"):
         await body.raw()

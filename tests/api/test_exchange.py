@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, Head, Heads
+from nunatak.api.http import RequestHead
+from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, KnownHeads, parsed_head, written_head
 from nunatak.api.transport.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
@@ -221,14 +222,14 @@ def test_requests_that_follow_a_known_head_before_its_answer_keep_their_order(wo
     assert answers == ["0", "1", "2", "3", "4", "5"]
 
 
-def a_head(*names: bytes, body_bytes: int = 2) -> Head:
-    return Head(b"/v1/namespaces?a=b", [(name, b"1") for name in names], body_bytes)
+def a_head(*names: bytes) -> RequestHead:
+    return parsed_head(b"POST", b"/v1/namespaces?a=b", [(name, b"1") for name in names])
 
 
 def test_only_what_is_one_whole_request_is_remembered() -> None:
     request = b"POST /v1/namespaces?a=b HTTP/1.1\r\nhost: 1\r\n\r\n{}"
-    heads, known = Heads(), a_head(b"host")
-    heads.remember(request, known)
+    heads, known = KnownHeads(), a_head(b"host")
+    heads.remember(request, known, 2)
 
     assert heads.find(request) == (known, b"{}")
     assert heads.find(request.replace(b"{}", b"[]")) == (known, b"[]")
@@ -236,25 +237,42 @@ def test_only_what_is_one_whole_request_is_remembered() -> None:
         assert heads.find(other) is None
 
 
+def test_a_request_without_a_body_is_remembered_too() -> None:
+    request = b"GET /v1/namespaces?a=b HTTP/1.1\r\nhost: 1\r\n\r\n"
+    heads, known = KnownHeads(), a_head(b"host")
+    heads.remember(request, known, 0)
+
+    assert heads.find(request) == (known, b"")
+    for other in (request + b" ", request + request, request[:-1], request.replace(b"GET", b"HEAD")):
+        assert heads.find(other) is None
+
+
 @pytest.mark.parametrize(
-    ("request_bytes", "head"),
+    ("request_bytes", "name", "body_bytes"),
     [
-        (b"POST / HTTP/1.1\r\nidempotency-key: 1\r\n\r\n{}", a_head(b"idempotency-key")),
-        (b"\r\nPOST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", a_head(b"host")),
-        (b"POST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", a_head(b"host", body_bytes=1)),
-        (b"POST / HTTP/1.1\r\nhost: 1\n\n{}", a_head(b"host")),
-        (b"POST / HTTP/1.1\r\nhost: %b\r\n\r\n{}" % (b"1" * LONGEST_HEAD), a_head(b"host")),
+        (b"POST / HTTP/1.1\r\nidempotency-key: 1\r\n\r\n{}", b"idempotency-key", 2),
+        (b"\r\nPOST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", b"host", 2),
+        (b"POST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", b"host", 1),
+        (b"POST / HTTP/1.1\r\nhost: 1\n\n{}", b"host", 2),
+        (b"POST / HTTP/1.1\r\nhost: %b\r\n\r\n{}" % (b"1" * LONGEST_HEAD), b"host", 2),
     ],
     ids=["of one request only", "with something before", "of another length", "ended otherwise", "long"],
 )
-def test_a_head_that_is_not_plain_is_not_remembered(request_bytes: bytes, head: Head) -> None:
-    heads = Heads()
-    heads.remember(request_bytes, head)
+def test_a_head_that_is_not_plain_is_not_remembered(request_bytes: bytes, name: bytes, body_bytes: int) -> None:
+    heads = KnownHeads()
+    heads.remember(request_bytes, a_head(name), body_bytes)
     assert heads.find(request_bytes) is None
 
 
 def test_no_more_than_so_many_heads_are_remembered() -> None:
-    heads = Heads()
+    heads = KnownHeads()
     for number in range(MOST_HEADS + 2):
-        heads.remember(b"POST /%d HTTP/1.1\r\nhost: 1\r\n\r\n{}" % number, a_head(b"host"))
+        heads.remember(b"POST /%d HTTP/1.1\r\nhost: 1\r\n\r\n{}" % number, a_head(b"host"), 2)
     assert len(heads._known) == 2
+
+
+def test_a_header_with_a_line_break_is_not_written() -> None:
+    assert written_head(204, [(b"a", b"b")]) == b"HTTP/1.1 204 No Content\r\na: b\r\n\r\n"
+    for value in (b"b\r\nset-cookie: c", b"b\nc", b"b\n"):
+        with pytest.raises(ValueError, match="line break"):
+            written_head(204, [(b"a", value)])

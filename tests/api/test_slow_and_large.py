@@ -13,13 +13,13 @@ from typing import Any
 
 import psutil
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from nunatak.api.http import Response
-from nunatak.api.transport.connection import MAX_HEAD_BYTES, Arrival
+from nunatak.api.transport.connection import MAX_HEAD_BYTES, ArrivalLimits
 from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.http_server import make_server
 from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
+from nunatak.api.transport.uvicorn_internals import ServerState
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, ok, path_of, set_properties
 from tests.api.world import World, build_world
@@ -362,6 +362,44 @@ def test_what_is_refused_does_not_break_into_an_answer_before_it(world: World, s
     assert rest == b"" or parsed(rest).status in (400, 413, 431)
 
 
+def test_a_large_body_behind_another_request_is_read_when_its_turn_comes(world: World) -> None:
+    """Its head comes while the request before it is being answered, its body afterwards."""
+    body = json.dumps({"namespace": ["waited"]}).encode() + b" " * 1_000_000
+    with connected(world) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"GET /v1/config HTTP/1.1\r\nHost: x\r\n\r\n" + HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
+        first = read_answer(stream)
+        sock.sendall(body)
+        second = read_answer(stream)
+        sock.sendall(b"GET /v1/config HTTP/1.1\r\nHost: x\r\n\r\n")
+        third = read_answer(stream)
+
+    assert [status for status, _ in (first, second, third)] == [200, 200, 200]
+    assert first == third
+
+
+def test_a_body_of_many_tiny_chunks_arrives_as_it_was_sent(world: World) -> None:
+    body = json.dumps({"namespace": ["tiny"], "properties": {str(number): "x" * 100 for number in range(500)}}).encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    with connected(world) as sock, sock.makefile("rb") as stream:
+        sock.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        status, answered = read_answer(stream)
+
+    assert status == 200, answered
+    assert json.loads(answered)["properties"].items() >= json.loads(body)["properties"].items()
+
+
+@pytest.mark.parametrize("path", [T, NOTHING, "/v1/config"], ids=["fast lane", "404", "handler"])
+def test_a_read_is_answered_before_its_body_comes(world: World, path: str) -> None:
+    world.call("GET", T)
+    with connected(world) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"GET %b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n" % path.encode())
+        first = read_answer(stream)
+        sock.sendall(b"bodyx" + b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode())
+        second = read_answer(stream)
+
+    assert first == second
+
+
 def test_a_refused_request_ends_the_connection_for_those_behind_it(world: World) -> None:
     create = json.dumps({"namespace": ["smuggled"]}).encode()
     behind = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(create), create)
@@ -424,8 +462,8 @@ def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalo
     catalog.table("ns", "t")
     catalog.load("ns", "t")
     loop = CountingLoop()
-    config = uvicorn.Config(catalog.app, log_config=None, lifespan="off", loop="none", proxy_headers=False)
-    served = protocol_with(FastLane(catalog.app, catalog.store), Arrival(30, BODY_LIMIT))
+    served = protocol_with(FastLane(catalog.app, catalog.store), ArrivalLimits(30), catalog.app)
+    config = make_server(served, None, lambda: None, drain_seconds=1).config
     protocol = served(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     transport = Written()
 
@@ -440,22 +478,43 @@ def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalo
     loop.close()
 
 
+def test_a_thousand_lists_with_the_same_bytes_are_parsed_once(catalog: LocalCatalog) -> None:
+    loop, parsed = asyncio.new_event_loop(), []
+
+    class Served(protocol_with(FastLane(catalog.app, catalog.store), ArrivalLimits(30), Answering())):  # type: ignore[misc]
+        def on_message_begin(self) -> None:
+            parsed.append(self)
+            super().on_message_begin()
+
+    config = make_server(Served, None, lambda: None, drain_seconds=1).config
+    protocol, transport = Served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
+    protocol.connection_made(transport)
+    for _ in range(1000):
+        protocol.data_received(b"GET /v1/namespaces/ns/tables HTTP/1.1\r\nHost: x\r\n\r\n")
+        loop.run_until_complete(asyncio.sleep(0))
+
+    assert transport.answers == [b"HTTP/1.1 204 No Content\r\n\r\n"] * 1000
+    assert len(parsed) == 1
+    protocol.connection_lost(None)
+    loop.close()
+
+
 class Answering:
     """An application that has one answer to everything."""
 
-    async def exchange(self, *_: object) -> Response:
+    async def respond(self, *_: object) -> Response:
         return Response(204)
 
 
 def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
     loop, parsed = asyncio.new_event_loop(), []
-    config = uvicorn.Config(Answering(), log_config=None, lifespan="off", loop="none", proxy_headers=False)
 
-    class Served(protocol_with(None, Arrival(30, BODY_LIMIT), Answering())):  # type: ignore[misc]
+    class Served(protocol_with(None, ArrivalLimits(30), Answering())):  # type: ignore[misc]
         def on_message_begin(self) -> None:
             parsed.append(self)
             super().on_message_begin()
 
+    config = make_server(Served, None, lambda: None, drain_seconds=1).config
     protocol, transport = Served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
     protocol.connection_made(transport)
     for number in range(1000):

@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 from nunatak.api.app import App
+from nunatak.api.http import RequestHead
 from nunatak.database import sqlite
 from nunatak.errors import CatalogError
 from nunatak.objectstore.local import Written
@@ -61,12 +62,8 @@ class Client:
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         content = b"" if body is None else json.dumps(body).encode()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": content, "more_body": False}
-
         raw_path, _, query = path.partition("?")
-        _, response = await self.app.answer(method, raw_path.encode(), query.encode(), {}, receive)
+        response = await self.app.respond(RequestHead(method, raw_path.encode(), query.encode(), {}), content)
         if self.power.is_off:
             raise CutOff
         return response.status, json.loads(response.body) if response.body else None

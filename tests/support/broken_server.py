@@ -21,6 +21,7 @@ import msgspec
 
 from nunatak import server
 from nunatak.api.app import App
+from nunatak.api.transport import http_server
 from nunatak.catalog import commits, jobs, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
@@ -345,7 +346,7 @@ def rest_before_the_swap(app: App) -> None:
 @on_app("ends-at-once")
 def drop_what_was_begun(app: App) -> None:
     """SIGTERM ends the process whatever it is doing."""
-    replace(server._Server, "handle_exit", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    replace(http_server.HttpServer, "handle_exit", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 
 
 # PostgreSQL

@@ -1,14 +1,12 @@
-"""The ASGI application: routes a request, recognises one that was sent before, and answers every error the same way."""
+"""The application: routes a request, recognises one that was sent before, and answers every error the same way."""
 
 import asyncio
 import functools
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -20,14 +18,16 @@ from nunatak.access.embedded import EmbeddedIdentity, WrongSecret
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
-from nunatak.access.sessions import JoinedHeaders, Proof
+from nunatak.access.sessions import Proof
 from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
 from nunatak.api.bodies import Body, BodyRoom, Receive
 from nunatak.api.http import (
     COMPRESS_FROM_BYTES,
+    STRANGER,
     Request,
+    RequestHead,
     Response,
     accepted_encoding,
     compress,
@@ -37,7 +37,7 @@ from nunatak.api.http import (
 from nunatak.api.limits import InFlight, Rates
 from nunatak.api.paging import Tokens
 from nunatak.api.route import Route
-from nunatak.api.router import Router
+from nunatak.api.router import Match, Router
 from nunatak.api.routes import endpoints
 from nunatak.api.tables import replayed, require_to_read, rights_went_along
 from nunatak.api.telling import tell
@@ -62,9 +62,6 @@ from nunatak.events.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-Scope = dict[str, Any]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
 POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
 METRICS_PAGES_A_SECOND = 10
 LARGEST_BODIES = 16  # so many bodies of the largest size have room at once, half of them of one caller
@@ -74,7 +71,7 @@ _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
 @dataclass
 class App:
-    """Handed to the HTTP server; one per process."""
+    """Handed to the HTTP server, which calls `respond`; one per process."""
 
     catalog: Catalog
     tokens: Tokens
@@ -117,167 +114,134 @@ class App:
             self._metrics_text = page
         return self._metrics_text
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        if scope["type"] != "http":
-            return
-        started = time.perf_counter()
-        method: str = scope["method"]
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        if len(headers) != len(scope["headers"]):
-            headers = JoinedHeaders(scope["headers"])  # no copy hides another, least of all one a proxy has set
-        client = scope.get("client")
-        operation, response = await self.answer(
-            method,
-            scope["raw_path"],
-            scope["query_string"],
-            headers,
-            receive,
-            address=tuple(client) if client else None,
-            certificate=_certificate(scope),
-        )
-        try:
-            sent = await _outgoing(headers, response)
-            start = {"type": "http.response.start", "status": sent.status, "headers": sent.headers}
-            await send(start)
-            await send({"type": "http.response.body", "body": b"" if method == "HEAD" else sent.body})
-        finally:
-            self.metrics.count(operation, method, response.status, time.perf_counter() - started)
-
-    async def exchange(
+    async def respond(
         self,
-        method: str,
-        raw_path: bytes,
-        query_string: bytes,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        address: tuple[str, int] | None,
-        certificate: str | None,
-    ) -> Response:
-        """The same for a request that is here as a whole: the answer as it goes out."""
-        started = time.perf_counter()
-        named: dict[bytes, bytes] = dict(headers)
-        if len(named) != len(headers):
-            named = JoinedHeaders(headers)
-        operation, response = await self.answer(
-            method, raw_path, query_string, named, body, address=address, certificate=certificate
-        )
-        try:
-            return await _outgoing(named, response)
-        finally:
-            self.metrics.count(operation, method, response.status, time.perf_counter() - started)
-
-    async def answer(
-        self,
-        method: str,
-        raw_path: bytes,
-        query_string: bytes,
-        headers: dict[bytes, bytes],
-        body: Receive | bytes,
-        *,
+        head: RequestHead,
+        body: bytes | Receive,
         address: tuple[str, int] | None = None,
         certificate: str | None = None,
-    ) -> tuple[str, Response]:
-        """The operation that was asked for and the answer; never raises. The body is here, or is received."""
-        operation, content = "unknown", Body(body, headers, self.room, self.busy)
+    ) -> Response:
+        """The response to a request as it goes out, with all of its headers; never raises.
+
+        The body is here, or is received in parts. `address` is that of the peer, `certificate` the name in a client
+        certificate that TLS has verified.
+        """
+        started = time.perf_counter()
+        operation, content = "unknown", None
         try:
-            host = self._host(address, headers)
+            host = self._host(address, head.headers)
             try:
-                route, prefix, names = self.router.match(method, _decoded(raw_path))
+                match = self.router.match(head.method, _decoded(head.path))
             except CatalogError:
                 self._take("", host)
                 raise
+            route = match[0]
             operation = route.operation
-            content.limit = min(route.body_bytes, self.max_body_bytes)
-            with nullcontext() if route.always else self.busy:
-                if self.doors is not None:
-                    peer = address[0] if address else None
-                    proof = Proof(method, raw_path, query_string, headers, peer, certificate, content.sha256)
-                    asked = _Asked(proof, route, prefix, names, content, address, host)
-                    return operation, await self._guarded(self.doors, asked)
-                warehouse = await self.catalog.load_warehouse(decode_segment(prefix) if prefix else "")
-                request = Request(self.catalog, warehouse, method, names, query_string, headers, self)
-                content.sent_by(host)
-                if address is not None:
-                    request.caller = Caller(address=address)
-                if route.mutates:
-                    request.body = await content.read()
-                    return operation, await self._mutate(route, request, content)
-                return operation, await route.handler(request)
+            if route.mutates or self.doors is not None:  # without a login nobody asks for the body of a read
+                limit = min(route.body_bytes, self.max_body_bytes)
+                content = Body(body, head.headers, self.room, self.busy, limit)
+            if route.always:
+                response = await self._serve(match, head, content, address, host, certificate)
+            else:
+                with self.busy:
+                    response = await self._serve(match, head, content, address, host, certificate)
         except CatalogError as error:
-            self._log(method, raw_path, error)
-            return operation, error_response(error)
+            self._log(head, error)
+            response = error_response(error)
         except RecursionError:
-            return operation, error_response(BadRequest("Malformed request: nested too deeply"))
+            response = error_response(BadRequest("Malformed request: nested too deeply"))
         except Exception as error:
             # The last net: a bug of ours must not look like a refusal, so it is a 500 whatever it was.
-            log.exception("%s %s failed", method[:20], raw_path[:200])
-            return operation, error_response(InternalError(f"Internal error: {type(error).__name__}"))
+            log.exception("%s %s failed", head.method[:20], head.path[:200])
+            response = error_response(InternalError(f"Internal error: {type(error).__name__}"))
         finally:
-            content.release()
+            if content is not None:
+                content.release()
+        try:
+            return await _outgoing(head.headers, response)
+        finally:
+            self.metrics.count(operation, head.method, response.status, time.perf_counter() - started)
 
-    def _log(self, method: str, raw_path: bytes, error: CatalogError) -> None:
+    def _log(self, head: RequestHead, error: CatalogError) -> None:
         """What is our fault. That we are busy, or that the database is away, is told once a second and in one line."""
         if isinstance(error, ServiceUnavailable):
             now = time.monotonic()
             if now >= self._quiet_until:
                 self._quiet_until = now + 1
-                log.warning("%s %s: %s", method[:20], raw_path[:200], error.message)
+                log.warning("%s %s: %s", head.method[:20], head.path[:200], error.message)
         elif error.status >= 500:
-            log.error("%s %s: %s", method[:20], raw_path[:200], error.message, exc_info=error)
+            log.error("%s %s: %s", head.method[:20], head.path[:200], error.message, exc_info=error)
 
     def _host(self, address: tuple[str, int] | None, headers: dict[bytes, bytes]) -> str:
         """The address of the client, which a trusted proxy may have to tell."""
         peer = address[0] if address is not None else ""
         return peer if self.doors is None else self.doors.proxies.client_address(peer, headers) or ""
 
-    async def _guarded(self, doors: Doors, asked: "_Asked") -> Response:
-        """First who asks, then everything else; again if somebody's rights change meanwhile."""
-        guard, route, proof, body = doors.guard, asked.route, asked.proof, asked.body
-        caller = network_of(asked.host)
-        if not route.always:  # whoever looks after us is not kept away by others at its address
-            self._take("", asked.host)  # somebody not known yet is counted before any work is done for them
-        body.sent_by(caller)
+    async def _serve(
+        self,
+        match: Match,
+        head: RequestHead,
+        body: Body | None,
+        address: tuple[str, int] | None,
+        host: str,
+        certificate: str | None,
+    ) -> Response:
+        """The one sequence of every request: who sends it, in which warehouse, whether it may, and the handler.
+
+        Without authentication there is no guard, and the sender stays unknown: `known` is None, as it is for a public
+        route. If somebody's rights change meanwhile, all of it is done again.
+        """
+        route, prefix, names = match
+        guard = self.guard
+        charged = ""  # whose share of requests and memory it takes: the address, until the principal is known
+        if body is not None:
+            charged = network_of(host)
+            body.sent_by(charged)
+        if guard is not None and not route.always:  # whoever looks after us is not kept away by others at its address
+            self._take("", host)  # somebody not known yet is counted before any work is done for them
         for _ in range(POLICY_TRIES):
-            known = None if route.privilege is Privilege.PUBLIC else await self._identified(guard, proof, asked.host)
-            warehouse_name = decode_segment(asked.prefix) if asked.prefix else ""
-            warehouse = await self.catalog.load_warehouse(warehouse_name)
-            request = Request(
-                self.catalog, warehouse, proof.method, asked.names, proof.query_string, proof.headers, self
-            )
-            request.asked_warehouse = warehouse_name
-            request.guard, request.known, request.host = guard, known, asked.host
-            request.caller = _caller(known, request, asked.address, asked.host)
-            if known is not None:
-                caller = known.session.principal
-            if route.always:
-                return await route.handler(request)
-            self.busy.take_share(caller)
-            body.share_of = caller
+            known = None
+            if guard is not None and route.privilege is not Privilege.PUBLIC:
+                assert body is not None
+                peer = address[0] if address is not None else None
+                proof = Proof(head.method, head.path, head.query, head.headers, peer, certificate, body.sha256)
+                known = await self._identified(guard, proof, host)
+                charged = known.session.principal
+            asked_warehouse = decode_segment(prefix) if prefix else ""
+            warehouse = await self.catalog.load_warehouse(asked_warehouse)
+            request = Request(self.catalog, warehouse, head.method, names, head.query, head.headers, self)
+            request.asked_warehouse, request.host = asked_warehouse, host
+            request.guard, request.known = guard, known
+            request.caller = _caller(known, request, address, host)
+            if guard is None or body is None or route.always:
+                return await self._admitted(route, request, body)
+            self.busy.take_share(charged)
+            body.share_of = charged
             try:
                 return await self._admitted(route, request, body)
             except PolicyChanged:
                 guard.forget()
             finally:
                 body.share_of = None
-                self.busy.give_back_share(caller)
+                self.busy.give_back_share(charged)
         raise ServiceUnavailable("Rights are being changed right now; nothing was done")
 
-    async def _admitted(self, route: Route, request: Request, body: Body) -> Response:
-        """The answer to a caller who is known, or to anybody if the route is public."""
+    async def _admitted(self, route: Route, request: Request, body: Body | None) -> Response:
+        """Checks the rights of a caller who is known, and calls the handler."""
         known = request.known
         if route.mutates:
+            assert body is not None
             if known is not None:
                 body.sent_by(known.session.principal)
                 await _check_signed(known, body)
-            request.body = await body.read(is_json=known is not None)
+            request.body = await body.read(is_json=route.privilege is not Privilege.PUBLIC)
             return await self._mutate(route, request, body)
+        if known is None:
+            return await route.handler(request)
         await _check_signed(known, None)
         await admit(route, request)
         response = await route.handler(request)
-        if known is not None and self.audits_reads:
+        if self.audits_reads:
             self._note(request, route.operation, request.securable, ALLOWED)
         return response
 
@@ -399,35 +363,20 @@ class App:
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request before anybody knows whether its sender may make it."""
-
-    proof: Proof
-    route: Route
-    prefix: str
-    names: Sequence[str]
-    body: Body
-    address: tuple[str, int] | None  # of the peer
-    host: str  # of the client, which may be behind a proxy
-
-
-async def _outgoing(headers: dict[bytes, bytes], response: Response) -> Response:
-    """The answer with the headers that depend on how the client asked, compressed if it may be."""
-    body, extra = response.body, []
-    accept = headers.get(b"accept-encoding")
-    if accept is not None and len(body) >= COMPRESS_FROM_BYTES:
-        encoding = accepted_encoding(accept.decode("latin-1"))
+async def _outgoing(asked: dict[bytes, bytes], response: Response) -> Response:
+    """The response with the headers that depend on how the client asked, compressed if it may be."""
+    body, headers = response.body, response.headers
+    if len(body) >= COMPRESS_FROM_BYTES and b"accept-encoding" in asked:
+        encoding = accepted_encoding(asked[b"accept-encoding"].decode("latin-1"))
         if encoding is not None:
             body = await _packed(response, encoding)
-            extra.append((b"content-encoding", encoding.encode("ascii")))
-            extra.append((b"vary", b"accept-encoding"))
-    request_id = headers.get(b"x-request-id")
+            headers += ((b"content-encoding", encoding.encode("ascii")), (b"vary", b"accept-encoding"))
+    request_id = asked.get(b"x-request-id")
     if request_id is not None and len(request_id) <= 200:
-        extra.append((b"x-request-id", request_id))
+        headers += ((b"x-request-id", request_id),)
     if response.status not in (204, 304):
-        extra.append((b"content-length", str(len(body)).encode("ascii")))
-    return Response(response.status, body, (*response.headers, *extra))
+        headers += ((b"content-length", b"%d" % len(body)),)
+    return Response(response.status, body, headers)
 
 
 async def _packed(response: Response, encoding: str) -> bytes:
@@ -458,7 +407,7 @@ async def _handled(route: Route, request: Request) -> Response:
 
 def _caller(known: Known | None, request: Request, address: tuple[str, int] | None, host: str) -> Caller:
     if known is None:
-        return Caller(address=address)
+        return Caller(address=address) if address is not None else STRANGER
     origin = known.origin(host, request.headers.get(b"user-agent", b""))
     return Caller(
         known.session.principal,
@@ -486,12 +435,6 @@ async def _check_signed(known: Known | None, body: Body | None) -> None:
         raise NotAuthenticated("The signature is for another body than was sent")
 
 
-def _certificate(scope: Scope) -> str | None:
-    """The name in a client certificate that TLS has verified."""
-    found: str | None = scope.get("extensions", {}).get("nunatak", {}).get("certificate")
-    return found
-
-
 def _resource(route: Route, request: Request) -> bytes:
     """What a request is about, whichever of the accepted paths it came by."""
     return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode()
@@ -503,11 +446,3 @@ def _decoded(raw_path: bytes) -> str:
         return raw_path.decode()
     except UnicodeDecodeError as error:
         raise BadRequest("Malformed path: not valid UTF-8", hint="Percent-encode names in a path.") from error
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return

@@ -135,8 +135,14 @@ class Body:
     )
 
     def __init__(
-        self, source: Receive | bytes, headers: Mapping[bytes, bytes], room: BodyRoom, in_flight: InFlight
+        self,
+        source: Receive | bytes,
+        headers: Mapping[bytes, bytes],
+        room: BodyRoom,
+        in_flight: InFlight,
+        limit: int,
     ) -> None:
+        """`limit` bytes are the most that is taken, before and after unpacking; nothing else limits a body."""
         self._receive: Receive | None = None
         self._raw: bytes | None = None
         if isinstance(source, bytes):
@@ -149,7 +155,7 @@ class Body:
         self._caller = ""
         self._taken = 0
         self._ready: bytes | None = None
-        self.limit = 0  # bytes, before and after unpacking
+        self.limit = limit
         self.share_of: str | None = None  # whose share of requests is given back while this one is awaited
 
     def sent_by(self, caller: str) -> None:

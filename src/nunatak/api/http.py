@@ -12,12 +12,14 @@ import zstandard
 from nunatak.access.administration import Actor
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
-from nunatak.access.sessions import Session
+from nunatak.access.sessions import JoinedHeaders, Session
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.large_work import LARGE_BYTES, SENDER
 from nunatak.errors import BadRequest, CatalogError, shown
 from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
+
+Headers = Sequence[tuple[bytes, bytes]]
 
 JSON_TYPE = (b"content-type", b"application/json")
 MAX_PAGE = 1000
@@ -25,6 +27,27 @@ COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than t
 
 T = Any
 Body = TypeVar("Body")
+
+
+class RequestHead:
+    """What a request says before its body: path and query as they were sent, names of headers in small letters.
+
+    It may be shared by many requests: nothing in it is changed.
+    """
+
+    __slots__ = ("headers", "method", "path", "query")
+
+    def __init__(self, method: str, path: bytes, query: bytes, headers: dict[bytes, bytes]) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+
+
+def joined_headers(listed: Headers) -> dict[bytes, bytes]:
+    """By name; of a header that came several times no copy hides another, least of all one that a proxy has set."""
+    headers = dict(listed)
+    return headers if len(headers) == len(listed) else JoinedHeaders(listed)
 
 
 class Response:

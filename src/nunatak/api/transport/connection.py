@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nunatak.access.addresses import network_of
-from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooLarge, TooSlow
+from nunatak.api.app import App
+from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooSlow
+from nunatak.settings import Settings
 
 MAX_HEAD_BYTES = 32 * 1024  # tokens of large directories reach 16 KiB
 MAX_HEAD_FIELDS = 200  # browsers and proxies send thirty; each costs more than its bytes
@@ -24,7 +26,7 @@ def _uncounted(_: str) -> None:
 
 
 @dataclass
-class Gate:
+class ConnectionGate:
     """What the protocol asks about an address: whether it may have one more connection, and whom to put up with.
 
     `knows` tells whether an Authorization header is of somebody who was identified before; `is_proxy` whether an
@@ -64,12 +66,27 @@ class Gate:
         )
 
 
+def gate_of(settings: Settings, app: App) -> ConnectionGate:
+    """What the protocol asks about addresses; without authentication everybody is known and nobody counted."""
+    doors, rates = app.doors, app.rates
+    gate = ConnectionGate(settings.address_connections)
+    if doors is not None:
+        gate.knows = lambda authorization: doors.guard.known(authorization) is not None
+        gate.is_proxy = doors.proxies.include
+    if rates is not None:
+
+        def count(host: str) -> None:
+            rates.take("", host)
+
+        gate.count = count
+    return gate
+
+
 @dataclass(frozen=True)
-class Arrival:
-    """How long a request may take to arrive, and how much may come."""
+class ArrivalLimits:
+    """How long a request may take to arrive, and how large its head may be; bodies are limited in api/bodies.py."""
 
     seconds: float
-    body_bytes: int
     head_bytes: int = MAX_HEAD_BYTES
     head_fields: int = MAX_HEAD_FIELDS
 
@@ -80,9 +97,6 @@ class Arrival:
         return HeadTooLarge(
             f"The request's URL and headers are larger than {self.head_bytes} bytes, or more than {self.head_fields}"
         )
-
-    def body_too_large(self) -> TooLarge:
-        return TooLarge(f"Request body is larger than {self.body_bytes} bytes")
 
 
 def certificate_name(transport: asyncio.BaseTransport) -> str | None:

@@ -1,40 +1,42 @@
-"""One request that is whole before anybody works on it, and its answer in one write: most commits come like that.
+"""One request and its answer, and the parsed heads of requests that clients send again and again.
 
-To uvicorn's protocol it is the cycle of a request, as far as it asks one. What costs time in the other kind, a scope,
-an event for each part of a body and messages for each part of an answer, is not made.
+The protocol makes an `Exchange` once the head of a request is parsed. It calls the application in a task of its own and
+writes the response in one piece.
 """
 
 import asyncio
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
 
-from nunatak.api.http import Response
+from nunatak.api.bodies import Receive
+from nunatak.api.http import RequestHead, Response, joined_headers
+from nunatak.api.transport.uvicorn_internals import FlowControl
 
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %b\r\n" % (each, each.phrase.encode("ascii")) for each in HTTPStatus}
-
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _END = b"\r\n\r\n"
+
+JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
+BUFFERED_BYTES = 64 * 1024  # of a body that the application has not received yet; beyond that nothing more is read
 MOST_HEADS, LONGEST_HEAD = 4096, 2048
 _NEVER_THE_SAME = frozenset({b"idempotency-key", b"x-request-id", b"traceparent", b"x-amz-date", b"dpop"})
 
 Address = tuple[str, int]
-Headers = list[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Application(Protocol):
-    async def exchange(
+    async def respond(
         self,
-        method: str,
-        raw_path: bytes,
-        query_string: bytes,
-        headers: Headers,
-        body: bytes,
-        address: Address | None,
-        certificate: str | None,
+        head: RequestHead,
+        body: bytes | Receive,
+        address: Address | None = None,
+        certificate: str | None = None,
     ) -> Response:
-        """The answer as it goes out, with all of its headers; never raises."""
+        """The response as it goes out, with all of its headers; never raises."""
         ...
 
 
@@ -46,107 +48,158 @@ class Connection(Protocol):
     client: Address | None
     certificate: str | None
 
-    def on_response_complete(self) -> None: ...
+    def must_close_after(self, exchange: "Exchange") -> bool:
+        """Whether so much of its body is still to come that a new connection is cheaper than reading it."""
+        ...
+
+    def response_written(self, exchange: "Exchange") -> None: ...
 
 
-class Head:
-    """What comes before the body of such a request, understood."""
-
-    __slots__ = ("body_bytes", "headers", "path", "query", "url")
-
-    def __init__(self, url: bytes, headers: Headers, body_bytes: int) -> None:
-        """Raises what httptools finds wrong with the URL, or ValueError if there is no path in it."""
-        parsed = httptools.parse_url(url)
-        if parsed.path is None:
-            raise ValueError("no path")
-        self.url = url
-        self.path: bytes = parsed.path
-        self.query: bytes = parsed.query or b""
-        self.headers = headers
-        self.body_bytes = body_bytes
+def parsed_head(method: bytes, url: bytes, headers: Headers) -> RequestHead:
+    """Raises what httptools finds wrong with the URL, or ValueError if there is no path in it."""
+    parsed = httptools.parse_url(url)
+    if parsed.path is None:
+        raise ValueError("no path")
+    return RequestHead(method.decode("ascii"), parsed.path, parsed.query or b"", joined_headers(headers))
 
 
-class Heads:
-    """Clients send the same head again and again: what its bytes say need not be parsed the next time."""
+class KnownHeads:
+    """Parsed heads by their bytes: clients send the same head again and again, and it is parsed once."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, tuple[RequestHead, int]] = {}
 
-    def find(self, request: bytes) -> tuple[Head, bytes] | None:
-        """What is known of a request that is here as a whole, and its body."""
+    def find(self, request: bytes) -> tuple[RequestHead, bytes] | None:
+        """The head and the body of `request`, if its head is known and it is exactly one whole request."""
         end = request.find(_END) + len(_END)
-        head = self._known.get(request[:end])
-        if head is None or len(request) - end != head.body_bytes:
+        known = self._known.get(request[:end])
+        if known is None or len(request) - end != known[1]:
             return None
-        return head, request[end:]
+        return known[0], request[end:]
 
-    def remember(self, request: bytes, head: Head) -> None:
-        """`request` is one request, whole, and nothing else, and was parsed to this head."""
-        end = len(request) - head.body_bytes
+    def remember(self, request: bytes, head: RequestHead, body_bytes: int) -> None:
+        """`request` is one whole request and nothing else, was parsed to this head and has a body of this size."""
+        end = len(request) - body_bytes
         if (
             end > LONGEST_HEAD
-            or not request.startswith(b"POST ")
+            or request[:2] == b"\r\n"  # the parser skips empty lines before a request
             or request.find(_END) != end - len(_END)
-            or any(name in _NEVER_THE_SAME for name, _ in head.headers)
+            or not _NEVER_THE_SAME.isdisjoint(head.headers)
         ):
             return
         if len(self._known) >= MOST_HEADS:
             self._known.clear()
-        self._known[request[:end]] = head
+        self._known[request[:end]] = head, body_bytes
+
+
+def written_head(status: int, headers: Headers) -> bytes:
+    """Status line and headers, up to the empty line."""
+    lines = [_STATUS_LINES[status]]
+    lines += [b"%b: %b\r\n" % header for header in headers]
+    lines.append(b"\r\n")
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines):
+        raise ValueError("a header of the response holds a line break")
+    return head
 
 
 class Exchange:
-    """Begun when the head of a request is here, started when its body is."""
+    """A request whose body is here before the application is called: most have none, or a small one.
 
-    __slots__ = (
-        "_connection",
-        "body",
-        "disconnected",
-        "head",
-        "keep_alive",
-        "response_complete",
-        "response_started",
-    )
+    `response_complete`, `disconnected`, `keep_alive` and `message_event` are what uvicorn's protocol reads and sets.
+    """
+
+    __slots__ = ("_connection", "body", "disconnected", "head", "keep_alive", "response_complete")
 
     message_event = asyncio.Event()  # nobody waits for a part of the body
+    is_whole = True
 
-    def __init__(self, connection: Connection, head: Head, body: bytes = b"") -> None:
+    def __init__(self, connection: Connection, head: RequestHead, body: bytes = b"") -> None:
         self._connection = connection
         self.head = head
-        self.body = body
+        self.body: bytes | bytearray = body
         self.disconnected = False
         self.keep_alive = True
-        self.response_started = False
         self.response_complete = False
+
+    def add(self, part: bytes) -> None:
+        """Takes a part of the body."""
+        if not self.body:
+            self.body = part
+            return
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        self.body += part
+
+    def _content(self) -> bytes | Receive:
+        return bytes(self.body)
 
     async def run(self, application: Application) -> None:
         connection, head = self._connection, self.head
         try:
-            response = await application.exchange(
-                "POST",
-                head.path,
-                head.query,
-                head.headers,
-                self.body,
-                connection.client,
-                connection.certificate,
-            )
+            response = await application.respond(head, self._content(), connection.client, connection.certificate)
             if connection.flow.write_paused and not self.disconnected:
                 await connection.flow.drain()
-        except BaseException:  # stopped, and not by itself
+            if self.disconnected:
+                return
+            self._write(response, closing=not self.keep_alive or connection.must_close_after(self))
+        except BaseException:  # cancelled, or a bug: the client must not wait for an answer
             connection.transport.close()
             raise
-        if self.disconnected:
-            return
-        self.response_started = self.response_complete = True
-        connection.transport.writelines(self._written(response))
-        if not self.keep_alive:
-            connection.transport.close()
-        connection.on_response_complete()
+        connection.response_written(self)
 
-    def _written(self, response: Response) -> list[bytes]:
-        lines = [_STATUS_LINES[response.status]]
-        lines += [b"%b: %b\r\n" % header for header in response.headers]
-        lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
-        head = b"".join(lines)
-        return [head, response.body] if response.body else [head]
+    def _write(self, response: Response, *, closing: bool) -> None:
+        headers = (*response.headers, (b"connection", b"close")) if closing else response.headers
+        head, body = written_head(response.status, headers), response.body
+        self.response_complete = True
+        transport = self._connection.transport
+        if not body or self.head.method == "HEAD":
+            transport.write(head)
+        elif len(body) <= JOINED_BYTES:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+
+class StreamedExchange(Exchange):
+    """A request whose body the application receives in parts, as ASGI's `receive` gives them."""
+
+    __slots__ = ("_expects_continue", "ended", "message_event")
+
+    is_whole = False
+
+    def __init__(self, connection: Connection, head: RequestHead, *, expects_continue: bool) -> None:
+        super().__init__(connection, head)
+        self._expects_continue = expects_continue
+        self.ended = False
+        self.message_event = asyncio.Event()
+
+    def add(self, part: bytes) -> None:
+        super().add(part)
+        if len(self.body) > BUFFERED_BYTES:
+            self._connection.flow.pause_reading()
+        self.message_event.set()
+
+    def end(self) -> None:
+        """All of the body is here."""
+        self.ended = True
+        self.message_event.set()
+
+    def _content(self) -> bytes | Receive:
+        return self.receive
+
+    async def receive(self) -> dict[str, Any]:
+        connection = self._connection
+        if self._expects_continue:
+            self._expects_continue = False
+            if not connection.transport.is_closing():
+                connection.transport.write(_CONTINUE)
+        if not (self.body or self.ended or self.disconnected):
+            self.message_event.clear()
+            await self.message_event.wait()
+        if self.disconnected:
+            return {"type": "http.disconnect"}
+        part, self.body = bytes(self.body), b""
+        if not self.ended:
+            connection.flow.resume_reading()
+        return {"type": "http.request", "body": part, "more_body": not self.ended}

@@ -1,24 +1,31 @@
 """HTTP/1.1 on one connection: uvicorn's protocol, the fast lane in front, and what is refused before any handler."""
 
 import asyncio
-from http import HTTPStatus
+from collections import deque
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from nunatak.api.http import error_response
-from nunatak.api.transport.connection import Arrival, Gate, certificate_name
-from nunatak.api.transport.exchange import Application, Exchange, Head, Heads
+from nunatak.api.transport.connection import ArrivalLimits, ConnectionGate, certificate_name
+from nunatak.api.transport.exchange import (
+    JOINED_BYTES,
+    Application,
+    Exchange,
+    KnownHeads,
+    StreamedExchange,
+    parsed_head,
+    written_head,
+)
 from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.uvicorn_internals import HttpToolsProtocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
-JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
-WHOLE_BYTES = 64 * 1024  # up to here a body is waited for before anybody works on the request
+WHOLE_BYTES = 64 * 1024  # up to here a body is waited for before the application is called
 DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
 # Thrown away before the connection is closed under the client, which then may not see why. Somebody known gets more.
 UNREAD_BYTES, UNREAD_BYTES_OF_STRANGERS = 64 * 1024 * 1024, 256 * 1024
 MAX_PIPELINED = 100  # requests that wait for the answer to another; no client of ours sends one before its time
 LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
+UNKNOWN = -1  # how many bytes a chunked body has
 
 
 class CatalogProtocol(HttpToolsProtocol):
@@ -28,14 +35,17 @@ class CatalogProtocol(HttpToolsProtocol):
     than the fast lane's lookup.
     """
 
+    # Of the server
     fast_lane: FastLane | None = None
-    application: Application | None = None  # None: it wants every request in parts
-    heads: Heads
-    arrival: Arrival
-    gate: Gate
-    certificate: str | None = None  # the name in the client's certificate
+    application: Application
+    heads: KnownHeads
+    arrival: ArrivalLimits
+    gate: ConnectionGate
 
     # Of the connection
+    certificate: str | None = None  # the name in the client's certificate
+    cycle: Exchange | None  # type: ignore[assignment]  # of the last message, while it and once it was answered
+    waiting: deque[Exchange]  # for the answers to those before them
     begun = ended = 0  # messages, as far as they were parsed
     made_at = last_seen = 0.0
     arriving_since = 0.0  # when the first byte came of what is not here yet; 0: all that began is here
@@ -51,14 +61,15 @@ class CatalogProtocol(HttpToolsProtocol):
     in_head = False
     handed_over = False  # `cycle` is of this message, not of one before
     head_bytes = body_bytes = trailer_bytes = 0
-    announced_bytes = -1  # of its body; less than none if the head does not say
+    announced_bytes = 0  # of its body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.waiting = deque()
         self.host = self.client[0] if self.client is not None else ""
         self.entered = self.gate.enter(self.host)
         if not self.entered:
-            transport.write(_said(self.gate.too_many()))
+            transport.write(_last_words(self.gate.too_many()))
             transport.close()
             return
         self.certificate = certificate_name(transport)
@@ -69,47 +80,41 @@ class CatalogProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_seen = self.loop.time()
-        if self.arriving_since:
+        if self.arriving_since or not self._is_free() or self._is_ending():
             self._parse(data)
-        elif data.startswith(b"POST "):
-            self._post_received(data)
-        else:
-            self._request_received(data)
-
-    def _post_received(self, data: bytes) -> None:
-        """The beginning of a change, which is often all of it and begins as another did."""
-        application, known = self.application, self.heads.find(data)
-        if known is not None and application is not None and self._is_free() and not self._is_ending():
-            self._unset_keepalive_if_required()
+            return
+        lane = self.fast_lane
+        load = lane.requests.get(data) if lane is not None else None
+        if load is not None:
+            assert lane is not None
+            answer = lane.answer_known(load, self.client)
+            if answer is not None:
+                self._write(*answer)
+                return
+        known = self.heads.find(data)
+        if known is not None:
             self.begun += 1
             self.ended += 1
-            self.cycle = Exchange(self, *known)  # type: ignore[assignment]
             self.answered, self.handed_over = False, True
-            self._start(application, self.cycle)  # type: ignore[arg-type]
+            self.cycle = Exchange(self, *known)
+            self._start(self.cycle)
             return
+        self._parse_and_remember(data, is_new=load is None)
+
+    def _parse_and_remember(self, data: bytes, *, is_new: bool) -> None:
+        """What exactly one whole request says need not be parsed the next time."""
         begun = self.begun
         self._parse(data)
-        if self.ended == self.begun == begun + 1 and self.handed_over and isinstance(self.cycle, Exchange):
-            self.heads.remember(data, self.cycle.head)
+        if self.ended != self.begun or self.begun != begun + 1 or self.refused:
+            return
+        if self.answered:
+            if is_new and self.fast_lane is not None:
+                self.fast_lane.remember(data, self.url, self.headers)
+        elif self.cycle is not None and self.cycle.is_whole and self.cycle.keep_alive:
+            self.heads.remember(data, self.cycle.head, self.body_bytes)
 
     def _is_ending(self) -> bool:
         return self.refused or self.transport.is_closing()
-
-    def _request_received(self, data: bytes) -> None:
-        lane, begun = self.fast_lane, self.begun
-        if lane is None:
-            self._parse(data)
-            return
-        known = lane.requests.get(data)
-        if known is not None and self._is_free():
-            answer = lane.answer_known(known, self.client)
-            if answer is not None:
-                self._unset_keepalive_if_required()
-                self._write(*answer)
-                return
-        self._parse(data)
-        if self.answered and self.ended == self.begun == begun + 1 and known is None and not self.refused:
-            lane.remember(data, self.url, self.headers)  # one request, whole, and nothing else
 
     def _parse(self, data: bytes) -> None:
         if self.refused:
@@ -141,16 +146,16 @@ class CatalogProtocol(HttpToolsProtocol):
         """Whether an answer may be written now: none is on its way, and the client reads."""
         return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
 
+    # What the parser tells of a message
+
     def on_message_begin(self) -> None:
         self.begun += 1
-        # The scope is made only for requests that leave the fast lane.
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
         self.answered = self.handed_over = False
         self.in_head = True
-        self.head_bytes = self.body_bytes = self.trailer_bytes = 0
-        self.announced_bytes = -1
+        self.head_bytes = self.body_bytes = self.trailer_bytes = self.announced_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Trailers, the fields after a chunked body, are no headers: a proxy may not have looked at them."""
@@ -165,13 +170,14 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.refused:  # it came together with what was refused
             self.answered = True
             return
-        lane = self.fast_lane
+        lane, parser = self.fast_lane, self.parser
+        method: bytes = parser.get_method()
         if (
             lane is not None
-            and self.parser.get_method() == b"GET"
+            and method == b"GET"
             and self._is_free()
-            and self.parser.should_keep_alive()
-            and not self.parser.should_upgrade()
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
         ):
             answer = lane.answer(self.url, self.headers, self.client)
             if answer is not None:
@@ -180,44 +186,34 @@ class CatalogProtocol(HttpToolsProtocol):
         refusal = self._refusal()
         if refusal is not None:
             self._refuse(refusal)
-            return
-        if self._comes_whole():
-            head = Head(self.url, self.headers, self.announced_bytes)
-            self.cycle = Exchange(self, head)  # type: ignore[assignment]
-            self.handed_over = True
-            return
-        self._hand_over()
-        self.handed_over = True
+        else:
+            self._hand_over(method)
 
-    def _hand_over(self) -> None:
-        """To uvicorn's own cycle, which the application is run for."""
-        head = Head(self.url, self.headers, self.announced_bytes)
-        expecting = self.expect_100_continue
-        super().on_message_begin()
-        # uvicorn would decode the path, which takes milliseconds for a long one; the application wants it as it came.
-        self.url, self.expect_100_continue = b"/", expecting
-        self.headers.extend(head.headers)
-        scope = self.scope
-        if self.certificate is not None:
-            scope["extensions"] = {"nunatak": {"certificate": self.certificate}}
-        super().on_headers_complete()
-        self.url = head.url
-        scope["path"], scope["raw_path"] = head.path.decode("latin-1"), head.path
-        scope["query_string"] = head.query
+    def _hand_over(self, method: bytes) -> None:
+        """Makes the exchange of this message; it starts now, when its body is here, or after those before it."""
+        head = parsed_head(method, self.url, self.headers)
+        is_first = self.cycle is None or self.cycle.response_complete
+        exchange: Exchange
+        if is_first and self._comes_whole(method):
+            exchange = Exchange(self, head)
+        else:
+            exchange = StreamedExchange(self, head, expects_continue=self.expect_100_continue)
+        exchange.keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        self.cycle, self.handed_over = exchange, True
+        if not is_first:
+            self.flow.pause_reading()
+            self.waiting.append(exchange)
+        elif not exchange.is_whole:
+            self._start(exchange)
 
-    def _comes_whole(self) -> bool:
-        """Whether to wait for the body first: of a change, if it is small and nothing about it is unusual."""
-        parser = self.parser
-        return (
-            self.application is not None
-            and 0 <= self.announced_bytes <= WHOLE_BYTES
-            and parser.get_method() == b"POST"
-            and parser.get_http_version() == "1.1"
-            and parser.should_keep_alive()
-            and not self.expect_100_continue
-            and not parser.should_upgrade()
-            and (self.cycle is None or self.cycle.response_complete)
-        )
+    def _comes_whole(self, method: bytes) -> bool:
+        """Whether to wait for the body first: if there is none, or it is that of a change, small and announced.
+
+        A read is answered without its body, which nobody wants.
+        """
+        if self.expect_100_continue or self.parser.should_upgrade():
+            return False
+        return self.announced_bytes == 0 or (0 < self.announced_bytes <= WHOLE_BYTES and method == b"POST")
 
     def _refusal(self) -> CatalogError | None:
         """Why this message is not even handed to the application."""
@@ -226,52 +222,57 @@ class CatalogProtocol(HttpToolsProtocol):
             head_bytes += len(name) + len(value)
             if name == b"content-length":
                 self.announced_bytes = int(value)
+            elif name == b"transfer-encoding":
+                self.announced_bytes = UNKNOWN
         if head_bytes > self.arrival.head_bytes:
             return self.arrival.head_too_large()
-        if len(self.pipeline) >= MAX_PIPELINED:
+        if len(self.waiting) >= MAX_PIPELINED:
             return BadRequest(f"More than {MAX_PIPELINED} requests wait for the answer to another on this connection")
-        if self.announced_bytes > self.arrival.body_bytes:
-            return self.arrival.body_too_large()
         return None
 
     def on_body(self, body: bytes) -> None:
         self.body_bytes += len(body)
-        if self._has_answer():
-            if self.body_bytes > DRAINED_BYTES and not self.refused:
-                self._refuse(self.arrival.body_too_large())
-        elif self.body_bytes > self.arrival.body_bytes:
-            self._refuse(self.arrival.body_too_large())
-        elif isinstance(self.cycle, Exchange):
-            self.cycle.body += body
-        else:
-            super().on_body(body)
+        if not self._has_answer():
+            assert self.cycle is not None
+            self.cycle.add(body)
+        elif self.body_bytes > DRAINED_BYTES and not self.refused:
+            self._refuse(None)
 
     def on_message_complete(self) -> None:
         self.ended += 1
-        if self.answered:
+        exchange = self.cycle
+        if self.answered or exchange is None:
             return
-        if isinstance(self.cycle, Exchange):
-            assert self.application is not None
-            self._start(self.application, self.cycle)
+        if isinstance(exchange, StreamedExchange):
+            exchange.end()
         else:
-            super().on_message_complete()
+            self._start(exchange)
 
-    def _start(self, application: Application, exchange: Exchange) -> None:
-        task = self.loop.create_task(exchange.run(application))
+    # What exchanges tell
+
+    def _start(self, exchange: Exchange) -> None:
+        task = self.loop.create_task(exchange.run(self.application))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    def on_response_complete(self) -> None:
+    def must_close_after(self, exchange: Exchange) -> bool:
+        """Whether so much of its body is still to come that a new connection is cheaper than reading it."""
+        unread_bytes = self.announced_bytes - self.body_bytes
+        return exchange is self.cycle and self.begun != self.ended and unread_bytes > DRAINED_BYTES
+
+    def response_written(self, exchange: Exchange) -> None:
         self.last_seen = self.loop.time()
+        self.server_state.total_requests += 1
         if self.refused:  # something that came after the request of this answer
             self._close_soon()
-        elif self.begun != self.ended and self.announced_bytes - self.body_bytes > DRAINED_BYTES:
-            self._refuse(self.arrival.body_too_large())  # in silence: it has its answer
-        elif self.pipeline or self.transport.is_closing():
-            super().on_response_complete()
-        else:  # uvicorn would set a timer for a client that rests, which ours looks after
-            self.server_state.total_requests += 1
+        elif self.must_close_after(exchange):
+            self._refuse(None)
+        elif not exchange.keep_alive:
+            self.transport.close()
+        elif not self.transport.is_closing():
             self.flow.resume_reading()
+            if self.waiting:
+                self._start(self.waiting.popleft())
 
     def _write(self, head: bytes, body: bytes) -> None:
         self.answered = True
@@ -291,13 +292,13 @@ class CatalogProtocol(HttpToolsProtocol):
         self._refuse(self.arrival.head_too_large() if too_many else BadRequest(msg))
 
     def _has_answer(self) -> bool:
-        return self.answered or (self.handed_over and self.cycle.response_complete)
+        return self.answered or (self.handed_over and self.cycle is not None and self.cycle.response_complete)
 
-    def _refuse(self, error: CatalogError) -> None:
+    def _refuse(self, error: CatalogError | None) -> None:
         """Take nothing more from this client; the error is said unless this message or one before is being answered."""
         if self.refused:
             return
-        silent = self._has_answer()
+        silent = error is None or self._has_answer()
         self.refused = self.answered = True
         self.gate.refuse(self.host)
         authorization = dict(self.headers or ()).get(b"authorization")
@@ -305,14 +306,12 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             if not self.handed_over or self.begun == self.ended:
                 return  # it is of a message before: the connection is closed after its answer
-            if self.cycle.response_started or self.pipeline:
-                silent = True
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-            if self.pipeline:
+            if self.waiting:
                 return
-        if not silent:
-            self.transport.write(_said(error))
+        if error is not None and not silent:
+            self.transport.write(_last_words(error))
         if isinstance(error, TooSlow):
             self.transport.close()
         else:
@@ -367,24 +366,23 @@ class CatalogProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def _said(error: CatalogError) -> bytes:
-    """The whole answer, after which the connection is closed."""
-    answer = error_response(error)
-    lines = [b"HTTP/1.1 %d %b" % (error.status, HTTPStatus(error.status).phrase.encode("ascii"))]
-    lines += [b"%b: %b" % header for header in answer.headers]
-    lines += [b"content-length: %d" % len(answer.body), b"connection: close", b"", b""]
-    return b"\r\n".join(lines) + answer.body
+def _last_words(error: CatalogError) -> bytes:
+    """A whole response, after which the connection is closed."""
+    response = error_response(error)
+    length = b"%d" % len(response.body)
+    headers = (*response.headers, (b"content-length", length), (b"connection", b"close"))
+    return written_head(error.status, headers) + response.body
 
 
 def protocol_with(
-    lane: FastLane | None, arrival: Arrival, application: Application | None = None, gate: Gate | None = None
+    lane: FastLane | None, arrival: ArrivalLimits, application: Application, gate: ConnectionGate | None = None
 ) -> type[CatalogProtocol]:
     """The protocol class for one server."""
     members: dict[str, Any] = {
         "fast_lane": lane,
         "arrival": arrival,
         "application": application,
-        "heads": Heads(),
-        "gate": gate or Gate(),
+        "heads": KnownHeads(),
+        "gate": gate or ConnectionGate(),
     }
     return type("ServedProtocol", (CatalogProtocol,), members)
