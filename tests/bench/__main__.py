@@ -18,6 +18,7 @@ from tests.bench.cost import cost
 from tests.bench.prepare import PrepareFailed
 from tests.bench.rounds import KINDS, Plan
 from tests.bench.spark import spark
+from tests.bench.trace import trace
 
 LEAST_TABLES = 40  # a fifth is loaded, and each of 32 writers has one of the others
 
@@ -97,6 +98,7 @@ def bench(
 
 bench.add_command(cost)
 bench.add_command(spark)
+bench.add_command(trace)
 
 
 def _kinds(only: str | None) -> tuple[str, ...]:
