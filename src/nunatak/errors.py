@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -57,6 +57,15 @@ class CatalogError(Exception):
         self.hint = None if hint is None else bounded(hint)
         if headers is not None:
             self.headers = headers
+
+    def reworded(self, message: str, hint: str | None) -> Self:
+        """The same error in other words. A new value: several requests may have been refused with one."""
+        other = self.__class__.__new__(self.__class__)
+        other.__dict__.update(self.__dict__)
+        other.message = bounded(message)
+        other.args = (other.message,)
+        other.hint = None if hint is None else bounded(hint)
+        return other
 
 
 class BadRequest(CatalogError):
@@ -130,12 +139,6 @@ class MethodNotAllowed(CatalogError):
 
     def __init__(self, message: str, *, allowed: str) -> None:
         super().__init__(message, hint=f"Allowed: {allowed}.", headers=(("Allow", allowed),))
-
-
-class Unsupported(CatalogError):
-    status = 406
-    iceberg_type = "UnsupportedOperationException"
-    deterministic = True
 
 
 class Conflict(CatalogError):

@@ -287,7 +287,8 @@ def test_the_second_change_of_one_table_is_refused_for_what_the_first_made(table
         "POST", TRANSACTION, {"table-changes": [append(1) | {"identifier": identifier("ns", "t")}, second]}
     )
 
-    assert answer.error == (409, "CommitFailedException", "Requirement failed: branch main was created concurrently")
+    refusal = "ns.t: Requirement failed: branch main was created concurrently"
+    assert answer.error == (409, "CommitFailedException", refusal)
     assert tables.state() == state
 
 

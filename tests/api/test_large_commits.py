@@ -3,18 +3,22 @@
 import asyncio
 import gc
 import gzip
+import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from nunatak.api import bodies
 from nunatak.api.limits import InFlight
-from nunatak.catalog import commits
+from nunatak.catalog import commits, publish
+from nunatak.catalog.catalog import Caller
+from nunatak.catalog.heads import key_of
 from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork, interpreter_shared
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
+from nunatak.iceberg.identifiers import Identifier
 from tests.api.local import LocalCatalog
 from tests.api.test_register_checks import REGISTER, REGISTER_VIEW, a_file
 from tests.api.wire import a_commit, a_version, add_snapshot, identifier, ok, path_of, set_branch, set_properties
@@ -143,24 +147,42 @@ def test_a_registered_view_too(catalog: LocalCatalog, beside_the_loop: Threads) 
     assert read == {True}
 
 
-def test_others_get_their_turn_between_the_tables_of_a_transaction() -> None:
-    async def turns_of_others(tables: int) -> int:
-        count, done = 0, asyncio.Event()
+def test_others_get_their_turn_between_the_tables_of_a_transaction(catalog: LocalCatalog) -> None:
+    """While the tables are planned, from memory or from the database, and while their new versions are made."""
+    location = catalog.table("ns", "t")["metadata"]["location"]
+    add = add_snapshot(1)
+    add["snapshot"]["manifest-list"] = f"{location}/metadata/snap-1.avro"
+    request = commit_request.decode_commit(json.dumps(a_commit(add)).encode())
+    server = catalog.app.catalog
+    warehouse = server.warehouse("")
+    commit = commits.table_commit(Identifier(("ns",), "t"), [request])
+    count = 10 * publish.AT_ONCE
+    keys, wanted = [key_of(warehouse, commit.identifier)] * count, [commit] * count
+
+    async def turns_of_others(work: Coroutine[Any, Any, Any]) -> int:
+        turns, done = 0, asyncio.Event()
 
         async def other() -> None:
-            nonlocal count
+            nonlocal turns
             while not done.is_set():
                 await asyncio.sleep(0)
-                count += 1
+                turns += 1
 
         task = asyncio.create_task(other())
-        async for _ in commits._taking_turns(range(tables)):
-            pass
+        result = await work
         done.set()
         await task
-        return count
+        assert result
+        return turns
 
-    assert asyncio.run(turns_of_others(10 * commits.TABLES_AT_ONCE)) >= 10
+    caller = Caller()
+    planned = catalog.run(commits._plan_all(server, warehouse, caller, keys, wanted, is_transaction=True))
+    for work in (
+        commits._plan_from_memory(server, warehouse, caller, keys, wanted),
+        commits._plan_all(server, warehouse, caller, keys, wanted, is_transaction=True),
+        publish._new_versions(server, planned),
+    ):
+        assert catalog.run(turns_of_others(work)) >= 10
 
 
 # Bounds

@@ -20,6 +20,7 @@ from nunatak.api.needs import Declared, Need, Target
 from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
 from nunatak.api.visible import only_seen
+from nunatak.catalog.catalog import Caller
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer
@@ -77,7 +78,7 @@ async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) 
     spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
     if dry_run:
         return {"job-id": None, "job": spec}
-    await catalog.store.apply(queue.add_job(request.actor, spec, None, 0))
+    await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), Answer(200))
     return await _added(request, spec)
 
 
@@ -94,11 +95,16 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
             continue
         changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
-            await catalog.store.apply(changes)
+            await write(catalog, _without_key(request), changes, Answer(200))
         except Conflict:  # another server planned the same at the same time
             continue
         added.append(await _added(request, decision.spec))
     return added
+
+
+def _without_key(request: Request) -> Caller:
+    """Of a request that writes once for each job: its answer is known only after the last, and is not kept."""
+    return msgspec.structs.replace(request.caller, key=None)
 
 
 async def _added(request: Request, spec: JobSpec) -> Json:

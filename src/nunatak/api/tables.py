@@ -121,7 +121,7 @@ async def commit_table(request: Request) -> Response:
         other = identifier_of(named, "table")
         raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
     wanted = request.touched = [commits.table_commit(identifier, [commit], len(request.body))]
-    loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted, None)
+    loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
         await _require_to_tell(request, identifier)
     request.loaded = loaded
@@ -146,9 +146,7 @@ async def commit_transaction(request: Request) -> Response:
     wanted = request.touched = [
         commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
     ]
-    request.loaded = await commits.commit_tables(
-        request.catalog, request.warehouse, request.caller, wanted, Answer(204)
-    )
+    request.loaded = await commits.commit_transaction(request.catalog, request.warehouse, request.caller, wanted)
     return NO_CONTENT
 
 

@@ -143,7 +143,7 @@ def _named(identifier: Identifier) -> Fields:
 
 def _snapshot(commit: TableCommit) -> Fields:
     """What the client says about the snapshot it adds last."""
-    for update in reversed(commit.all_updates()):
+    for update in reversed(commit.updates):
         if isinstance(update, AddSnapshot):
             summary = update.snapshot.get("summary")
             said = summary if isinstance(summary, dict) else {}

@@ -125,24 +125,32 @@ async def refuse_foreign(
     key: Key,
     after: Metadata,
     base: Metadata | None,
-    paths: Iterable[NamedPath],
+    own: Sequence[Location],
+    outside: Iterable[NamedPath],
 ) -> None:
     """Refuses a path, or a place that `base` did not have, in another table's places, unless the caller may use those.
 
-    Nothing is asked of the database for paths in the table's own places, which is where all writers put them. The
+    `own` are the places of `after`, and `outside` are the new paths that do not lie in them: see `paths_outside`. The
     refusal says nothing of whose the place is: the caller may not know of it.
     """
     if caller.rights is None:
         return
-    own = own_places(after)
-    known = own_places(base) if base is not None else ()
+    known: Sequence[Location] = ()
+    if base is not None:
+        is_settled = after.properties is base.properties and after.location == base.location
+        known = own if is_settled else own_places(base)
     for place in own:
         if place not in known:
             await _refuse_place(catalog, caller, key, place, fresh=base is None and _is_fresh(place, key, after))
-    outside = [each for each in paths if not is_inside_any(own, each[1]) and not is_inside_any(known, each[1])]
+    outside = paths_outside(known, outside)
     for start in range(0, len(outside), CHUNK):
         await _refuse_paths(catalog, caller, key, outside[start : start + CHUNK])
         await asyncio.sleep(0)
+
+
+def paths_outside(places: Sequence[Location], paths: Iterable[NamedPath]) -> list[NamedPath]:
+    """Those that lie in none of the places. Writers put their files into the table's own places: as a rule, none."""
+    return [each for each in paths if not is_inside_any(places, each[1])]
 
 
 async def _refuse_place(catalog: Catalog, caller: Caller, key: Key, place: Location, *, fresh: bool) -> None:
@@ -202,10 +210,12 @@ class Registering:
         """Refuses a file whose location, or anything else in it, is another table's."""
         if self._caller.rights is None:
             return
-        owners = await self._owners_of([str(each) for each in own_places(metadata)])
+        own = own_places(metadata)
+        owners = await self._owners_of([str(each) for each in own])
         if not await may_use_all(self._caller, owners):
             raise missing_file(self._location)
-        await refuse_foreign(self._catalog, self._caller, self._key, metadata, None, paths_in_metadata(metadata))
+        outside = paths_outside(own, paths_in_metadata(metadata))
+        await refuse_foreign(self._catalog, self._caller, self._key, metadata, None, own, outside)
 
     async def _owners_of(self, paths: Sequence[str]) -> list[Key]:
         known = await owners_of_paths(self._catalog, self._key, paths)

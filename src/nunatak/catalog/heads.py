@@ -1,4 +1,4 @@
-"""Pointers of tables and views alike: finding what stands behind one, and the files a new one needs."""
+"""Pointers of tables and views alike: loads what a pointer leads to, and checks the places that metadata names."""
 
 import asyncio
 import os
@@ -13,17 +13,22 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import referenced_places
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
-from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.chosen_places import ChosenPlace, places_of
 from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
-from nunatak.iceberg.metadata_files import new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
-from nunatak.objectstore.location import missing_file, parse_file_location, parse_location, path_of, require_inside
+from nunatak.objectstore.location import (
+    Location,
+    missing_file,
+    parse_file_location,
+    parse_location,
+    path_of,
+    require_inside,
+)
 
 Metadata = TableMetadata | ViewMetadata
 
@@ -95,21 +100,12 @@ def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metada
 
 def loaded_of(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
     """What a file holds, and what that says, if it is known already."""
-    loaded = Loaded(metadata_location, (data,), _local_path(metadata_location))
+    loaded = Loaded(metadata_location, (data,), local_path(metadata_location))
     loaded.parsed = metadata
     return loaded
 
 
-def new_version(catalog: Catalog, metadata: Metadata, before: Loaded | None) -> Loaded:
-    """The metadata as its own next file will hold it; nothing is written."""
-    previous = before.metadata_location if before is not None else None
-    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, catalog.new_uuid())
-    if isinstance(metadata, TableMetadata):
-        return Loaded.of_table(metadata_location, metadata, _local_path(metadata_location), before)
-    return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
-
-
-def _local_path(metadata_location: str) -> str | None:
+def local_path(metadata_location: str) -> str | None:
     place = parse_file_location(metadata_location)
     return path_of(place) if place.scheme == "file" else None
 
@@ -135,9 +131,9 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
     return loaded
 
 
-async def stored_of(metadata_location: str, metadata: Metadata, data: bytes) -> Stored:
+async def stored_of(metadata_location: str, metadata: Metadata, data: bytes | memoryview) -> Stored:
     """What goes beside the pointer of a file that exists."""
-    stored = _stored(metadata_location, metadata, await asyncio.to_thread(_packed, data))
+    stored = stored_beside(metadata_location, metadata, await asyncio.to_thread(packed, data))
     return with_references(stored, metadata)
 
 
@@ -147,7 +143,7 @@ def with_references(stored: Stored, metadata: Metadata) -> Stored:
     return msgspec.structs.replace(stored, places=(*stored.places, *references)) if references else stored
 
 
-def _packed(data: bytes | memoryview) -> bytes | None:
+def packed(data: bytes | memoryview) -> bytes | None:
     """Compressed, or None if it would still be too large; called in threads, each with a compressor of its own."""
     packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
     if packer is None:
@@ -156,7 +152,8 @@ def _packed(data: bytes | memoryview) -> bytes | None:
     return content if len(content) <= STORED_LIMIT_BYTES else None
 
 
-def _stored(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
+def stored_beside(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
+    """What the database keeps beside a pointer; `content` is the file, compressed."""
     try:
         location = str(parse_location(metadata.location))
     except CatalogError:
@@ -192,35 +189,28 @@ async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind
     return NoSuchTable(f"Table does not exist: {identifier}", hint=hint)
 
 
-async def check_places(catalog: Catalog, warehouse: WarehousePlace, key: Key, metadata: Metadata) -> None:
-    """Every field that steers where somebody writes lies inside the warehouse, and not in another table's folder."""
-    home = parse_location(metadata.location)
-    for chosen in places_of(metadata.location, metadata.properties):
+async def check_places(
+    catalog: Catalog, warehouse: WarehousePlace, key: Key, metadata: Metadata
+) -> tuple[Location, ...]:
+    """Checks that every field that says where somebody writes lies inside the warehouse, and not in another table's
+    folder. Returns the table's own places, as `own_places` does."""
+    home = require_inside(metadata.location, warehouse.allowed, "location")
+    own: tuple[Location, ...] = (home,)
+    for chosen in places_of(None, metadata.properties):
         place = require_inside(chosen.text, warehouse.allowed, chosen.field)
         if home.contains(place):
             continue
+        if not any(each.contains(place) for each in own):
+            own = (*own, place)
         ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
         for other in await catalog.store.overlapping(str(place), ancestors):
             if other.key != key:
                 overlaps = f"{chosen.text} overlaps the location of another table or view"
                 raise BadRequest(f"Invalid {chosen.field}: {overlaps}")
+    return own
 
 
 def check_chosen(warehouse: WarehousePlace, places: Iterable[ChosenPlace]) -> None:
     """Every place that a request names lies inside the warehouse, also one that the metadata does not keep."""
     for chosen in places:
         require_inside(chosen.text, warehouse.allowed, chosen.field)
-
-
-async def write_metadata_file(catalog: Catalog, metadata: Metadata, version: Loaded, *, stowed: bool = False) -> Stored:
-    """Write a new version's file and return what goes beside its pointer; none may lead to a file that is not there.
-
-    With `stowed` the caller sees to it that the bytes themselves are stored later, unless they already are in what is
-    returned.
-    """
-    metadata_location, data = version.metadata_location, version.data
-    if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
-        content = None if stowed else _packed(data)
-        await catalog.objects.write_synced(metadata_location, data)
-        return _stored(metadata_location, metadata, content)
-    return _stored(metadata_location, metadata, await catalog.objects.write_metadata(metadata_location, data, _packed))

@@ -18,41 +18,25 @@ from nunatak.catalog.heads import (
     check_file,
     check_places,
     find_head,
-    keep,
     key_of,
     load_head,
+    loaded_of,
     missing,
-    new_version,
-    stored_of,
-    write_metadata_file,
 )
 from nunatak.catalog.limits import MAX_TRIES, check_properties
+from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.write import entry, write
 from nunatak.database import rules
-from nunatak.database.records import (
-    Answer,
-    Change,
-    DeleteHead,
-    InsertHead,
-    Key,
-    Kind,
-    MoveHead,
-    RenameHead,
-    SaveReport,
-    Stored,
-    Write,
-)
+from nunatak.database.records import Answer, DeleteHead, Key, Kind, RenameHead, SaveReport, Write
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
-    CatalogError,
     CommitFailed,
     Forbidden,
     NoSuchNamespace,
     NoSuchTable,
-    OutcomeUnknown,
 )
 from nunatak.iceberg import create, plausible, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
@@ -80,35 +64,10 @@ class NewTable:
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
-    loaded = new_version(catalog, metadata, None)
-    metadata_location = loaded.metadata_location
-    # The folders, too, before the pointer: once the table is there, nothing may answer that it was refused.
-    stored, refused = await asyncio.gather(
-        write_metadata_file(catalog, metadata, loaded),
-        _make_folders(catalog, metadata, metadata_location),
-        return_exceptions=True,
-    )
-    if isinstance(stored, BaseException):
-        raise stored
-    change = InsertHead(
-        key,
-        "TABLE",
-        stored,
-        entry(catalog, caller, "create-table"),
-        str(wanted.identifier),
-        print_namespace(wanted.identifier.namespace),
-    )
-    try:
-        if refused is not None:
-            raise refused
-        changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
-        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-    except OutcomeUnknown:
-        raise  # the file may be the head
-    except CatalogError:
-        await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
-        raise
-    catalog.cache.keep(key, loaded)
+    # The folders come before the pointer: once the table is there, nothing may answer that it was refused.
+    folders = _local_folders(metadata)
+    new = Publication(key, wanted.identifier, "create-table", None, None, metadata, folders=folders)
+    (loaded,) = await publish(catalog, caller, [new])
     return loaded
 
 
@@ -120,7 +79,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     if wanted.location is not None:
         await _refuse_overlap(catalog, place)
     body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
-    await _make_folders(catalog, metadata)
+    await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
     # A job removes the folders if no table comes to use them.
     changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
     if changes or caller.key is not None:
@@ -160,8 +119,8 @@ async def _new_metadata(
         table_uuid=table_uuid,
         now_ms=catalog.now_ms(),
     )
-    await check_places(catalog, warehouse, key, metadata)
-    await refuse_foreign(catalog, caller, key, metadata, None, ())
+    own = await check_places(catalog, warehouse, key, metadata)
+    await refuse_foreign(catalog, caller, key, metadata, None, own, ())
     return metadata
 
 
@@ -188,12 +147,12 @@ def default_location(
     return new_folder(warehouse.location, identifier, table_uuid)
 
 
-async def _make_folders(catalog: Catalog, metadata: TableMetadata, file: str = "") -> None:
-    """Some clients write into a local table's folders without making them; the folder of `file` comes with that."""
-    if parse_location(metadata.location).scheme == "file":
-        base = metadata.location.rstrip("/")
-        folders = [each for each in (f"{base}/metadata", f"{base}/data") if not file.startswith(f"{each}/")]
-        await asyncio.gather(*map(catalog.objects.make_folder, folders))
+def _local_folders(metadata: TableMetadata) -> list[str]:
+    """Those that some clients write into without making them, if the table lies on this machine."""
+    if parse_location(metadata.location).scheme != "file":
+        return []
+    base = metadata.location.rstrip("/")
+    return [f"{base}/metadata", f"{base}/data"]
 
 
 async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
@@ -308,15 +267,22 @@ async def register_table(
         data = await registering.read()
         metadata = await catalog.large_work.run(_read_registered, data)
         await registering.check(metadata)
-        data = table_metadata.with_uuid(data, metadata)
+        registered = loaded_of(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
         await check_places(catalog, warehouse, key, metadata)
-        stored = await stored_of(metadata_location, metadata, data)
         before = await find_head(catalog, key, "TABLE", caller.policy) if overwrite else None
-        if before is not None and not may_replace:
-            raise PolicyChanged
-        changes = await _registering(catalog, caller, identifier, key, before, stored, shadow_of)
-        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-        return keep(catalog, key, metadata_location, data, metadata)
+        if before is not None:
+            # What was there when the caller's rights were looked at is what is replaced; a table made since is not.
+            if not may_replace:
+                raise PolicyChanged
+            await require_replaceable(caller, identifier, key)
+        shadow = Shadow(shadow_of, "shadow", catalog.now_ms()) if shadow_of is not None else None
+        first, then = await around_register(catalog.store, key, before, metadata.table_uuid, shadow)
+        base = before.table() if before is not None else None
+        new = Publication(
+            key, identifier, "register-table", before, base, metadata, registered=registered, first=first, then=then
+        )
+        (loaded,) = await publish(catalog, caller, [new])
+        return loaded
 
 
 def _read_registered(data: bytes) -> TableMetadata:
@@ -325,30 +291,6 @@ def _read_registered(data: bytes) -> TableMetadata:
     plausible.check_table(data, metadata)
     check_properties(metadata.properties)
     return metadata
-
-
-async def _registering(
-    catalog: Catalog,
-    caller: Caller,
-    identifier: Identifier,
-    key: Key,
-    before: Loaded | None,
-    stored: Stored,
-    shadow_of: str | None,
-) -> list[Change]:
-    """Sets the pointer, or moves it from `before`: what was there when the caller's rights were looked at is what is
-    replaced, and a table that was made meanwhile is not."""
-    shadow = Shadow(shadow_of, "shadow", catalog.now_ms()) if shadow_of is not None else None
-    first, then = await around_register(catalog.store, key, before, stored.table_uuid, shadow)
-    line = entry(catalog, caller, "register-table")
-    printed, parent = str(identifier), print_namespace(identifier.namespace)
-    if before is None:
-        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
-        return [*first, InsertHead(key, "TABLE", stored, line, printed, parent, registered=True), *owned, *then]
-    await require_replaceable(caller, identifier, key)
-    old = before.metadata_location
-    moved = MoveHead(key, "TABLE", old, stored, line, printed, check_overlap=True, places_changed=True)
-    return [*first, moved, *then]
 
 
 async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) -> None:

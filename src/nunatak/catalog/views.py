@@ -4,29 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
-from nunatak.catalog.heads import (
-    check_chosen,
-    check_file,
-    check_places,
-    keep,
-    key_of,
-    load_head,
-    new_version,
-    places_outside,
-    stored_of,
-    write_metadata_file,
-)
+from nunatak.catalog.heads import check_chosen, check_file, check_places, key_of, load_head, loaded_of
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
 from nunatak.catalog.limits import MAX_TRIES, check_counts, check_properties
+from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.tables import default_location, is_wide, refuse_taken
-from nunatak.catalog.write import entry, write
-from nunatak.database.records import Answer, Change, InsertHead, Key, MoveHead
 from nunatak.database.store import HeadMoved
-from nunatak.errors import CatalogError, CommitFailed, NoSuchNamespace, OutcomeUnknown
+from nunatak.errors import CommitFailed, NoSuchNamespace
 from nunatak.iceberg import plausible, view_commit, view_metadata
 from nunatak.iceberg.chosen_places import places_of_updates
 from nunatak.iceberg.identifiers import Identifier, print_namespace
@@ -64,9 +51,11 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
         view_uuid=view_uuid,
         now_ms=catalog.now_ms(),
     )
-    await check_places(catalog, warehouse, key, metadata)
-    await refuse_foreign(catalog, caller, key, metadata, None, ())
-    return await _put(catalog, caller, key, wanted.identifier, metadata, None, "create-view")
+    own = await check_places(catalog, warehouse, key, metadata)
+    await refuse_foreign(catalog, caller, key, metadata, None, own, ())
+    new = Publication(key, wanted.identifier, "create-view", None, None, metadata)
+    (loaded,) = await publish(catalog, caller, [new])
+    return loaded
 
 
 async def load_view(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Loaded:
@@ -102,17 +91,17 @@ async def commit_view(
                 base,
                 now_ms=catalog.now_ms(),
             )
-            if after is base:
-                if caller.key is not None:
-                    await write(catalog, caller, [], Answer(200, metadata_location=before.metadata_location))
-                return before
-            check_properties(after.properties)
-            await check_places(catalog, warehouse, key, after)
-            await refuse_foreign(catalog, caller, key, after, before.view(), ())
+            if after is not base:
+                check_properties(after.properties)
+                own = await check_places(catalog, warehouse, key, after)
+                await refuse_foreign(catalog, caller, key, after, base, own, ())
+            new = Publication(key, identifier, "commit-view", before, base, after)
             try:
-                return await _put(catalog, caller, key, identifier, after, before, "commit-view")
+                (loaded,) = await publish(catalog, caller, [new])
             except HeadMoved as error:
                 moved = error
+                continue
+            return loaded
     raise CommitFailed(moved.message)
 
 
@@ -129,13 +118,10 @@ async def register_view(
     metadata = await catalog.large_work.run(_read_registered, data)
     await registering.check(metadata)
     await check_places(catalog, warehouse, key, metadata)
-    stored = await stored_of(metadata_location, metadata, data)
-    line = entry(catalog, caller, "register-view")
-    parent = print_namespace(identifier.namespace)
-    change = InsertHead(key, "VIEW", stored, line, str(identifier), parent, registered=True)
-    changes = [change, *ownership.owned(catalog, caller, ownership.securable_of(key))]
-    await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-    return keep(catalog, key, metadata_location, data, metadata)
+    registered = loaded_of(metadata_location, data, metadata)
+    new = Publication(key, identifier, "register-view", None, None, metadata, registered=registered)
+    (loaded,) = await publish(catalog, caller, [new])
+    return loaded
 
 
 def _read_registered(data: bytes) -> ViewMetadata:
@@ -144,41 +130,3 @@ def _read_registered(data: bytes) -> ViewMetadata:
     plausible.check_view(data, metadata)
     check_properties(metadata.properties)
     return metadata
-
-
-async def _put(
-    catalog: Catalog,
-    caller: Caller,
-    key: Key,
-    identifier: Identifier,
-    metadata: ViewMetadata,
-    before: Loaded | None,
-    operation: str,
-) -> Loaded:
-    """Write the file, then set or move the pointer."""
-    loaded = new_version(catalog, metadata, before)
-    stored = await write_metadata_file(catalog, metadata, loaded)
-    metadata_location = loaded.metadata_location
-    line = entry(catalog, caller, operation)
-    printed = str(identifier)
-    changes: list[Change]
-    if before is None:
-        parent = print_namespace(identifier.namespace)
-        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
-        changes = [InsertHead(key, "VIEW", stored, line, printed, parent), *owned]
-    else:
-        moved_folder = metadata.location != before.view().location
-        old = before.metadata_location
-        resettled = stored.places != places_outside(before.view())
-        changes = [
-            MoveHead(key, "VIEW", old, stored, line, printed, check_overlap=moved_folder, places_changed=resettled)
-        ]
-    try:
-        await write(catalog, caller, changes, Answer(200, metadata_location=metadata_location))
-    except OutcomeUnknown:
-        raise  # the file may be the head
-    except CatalogError:
-        await catalog.objects.delete(metadata_location)  # known to have failed: nobody points here
-        raise
-    catalog.cache.keep(key, loaded)
-    return loaded

@@ -35,14 +35,15 @@ async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], ans
     changes = list(_audited(catalog, caller, changes))
     if caller.key is not None:
         changes = [*changes, remembered(catalog, caller, answer)]
-    progress = caller.progress
+    progress, before = caller.progress, caller.progress.moment
     progress.moment = Moment.SENT
     try:
         await catalog.store.apply(changes)
     except OutcomeUnknown:
         raise
     except CatalogError:
-        progress.moment = Moment.REFUSED
+        # A request may write several times: what it has applied before is not undone by a later refusal.
+        progress.moment = Moment.APPLIED if before is Moment.APPLIED else Moment.REFUSED
         raise
     progress.moment = Moment.APPLIED
 
@@ -93,10 +94,12 @@ def remembered(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:
     return SaveAnswer(caller.principal, caller.key, caller.request_hash, answer, now_ms, expires_ms)
 
 
-def entry(catalog: Catalog, caller: Caller, operation: str, *, snapshot_id: int | None = None) -> CommitEntry:
+def entry(
+    catalog: Catalog, caller: Caller, operation: str, commit_id: str | None = None, *, snapshot_id: int | None = None
+) -> CommitEntry:
     """A line for the commit log."""
     return CommitEntry(
-        commit_id=catalog.new_uuid(),
+        commit_id=commit_id or catalog.new_uuid(),
         operation=operation,
         principal=caller.principal,
         committed_ms=catalog.now_ms(),

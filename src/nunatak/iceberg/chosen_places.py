@@ -26,7 +26,7 @@ def places_of(location: str | None, properties: Mapping[str, str] | None) -> Ite
     """Those of a table or view: its location, and each property that says where writers put files."""
     if location is not None:
         yield ChosenPlace("location", location)
-    if properties:
+    if properties and not properties.keys().isdisjoint(STEERING_PROPERTIES):
         for name in STEERING_PROPERTIES:
             if name in properties:
                 yield ChosenPlace(f"property {name}", properties[name])

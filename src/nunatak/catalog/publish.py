@@ -1,0 +1,227 @@
+"""Publishes metadata: writes the files, moves the pointers in one transaction, deletes the files of a refused change.
+
+Every create, commit and register of a table or view goes through `publish`. It keeps the commit contract
+(docs/explanation/commit-contract.md): a file is on disk before a pointer leads to it, and a file is deleted only when
+the database has refused the pointer. If the outcome is unknown, the files stay.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+import msgspec
+
+from nunatak.catalog import ownership
+from nunatak.catalog.cache import Loaded
+from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.catalog.heads import (
+    Metadata,
+    loaded_of,
+    local_path,
+    packed,
+    places_outside,
+    stored_beside,
+    stored_of,
+    with_references,
+)
+from nunatak.catalog.stowing import SMALL_BYTES
+from nunatak.catalog.write import entry, write
+from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, Kind, MoveHead, Stored
+from nunatak.errors import CatalogError, OutcomeUnknown
+from nunatak.iceberg import view_metadata
+from nunatak.iceberg.identifiers import Identifier, print_namespace
+from nunatak.iceberg.metadata_files import new_metadata_location
+from nunatak.iceberg.table_metadata import TableMetadata
+
+AT_ONCE = 32  # tables of one transaction that are worked on before the event loop serves other requests
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """One pointer that is to lead to `after`.
+
+    `before` is where it leads now and `base` is the metadata there; both are None for a new table or view. If `after`
+    is `base` itself, nothing is published. `operation` is the name in the commit log.
+    """
+
+    key: Key
+    identifier: Identifier
+    operation: str
+    before: Loaded | None
+    base: Metadata | None
+    after: Metadata
+    snapshot_id: int | None = None  # that the change adds: recognises the same commit when it is sent again
+    points_elsewhere: bool = False  # a new path lies in the warehouse, but outside the table's own places
+    registered: Loaded | None = None  # `after` in a file of somebody else: it is not written, and never deleted
+    folders: Sequence[str] = ()  # that must exist before the pointer does
+    first: Sequence[Change] = ()  # applied before the pointer, in the same transaction
+    then: Sequence[Change] = ()  # applied after it
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE" if isinstance(self.after, TableMetadata) else "VIEW"
+
+
+async def publish(
+    catalog: Catalog, caller: Caller, publications: Sequence[Publication], answer: Answer | None = None
+) -> list[Loaded]:
+    """Publish all or none; returns what each pointer leads to.
+
+    `answer` is kept for the request's idempotency key; None means the metadata of the first publication. Raises
+    HeadMoved if a pointer does not lead to `before` any more, and whatever else `write` raises.
+    """
+    changed = [each for each in publications if each.after is not each.base]
+    commit_ids, versions = await _new_versions(catalog, changed)
+    loaded = versions if len(changed) == len(publications) else _with_unchanged(publications, versions)
+    written = await _write_files(catalog, changed, versions)
+    try:
+        changes = [
+            change
+            for each, stored, commit_id in zip(changed, written, commit_ids, strict=True)
+            for change in _changes(catalog, caller, each, stored, commit_id)
+        ]
+        if changes or caller.key is not None:
+            kept = answer or Answer(200, metadata_location=loaded[0].metadata_location)
+            await write(catalog, caller, changes, kept)
+    except OutcomeUnknown:
+        raise  # A pointer may lead to the files: they stay.
+    except CatalogError:
+        await _delete_files(catalog, changed, written)
+        raise
+    for each, version, stored in zip(changed, versions, written, strict=True):
+        catalog.cache.keep(each.key, version)
+        if stored.content is None and _may_wait(catalog, each, version):
+            assert catalog.stowing is not None
+            catalog.stowing.add(each.key, version)
+    if len(changes) > len(changed) and any(isinstance(change, AddJob) for change in changes):
+        catalog.job_added.set()
+    return loaded
+
+
+async def _new_versions(catalog: Catalog, changed: Sequence[Publication]) -> tuple[list[str], list[Loaded]]:
+    """A commit id and the new metadata for each; the id is also in the name of the file. Nothing is written."""
+    commit_ids, versions = [], []
+    for number, each in enumerate(changed, 1):
+        commit_id = catalog.new_uuid()
+        commit_ids.append(commit_id)
+        versions.append(each.registered or _new_version(each, commit_id))
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return commit_ids, versions
+
+
+def _new_version(publication: Publication, commit_id: str) -> Loaded:
+    metadata, before = publication.after, publication.before
+    previous = before.metadata_location if before is not None else None
+    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, commit_id)
+    if isinstance(metadata, TableMetadata):
+        return Loaded.of_table(metadata_location, metadata, local_path(metadata_location), before)
+    return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
+
+
+def _with_unchanged(publications: Sequence[Publication], versions: Sequence[Loaded]) -> list[Loaded]:
+    """The new versions, and what is there already of the publications that change nothing."""
+    new, loaded = iter(versions), []
+    for each in publications:
+        if each.after is not each.base:
+            loaded.append(next(new))
+        else:
+            assert each.before is not None
+            loaded.append(each.before)
+    return loaded
+
+
+# Files
+
+
+async def _write_files(catalog: Catalog, changed: Sequence[Publication], versions: Sequence[Loaded]) -> list[Stored]:
+    """All files and folders; if one cannot be written, no file is kept. Returns what goes beside each pointer."""
+    writes: list[Awaitable[Stored | None]] = [
+        _write_file(catalog, each, version) for each, version in zip(changed, versions, strict=True)
+    ]
+    writes += [
+        catalog.objects.make_folder(folder)
+        for each, version in zip(changed, versions, strict=True)
+        for folder in each.folders
+        if not version.metadata_location.startswith(f"{folder}/")  # that one comes with the file
+    ]
+    outcomes: list[Stored | BaseException | None] = []
+    if len(writes) == 1:
+        outcomes.append(await writes[0])
+    else:
+        for start in range(0, len(writes), AT_ONCE):
+            outcomes += await asyncio.gather(*writes[start : start + AT_ONCE], return_exceptions=True)
+    written = [outcome for outcome in outcomes if isinstance(outcome, Stored)]
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+    if failed is not None:
+        await _delete_files(catalog, changed, written)
+        raise failed
+    return written
+
+
+async def _write_file(catalog: Catalog, publication: Publication, version: Loaded) -> Stored:
+    metadata, metadata_location, data = publication.after, version.metadata_location, version.data
+    if publication.registered is not None:
+        return await stored_of(metadata_location, metadata, data)
+    if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
+        content = None if _may_wait(catalog, publication, version) else packed(data)
+        await catalog.objects.write_synced(metadata_location, data)
+    else:
+        content = await catalog.objects.write_metadata(metadata_location, data, packed)
+    return stored_beside(metadata_location, metadata, content)
+
+
+def _may_wait(catalog: Catalog, publication: Publication, version: Loaded) -> bool:
+    """Whether the bytes may be stored beside the pointer later: those of a table that is written again and again."""
+    return (
+        catalog.stowing is not None
+        and publication.before is not None
+        and publication.registered is None
+        and len(version.data) <= SMALL_BYTES
+        and publication.kind == "TABLE"
+    )
+
+
+async def _delete_files(catalog: Catalog, changed: Sequence[Publication], written: Sequence[Stored]) -> None:
+    """Known to be refused: no pointer leads to these. A registered file belongs to whoever wrote it, and stays."""
+    kept = {each.registered.metadata_location for each in changed if each.registered is not None}
+    ours = [each.metadata_location for each in written if each.metadata_location not in kept]
+    await asyncio.gather(*map(catalog.objects.delete, ours), return_exceptions=True)
+
+
+# Pointers
+
+
+def _changes(
+    catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str
+) -> list[Change]:
+    """The pointer set or moved, with what belongs to it."""
+    key, before, base, after = publication.key, publication.before, publication.base, publication.after
+    printed, is_registered = str(publication.identifier), publication.registered is not None
+    line = entry(catalog, caller, publication.operation, commit_id, snapshot_id=publication.snapshot_id)
+    if before is None or base is None:
+        parent = print_namespace(publication.identifier.namespace)
+        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
+        if not is_registered:
+            stored = with_references(stored, after)
+        new = InsertHead(key, publication.kind, stored, line, printed, parent, registered=is_registered)
+        return [*publication.first, new, *owned, *publication.then]
+    places_changed = is_registered or publication.points_elsewhere or _has_other_places(base, after, stored)
+    if places_changed and not is_registered:
+        stored = with_references(stored, after)
+    moved = MoveHead(
+        key,
+        publication.kind,
+        before.metadata_location,
+        stored,
+        line,
+        printed,
+        check_overlap=is_registered or after.location != base.location,
+        places_changed=places_changed,
+    )
+    return [*publication.first, moved, *publication.then]
+
+
+def _has_other_places(base: Metadata, after: Metadata, stored: Stored) -> bool:
+    """Whether writers of the table put files into other places than before."""
+    if after.properties is base.properties and after.location == base.location:
+        return False
+    return stored.places != places_outside(base)

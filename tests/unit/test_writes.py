@@ -1,0 +1,110 @@
+"""Who changes the database: `write` and `publish` in the catalog, and the few others named here, each with a reason."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "nunatak"
+
+# Who calls `Store.apply`: the file and the function, and why it does not go through `catalog/write.py`. A change that a
+# caller asks for belongs to `write`: there it gets its audit row, and the request knows how far its change came.
+DIRECT_WRITES = {
+    ("catalog/write.py", "write"): "this is the door",
+    # The server keeps its own records; nothing that a client could ask for is changed.
+    ("api/app.py", "App._first"): "keeps a refusal for its idempotency key; nothing else was done",
+    ("catalog/heads.py", "_adopt"): "copies the metadata of a pointer that another client moved, during a load",
+    ("catalog/stowing.py", "Stowing.store"): "write-behind: the pointer was moved by the commit",
+    ("catalog/jobs.py", "run_jobs"): "forgets answers whose idempotency keys have expired",
+    ("access/embedded.py", "EmbeddedIdentity._record_use"): "notes when a credential was last used",
+    ("events/audit.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
+    ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
+    ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
+    # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
+    ("catalog/jobs.py", "run_next"): "leases a job of the server, and ends it with its result",
+    ("catalog/jobs.py", "_postpone"): "gives a job back",
+    ("catalog/jobs.py", "Lease._extend_again_and_again"): "keeps the lease of a job",
+    ("maintenance/queue.py", "lease"): "leases a job to a worker, or ends one that was tried too often",
+    ("maintenance/queue.py", "lease_this"): "leases a job to a worker",
+    ("api/maintenance_jobs.py", "_forget"): "ends a job whose table is gone, when a worker asks for one",
+    ("api/maintenance_jobs.py", "heartbeat"): "extends the lease of a worker's job",
+    # Keys and secrets of the server, below the catalog.
+    ("access/bootstrap.py", "bootstrap"): "the first administrator: no caller is known yet; brings its own audit row",
+    ("access/tokens.py", "AccessTokens.rotate"): "a new signing key; the handler gives the audit row along",
+    ("access/rotation.py", "_seal_stale"): "seals secrets with the newest key; `nunatak keys` and its route audit it",
+    ("access/vault.py", "Vault.secret"): "makes a secret of the server on first use",
+    ("access/vault.py", "Vault._sealed_in_place"): "encrypts a secret that an older version kept in the clear",
+    ("api/encryption_keys.py", "_audit"): "an audit row before the work: what is refused afterwards is still refused",
+    # Repairs by an operator, whose server is stopped.
+    ("catalog/fsck_repair.py", "_store_again"): "`nunatak fsck --repair` copies metadata beside its pointer",
+    ("catalog/fsck_repair.py", "_forget"): "`nunatak fsck --repair` forgets what no pointer leads to",
+    ("catalog/fsck_repair.py", "_mark_namespace"): "`nunatak fsck --repair` marks the namespace of a table",
+    ("catalog/fsck_repair.py", "_forget_answers"): "`nunatak fsck --repair` forgets answers whose keys have expired",
+}
+# What makes a pointer lead to a file, and what writes such a file: only `publish` does both, in the right order.
+PUBLISHING = {"InsertHead", "MoveHead", "write_synced", "write_metadata"}
+PUBLISHED_BY = {
+    ("catalog/publish.py", "_changes", "InsertHead"): "sets a pointer",
+    ("catalog/publish.py", "_changes", "MoveHead"): "moves a pointer",
+    ("catalog/publish.py", "_write_file", "write_synced"): "writes a small file",
+    ("catalog/publish.py", "_write_file", "write_metadata"): "writes a large or compressed file",
+    ("catalog/fsck_repair.py", "_write_again", "write_metadata"): "restores a lost file from the database's copy",
+}
+
+FILES = sorted(
+    str(path.relative_to(SOURCE))
+    for path in SOURCE.rglob("*.py")
+    if path.relative_to(SOURCE).parts[0] not in {"database", "iceberg", "objectstore"}
+)
+
+
+def functions_with(tree: ast.Module, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Each use of one of the names, as a name or an attribute, with the qualified name of the function around it."""
+
+    def visit(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            around = inside
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                around = (*inside, child.name)
+            used = child.attr if isinstance(child, ast.Attribute) else child.id if isinstance(child, ast.Name) else ""
+            if used in names:
+                yield used, ".".join(inside)
+            yield from visit(child, around)
+
+    yield from visit(tree, ())
+
+
+def parsed(file: str) -> ast.Module:
+    return ast.parse((SOURCE / file).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_change_of_the_database_goes_through_write_or_is_named_here(file: str) -> None:
+    found = {(file, function) for _, function in functions_with(parsed(file), {"apply"})}
+
+    assert found == {each for each in DIRECT_WRITES if each[0] == file}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_only_publish_writes_metadata_files_and_moves_pointers(file: str) -> None:
+    found = {(file, function, used) for used, function in functions_with(parsed(file), PUBLISHING)}
+
+    assert found == {each for each in PUBLISHED_BY if each[0] == file}
+
+
+def test_every_named_file_is_looked_at() -> None:
+    assert {each[0] for each in (*DIRECT_WRITES, *PUBLISHED_BY)} <= set(FILES)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "async def sneak(store):\n    await store.apply([])",
+        "async def sneak(self):\n    await self._catalog.store.apply([])",
+        "def sneak(store):\n    change = store.apply\n    return change",
+        "class A:\n    async def sneak(self, store):\n        [await each.store.apply([]) for each in store]",
+    ],
+)
+def test_a_new_direct_write_is_found(code: str) -> None:
+    assert {function.rpartition(".")[2] for _, function in functions_with(ast.parse(code), {"apply"})} == {"sneak"}
