@@ -11,7 +11,7 @@ from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import Route
 from nunatak.api.routes import ROUTES
 from nunatak.cli.config import written
-from nunatak.cli.main import COMMANDS, root
+from nunatak.cli.main import root
 from nunatak.errors import CatalogError
 from nunatak.events.metrics import METRICS
 from nunatak.settings import CONFIG_FILE, OTHER_VARIABLES, SETTINGS
@@ -63,7 +63,7 @@ def cli_page() -> str:
 def command_helps() -> Iterator[tuple[str, str]]:
     top = click.Context(root, info_name="nunatak", terminal_width=100, max_content_width=100, **root.context_settings)
     yield "nunatak", root.get_help(top)
-    for name in COMMANDS:
+    for name in root.list_commands(top):
         command = root.get_command(top, name)
         assert command is not None
         context = click.Context(command, parent=top, info_name=name)

@@ -1,6 +1,10 @@
-"""Who may import whom: each layer imports only layers to its right, and imports stand at the top of the file."""
+"""Who may import whom: each layer imports only layers to its right, and imports stand at the top of the file.
+
+tests/unit/spark/test_layers.py asks the same of nunatak_spark.
+"""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,6 @@ LAYERS = [
     "cli",
     "server",
     "checks",
-    "ui",
     "api",
     "maintenance",
     "catalog",
@@ -27,7 +30,7 @@ LAYERS = [
 # These stand beside the line, each on what it names; the layers that may use them follow.
 BESIDE = {
     "client": ({"iceberg", "errors"}, {"cli"}),
-    "connect": (set[str](), {"cli", "server", "ui", "api"}),
+    "connect": (set[str](), {"cli", "server", "api"}),
     "terminal": (set[str](), {"cli"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
     "address_file": (set[str](), {"cli", "server"}),
@@ -119,6 +122,25 @@ def test_only_the_server_names_a_driver(file: Path) -> None:
 
     if str(file.parent) not in {"database", "objectstore"} and layer_of(file) not in DRIVERS_NAMED_BY:
         assert named == set()
+
+
+def names_of_spark(tree: ast.AST, file: Path) -> set[str]:
+    """Modules of nunatak_spark or pyspark that the file imports, or names in a text as `import_module` takes it."""
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    named = {*imported_modules(tree, file), *(text for text in texts if re.fullmatch(r"[\w.]+(:\w+)?", text))}
+    return {name for name in named if re.split(r"[.:]", name)[0] in {"nunatak_spark", "pyspark"}}
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_the_server_stands_without_spark(file: Path) -> None:
+    assert names_of_spark(parsed(file), file) == set()
+
+
+def test_a_hidden_import_of_spark_is_found() -> None:
+    hidden = ast.parse("import_module('nunatak_spark.jobs'); place = 'nunatak_spark.cli.spark:spark'")
+
+    assert names_of_spark(hidden, Path("x.py")) == {"nunatak_spark.jobs", "nunatak_spark.cli.spark:spark"}
+    assert names_of_spark(ast.parse("'pyspark of nunatak_spark is missing'"), Path("x.py")) == set()
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

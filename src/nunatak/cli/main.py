@@ -1,4 +1,7 @@
-"""The command `nunatak`: which sub-commands there are, and how their failures become exit codes."""
+"""The command `nunatak`: which sub-commands there are, and how their failures become exit codes.
+
+Other packages add commands by entry points; see plugins.py.
+"""
 
 import difflib
 import importlib
@@ -7,6 +10,7 @@ from typing import Any
 import click
 
 from nunatak import __version__
+from nunatak.cli.plugins import find_command, find_plugins, help_line
 from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError
 from nunatak.terminal import with_printable_message
@@ -30,7 +34,6 @@ COMMANDS = {
     "access": ("nunatak.cli.access:access", "Explain who may do what."),
     "health": ("nunatak.cli.health:health", "Score tables, and say what would help them."),
     "policy": ("nunatak.cli.policy:policy", "Set, show, drop and explain what is to be done to tables."),
-    "maintain": ("nunatak.cli.maintain:maintain", "Have done to tables what policies ask for, or you."),
     "job": ("nunatak.cli.job:job", "List, show and cancel maintenance jobs."),
     "get": ("nunatak.cli.get:get", "Answer one GET request without a running server."),
     "config": ("nunatak.cli.config:config", "Look at the settings."),
@@ -43,9 +46,6 @@ COMMANDS = {
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
     "keys": ("nunatak.cli.keys:keys", "Look after the keys that encrypt secrets."),
     "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
-    "report": ("nunatak.cli.report:report", "Write a page about what happened: plots, figures, and what would help."),
-    "spark": ("nunatak.cli.spark:spark", "Prepare PySpark for the catalog, and run a worker on it."),
-    "migrate": ("nunatak.cli.migrate:migrate", "Bring the tables of another catalog here, with proof."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }
 
@@ -77,9 +77,10 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3)
-        if near and args[0] not in self.list_commands(ctx):
-            raise click.UsageError(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?", ctx)
+        if self.get_command(ctx, args[0]) is None:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3)
+            if near:
+                raise click.UsageError(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -87,19 +88,21 @@ class LazyGroup(SuggestingGroup):
     """The top of the tree: knows its commands by name and imports one when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *find_plugins(COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return find_command(cmd_name)
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [(name, line) for name, (_, line) in COMMANDS.items()]
+        plugged = [(name, help_line(entry_point)) for name, entry_point in find_plugins(COMMANDS).items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(own + plugged)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

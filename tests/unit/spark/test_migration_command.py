@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import nunatak_spark.migration
-from nunatak.cli.migrate_run import Needs
+from nunatak_spark.cli.migrate_run import Needs
 from nunatak_spark.errors import CannotRun, WrongPyspark
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.migration.documents import read_document

@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from nunatak.cli import maintain, report, spark_work
 from nunatak.cli.main import root
 from nunatak_spark import sessions
+from nunatak_spark.cli import maintain, report, run_jobs
 from nunatak_spark.errors import CannotRun
 from tests.support.server import RunningServer
 
@@ -76,7 +76,7 @@ def test_where_spark_runs_and_what_it_is_told_reaches_the_session(
         asked.update(wanted, uri=uri)
         raise CannotRun("No Spark today", fix="Wait.")
 
-    monkeypatch.setattr(spark_work, "session", session)
+    monkeypatch.setattr(run_jobs, "session", session)
     where = ("--catalog", "mine", "--remote", "sc://h:1", "--conf", "a=b", "--bundle", "aws", "--uri", server.uri)
 
     ended = run(*command, *where)

@@ -8,10 +8,10 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from nunatak.cli.spark_work import exit_code
 from nunatak.client import Client, Json
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark import telling
+from nunatak_spark.cli.run_jobs import exit_code
 from nunatak_spark.jobs import Step
 from nunatak_spark.maintenance.work import Outcome
 from nunatak_spark.telling import Event

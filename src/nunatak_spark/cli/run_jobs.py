@@ -242,6 +242,7 @@ def in_warehouse_of(client: Client, securable: str | None) -> Iterator[tuple[Cli
 
 @contextmanager
 def refusals() -> Iterator[None]:
+    """Turns what keeps a command from its work into a refusal with a hint, for people."""
     try:
         yield
     except CannotRun as error:

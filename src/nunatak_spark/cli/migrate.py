@@ -8,7 +8,11 @@ import click
 import msgspec
 
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.migrate_run import (
+from nunatak.cli.names import NAMESPACE, print_name
+from nunatak.cli.options import uri_option
+from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
+from nunatak.client import Levels
+from nunatak_spark.cli.migrate_run import (
     CUTOVER,
     RETIRE,
     ROLLBACK,
@@ -21,15 +25,11 @@ from nunatak.cli.migrate_run import (
     name_of,
     open_state,
     pairs,
-    refusals,
     require_some,
     runs,
     state_option,
 )
-from nunatak.cli.names import NAMESPACE, print_name
-from nunatak.cli.options import uri_option
-from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
-from nunatak.client import Levels
+from nunatak_spark.cli.run_jobs import refusals
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory

@@ -14,7 +14,9 @@ from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
 from nunatak.cli.options import Session, connected, output_option, talks_to_server, uri_option
 from nunatak.cli.output import echo, print_json, print_rows
-from nunatak.cli.spark_work import (
+from nunatak.client import Credential
+from nunatak.settings import SettingsError
+from nunatak_spark.cli.run_jobs import (
     Where,
     a_worker,
     bundle_option,
@@ -26,8 +28,6 @@ from nunatak.cli.spark_work import (
     teller,
     worker_name,
 )
-from nunatak.client import Credential
-from nunatak.settings import SettingsError
 from nunatak_spark.configuration import (
     CATALOG,
     EXTENSIONS,

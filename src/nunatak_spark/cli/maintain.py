@@ -7,10 +7,10 @@ from nunatak.cli.options import Session, talks_to_server
 from nunatak.cli.output import counted, echo, print_json, print_rows
 from nunatak.cli.plans import because, gains_of
 from nunatak.cli.securables import name_of, place_of
-from nunatak.cli.spark_work import EXIT_CODES, Where, run_due, run_job, runs_spark, try_jobs
 from nunatak.client import Json, Levels
 from nunatak.errors import Conflict
 from nunatak.maintenance.commands import WORDS
+from nunatak_spark.cli.run_jobs import EXIT_CODES, Where, run_due, run_job, runs_spark, try_jobs
 
 TYPES = {word: kind for kind, word in WORDS.items()}
 EVERYTHING = "all"

@@ -15,10 +15,10 @@ import click
 from click.core import ParameterSource
 
 from nunatak.cli.login import find_login
-from nunatak.cli.main import Refused
 from nunatak.cli.names import print_name
 from nunatak.cli.options import connected, output_option, uri_option
 from nunatak.cli.output import counted
+from nunatak_spark.cli.run_jobs import refusals
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
 from nunatak_spark.jars import load_jar, places_of
@@ -191,15 +191,6 @@ class Needs:
     def jars(self) -> list[Path]:
         places = places_of(os.environ)
         return [load_jar(matrix().drivers[driver], places).path for driver in self.drivers]
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """What keeps a command from its work, for people: every command runs in here, to its last line."""
-    try:
-        yield
-    except CannotRun as error:
-        raise Refused(error.problem, hint=error.fix) from error
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

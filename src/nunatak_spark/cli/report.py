@@ -11,10 +11,10 @@ from rich.console import Console
 from nunatak.cli.main import Refused
 from nunatak.cli.options import connected, setting_options, uri_option
 from nunatak.cli.output import echo, print_json
-from nunatak.cli.spark_work import Where, refusals, runs_spark, started
 from nunatak.client import Client
 from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
+from nunatak_spark.cli.run_jobs import Where, refusals, runs_spark, started
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Step
