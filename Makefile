@@ -52,7 +52,7 @@ lock: ## Choose the versions of all dependencies anew, with their hashes; KEEP=1
 	&& printf '%s\n' 'hatchling>=1.27' editables > "$$work/build.in" \
 	&& lock() { [ -n "$(KEEP)" ] && cp requirements/$$1.lock "$$work/$$1.lock" 2> /dev/null || true; "$$work/venv/bin/uv" pip compile --quiet --universal \
 	   --python-version 3.11 --generate-hashes --no-header --no-annotate "$${@:2}" pyproject.toml "$$work/build.in" -o "$$work/$$1.lock"; } \
-	&& lock test --extra test --extra lint && lock serve -c "$$work/test.lock" && lock demo --extra demo -c "$$work/test.lock" \
+	&& lock test --group test --group lint && lock serve -c "$$work/test.lock" && lock demo --extra migration --group demo -c "$$work/test.lock" \
 	&& mkdir -p requirements && cp "$$work"/*.lock requirements/
 
 clean: ## Remove what the commands above made, but not the data.

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-LOCKS = {"serve": (), "test": ("test", "lint"), "demo": ("demo",)}
+GROUPS = PROJECT["dependency-groups"]
+LOCKS = {
+    "serve": (),
+    "test": (*GROUPS["test"], *GROUPS["lint"]),
+    "demo": ("nunatak[migration]", *GROUPS["demo"]),
+}
+OWN = re.compile(r"^nunatak\[(.*)\]$")
 PINNED = re.compile(
     r"^(?P<name>[a-z0-9-]+)==\S+(?: ;[^\\]*)? \\(?P<hashes>(?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?)+)$", re.M
 )
@@ -19,14 +26,14 @@ def name_of(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-").replace(".", "-")
 
 
-def wanted(extras: tuple[str, ...]) -> set[str]:
-    """The names that pyproject.toml asks for; an extra that names our own extras means theirs."""
-    found = set(map(name_of, PROJECT["project"]["dependencies"]))
-    for extra in extras:
-        own = re.compile(r"^nunatak\[(.*)\]$")
-        for requirement in EXTRAS[extra]:
-            inner = own.match(requirement)
-            found |= wanted(tuple(inner[1].split(","))) if inner else {name_of(requirement)}
+def names_in(requirements: Iterable[str]) -> set[str]:
+    """The names that requirements ask for; an extra that names our own extras means theirs."""
+    found = set()
+    for requirement in requirements:
+        own = OWN.match(requirement)
+        found |= (
+            names_in(one for extra in own[1].split(",") for one in EXTRAS[extra]) if own else {name_of(requirement)}
+        )
     return found
 
 
@@ -37,8 +44,13 @@ def test_every_line_of_a_lock_has_a_hash(lock: str) -> None:
     entries = list(PINNED.finditer(text))
 
     assert "".join(entry[0] + "\n" for entry in entries) == text
-    assert wanted(LOCKS[lock]) - {entry["name"] for entry in entries} == set()
+    assert names_in((*PROJECT["project"]["dependencies"], *LOCKS[lock])) - {entry["name"] for entry in entries} == set()
     assert {"hatchling", "editables"} <= {entry["name"] for entry in entries}, "what builds the project is pinned, too"
+
+
+def test_only_what_users_choose_is_published() -> None:
+    assert EXTRAS.keys().isdisjoint(GROUPS)
+    assert EXTRAS.keys().isdisjoint({"test", "lint", "dev", "demo", "docs"})
 
 
 def test_make_installs_nothing_without_its_hash() -> None:

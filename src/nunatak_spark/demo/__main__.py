@@ -5,13 +5,14 @@ import importlib.util
 import sys
 
 NEEDED = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "duckdb_extension_iceberg", "jinja2")
+INSTALL = "'nunatak[migration]' 'pyiceberg[pyiceberg-core]'"
 
 
 def main() -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         print(f"The demo needs packages that are missing: {', '.join(missing)}", file=sys.stderr)
-        print("Fix: pip install 'nunatak[demo]', or `make demo` in the project's folder.", file=sys.stderr)
+        print(f"Fix: pip install {INSTALL}, or `make demo` in the project's folder.", file=sys.stderr)
         return 3
     importlib.import_module("nunatak_spark.demo.command").demo(prog_name="python -m nunatak_spark.demo")
     return 0

@@ -126,4 +126,4 @@ sys.exit(main())
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
     assert ended.returncode == 3
-    assert "nunatak[demo]" in ended.stderr
+    assert "pip install 'nunatak[migration]' 'pyiceberg[pyiceberg-core]'" in ended.stderr
