@@ -52,8 +52,19 @@ lock: ## Choose the versions of all dependencies anew, with their hashes; KEEP=1
 	&& printf '%s\n' 'hatchling>=1.27' editables > "$$work/build.in" \
 	&& lock() { [ -n "$(KEEP)" ] && cp requirements/$$1.lock "$$work/$$1.lock" 2> /dev/null || true; "$$work/venv/bin/uv" pip compile --quiet --universal \
 	   --python-version 3.11 --generate-hashes --no-header --no-annotate "$${@:2}" pyproject.toml "$$work/build.in" -o "$$work/$$1.lock"; } \
-	&& lock test --group test --group lint && lock serve -c "$$work/test.lock" && lock demo --extra migration --group demo -c "$$work/test.lock" \
+	&& lock test --group test --group lint --group release && lock serve -c "$$work/test.lock" && lock demo --extra migration --group demo -c "$$work/test.lock" \
 	&& mkdir -p requirements && cp "$$work"/*.lock requirements/
+
+release: $(VENV)/.installed-tests ## Make the release VERSION=x.y.z here: changelog, commit, tag, and dist/ with wheel and sdist.
+	@[[ '$(VERSION)' =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo 'Name the version: make release VERSION=1.2.3' >&2; exit 2; }
+	@[ -z "$$(git status --porcelain)" ] || { echo 'The working tree has changes: commit them or take them away first' >&2; exit 1; }
+	@! git rev-parse --quiet --verify 'refs/tags/v$(VERSION)' > /dev/null || { echo 'v$(VERSION) is tagged already' >&2; exit 1; }
+	@rm -rf dist
+	@{ $(BIN)/python -m hatchling version '$(VERSION)' > /dev/null && $(BIN)/towncrier build --yes --version '$(VERSION)' \
+	&& $(BIN)/python -m hatchling build && git add --all && git commit --quiet --message 'Release $(VERSION)'; } \
+	|| { git reset --quiet --hard; exit 1; }  # the tree was clean: nothing is lost
+	@git tag --annotate --message 'Nunatak $(VERSION)' 'v$(VERSION)'
+	@echo 'v$(VERSION) is committed and tagged here, and dist/ holds what to upload; nothing was pushed.'
 
 clean: ## Remove what the commands above made, but not the data.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -90,4 +101,4 @@ $(VENV)/.installed-demo: pyproject.toml requirements/demo.lock | $(BIN)/python
 	@ls /usr/sbin/mariadbd > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y --no-install-recommends mariadb-server; } > /dev/null 2>&1 || true
 	@command -v curl > /dev/null || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y curl; } > /dev/null 2>&1 || true
 
-.PHONY: help serve check test mission bench demo soak docs openapi lock clean .tools
+.PHONY: help serve check test mission bench demo soak docs openapi lock release clean .tools

@@ -13,7 +13,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 GROUPS = PROJECT["dependency-groups"]
 LOCKS = {
     "serve": (),
-    "test": (*GROUPS["test"], *GROUPS["lint"]),
+    "test": (*GROUPS["test"], *GROUPS["lint"], *GROUPS["release"]),
     "demo": ("nunatak[migration]", *GROUPS["demo"]),
 }
 OWN = re.compile(r"^nunatak\[(.*)\]$")
