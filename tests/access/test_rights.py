@@ -256,6 +256,47 @@ def test_lists_and_search_show_what_may_be_seen_page_by_page(catalog: SecuredCat
     assert [each["identifier"]["name"] for each in found] == ["a9", "a1", "a3", "a5"]
 
 
+def test_a_search_shows_what_lies_in_something_that_may_be_listed_or_was_granted_itself(
+    catalog: SecuredCatalog,
+) -> None:
+    catalog.namespace("ns", "in")
+    for namespace, name in (("ns", "a1"), ("ns", "a2"), ("ns\x1fin", "a3")):
+        catalog.table(namespace, name)
+    catalog.principal("ann", default__ns="TABLE_READ_DATA", default__ns____a2="TABLE_DROP")
+
+    def found() -> list[str]:
+        results = ok(catalog.call_as("ann", "GET", "/v1/default/search?query=a"))["results"]
+        return [each["identifier"]["name"] for each in results]
+
+    assert found() == ["a2"]
+    catalog.grant("ann", "default__ns__in", "TABLE_LIST")
+    assert found() == ["a2", "a3"]
+    catalog.grant("ann", "default", "WAREHOUSE_ADMIN")
+    assert found() == ["a1", "a2", "a3"]
+
+
+def test_a_search_does_not_compare_every_name_with_every_grant(catalog: SecuredCatalog) -> None:
+    """Names times grants would be a million comparisons in the event loop."""
+    catalog.principal("ann", default__other="TABLE_LIST")
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) "
+    catalog.rows(f"{numbers} INSERT INTO iceberg_tables SELECT 'default', 'ns', 't' || i, 'x', NULL, 'TABLE' FROM n")
+    granted = "'default' || char(31) || 'ns.' || char(30) || 'u' || i"
+    catalog.rows(f"{numbers} INSERT INTO nunatak_grants SELECT 'p:ann', {granted}, 1024, 'root', 0 FROM n")
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    catalog.store._reader.set_progress_handler(count, 1000)
+    found = ok(catalog.call_as("ann", "GET", "/v1/default/search?query=t"))["results"]
+    catalog.store._reader.set_progress_handler(None)
+
+    assert found == []
+    assert steps < 300
+
+
 def test_a_grant_on_an_inner_namespace_says_nothing_of_its_neighbours(catalog: SecuredCatalog) -> None:
     catalog.namespace("ns", "a")
     catalog.namespace("ns", "ab")

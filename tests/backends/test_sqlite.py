@@ -151,7 +151,7 @@ def test_every_statement_can_be_prepared(tmp_path: Path, name: str) -> None:
 
 # Whatever is not asked for every request or every page may look at every row.
 RARE = {
-    *("search_heads", "lease_job", "end_leases", "next_job_time", "trim_reports"),
+    *("lease_job", "end_leases", "next_job_time", "trim_reports"),
     *("all_members", "disabled_principals", "list_warehouses"),  # of administrators
     *("count_catalog", "tables_without_bytes", "count_pointers"),  # of backups
     *("keys_after", "points_at", "stuck_jobs"),  # of fsck
@@ -187,7 +187,7 @@ def test_a_statement_is_compiled_once_whatever_values_it_is_given(tmp_path: Path
         run(store.find_namespace(CATALOG, name))
         run(store.find_pointer(key("t", name)))
         run(store.keys_after(key("t", name), 10))
-        run(store.search_heads(CATALOG, name, None, 10))
+        run(store.search_names(CATALOG, name, None, ("", name), 10))
 
     for connection in (store._reader, store._writer._connection):
         connection.authorizer = look_on  # asked whenever a statement is compiled

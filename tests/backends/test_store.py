@@ -605,12 +605,24 @@ def test_a_store_that_can_write_says_so(store: Store, run: Run[ANY]) -> None:
     run(store.check())
 
 
-def test_search_finds_parts_of_names_in_any_case(full: Store, run: Run[ANY]) -> None:
-    run(full.apply([insert("Orders"), insert("open_orders", kind="VIEW")]))
+# Search
 
-    assert run(full.search_heads(CATALOG, "ORDER", None, 10)) == [
-        ("TABLE", "ns", "Orders"),
-        ("VIEW", "ns", "open_orders"),
-    ]
-    assert run(full.search_heads(CATALOG, "order", "VIEW", 10)) == [("VIEW", "ns", "open_orders")]
-    assert run(full.search_heads(CATALOG, "", None, 2)) == [("TABLE", "ns", "Orders"), ("VIEW", "ns", "open_orders")]
+
+def test_a_search_looks_at_so_many_names_at_a_time(store: Store, run: Run[ANY]) -> None:
+    """However many match; the next piece starts behind the last name that was looked at."""
+    changes: list[Change] = [create_namespace("a"), create_namespace("B.c", "B")]
+    changes += [insert(f"t{number}", "a") for number in range(5)]
+    changes += [insert("Orders", "B.c"), insert("v", "B.c", kind="VIEW"), insert("last_order", "a")]
+    run(store.apply(changes))
+
+    def search(text: str, kind: Kind | None, after: tuple[str, str], piece: int) -> object:
+        found, end = run(store.search_names(CATALOG, text, kind, after, piece))
+        return [(each.kind, each.namespace, each.name) for each in found], end
+
+    order, last = ("TABLE", "B.c", "Orders"), ("TABLE", "a", "last_order")
+    assert search("order", None, ("", ""), 3) == ([order, last], ("a", "last_order"))
+    assert search("ORDER", None, ("a", "last_order"), 3) == ([], ("a", "t2"))
+    assert search("t", "TABLE", ("a", "t2"), 3) == ([("TABLE", "a", "t3"), ("TABLE", "a", "t4")], None)
+    assert search("b.C", "VIEW", ("", ""), 100) == ([("VIEW", "B.c", "v")], None)
+    assert search("", None, ("a", "t4"), 1) == ([], None)
+    assert run(store.search_names("other", "", None, ("", ""), 10)) == ([], None)

@@ -113,7 +113,7 @@ OPERATIONS: dict[str, Operation] = {
     "dropView": Operation(tag="Views", errors=(404, 409)),
     "viewExists": Operation(tag="Views", errors=(404,)),
     "renameView": Operation(tag="Views", request="RenameRequest", errors=(404, 409)),
-    "search": Operation(tag="Search", response="SearchResponse", query=("query", "type"), errors=(404,)),
+    "search": Operation(tag="Search", response="SearchResponse", query=("query", "type", *_PAGE), errors=(404,)),
     "getToken": Operation(
         tag="Tokens",
         request="TokenRequest",

@@ -549,6 +549,7 @@ RESPONSES: Json = {
     ),
     "SearchResponse": record(
         "results",
+        optional={"next-page-token": ref("PageToken")},
         results=list_of(
             record("type identifier", type={"type": "string", "enum": ["table", "view"]}, identifier=ref("Identifier"))
         ),

@@ -1,18 +1,19 @@
 """The server about itself: configuration, search, health, readiness and metrics."""
 
+import json
+from functools import partial
 from urllib.parse import quote
 
 from nunatak import __version__
 from nunatak.access import securables
-from nunatak.access.privileges import Privilege
 from nunatak.api import visible
-from nunatak.api.admission import is_seen, sees_all
-from nunatak.api.http import Request, Response, json_response
+from nunatak.api.admission import is_seen
+from nunatak.api.http import MAX_PAGE, Request, Response, json_response
+from nunatak.api.paging import list_of
+from nunatak.catalog import search as names
 from nunatak.database.records import Kind
 from nunatak.errors import BadRequest
 from nunatak.iceberg.identifiers import from_jdbc
-
-SEARCH_LIMIT = 1000
 
 
 async def get_config(request: Request) -> Response:
@@ -41,26 +42,41 @@ async def get_config(request: Request) -> Response:
 
 
 async def search(request: Request) -> Response:
-    """Tables and views whose name or namespace holds the query, whatever its case."""
-    query = request.query.get("query", "")
+    """Tables and views whose name or namespace holds the query, whatever its case; a page at a time."""
+    resource = list_of(request, "search", request.warehouse.name)
+    page = request.context.tokens.page(resource, request.query)
+    found, position = await names.search(
+        request.catalog.store,
+        names.Query(request.warehouse.name, request.query.get("query", ""), _kind(request)),
+        _position(page.after),
+        min(page.limit, MAX_PAGE),
+        partial(visible.only_matches_seen, request),
+    )
+    body: dict[str, object] = {
+        "results": [
+            {"type": each.kind.lower(), "identifier": {"namespace": from_jdbc(each.namespace), "name": each.name}}
+            for each in found
+        ]
+    }
+    if position is not None:
+        body["next-page-token"] = request.context.tokens.make(resource, json.dumps(position))
+    return json_response(body)
+
+
+def _kind(request: Request) -> Kind | None:
     kinds: dict[str, Kind] = {"table": "TABLE", "view": "VIEW"}
     wanted = request.query.get("type")
     if wanted is not None and wanted not in kinds:
         raise BadRequest(f"Invalid type: {wanted[:50]!r} is neither table nor view")
-    kind = kinds[wanted] if wanted is not None else None
-    home = securables.warehouse(request.warehouse.name)
-    if sees_all(request, home, Privilege.TABLE_LIST):
-        found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, SEARCH_LIMIT)
-    else:
-        found = await visible.search(request, query, kind, SEARCH_LIMIT)
-    return json_response(
-        {
-            "results": [
-                {"type": each.lower(), "identifier": {"namespace": from_jdbc(namespace), "name": name}}
-                for each, namespace, name in found
-            ]
-        }
-    )
+    return kinds[wanted] if wanted is not None else None
+
+
+def _position(text: str) -> names.Position:
+    """What a page token holds: it is authenticated, so it is one of ours."""
+    if not text:
+        return names.START
+    namespace, name = json.loads(text)
+    return namespace, name
 
 
 async def welcome(request: Request) -> Response:

@@ -9,9 +9,9 @@ from nunatak.access import securables
 from nunatak.access.grants import json_of
 from nunatak.access.guard import Known
 from nunatak.access.privileges import ENTRY_BITS, Privilege
-from nunatak.api.admission import is_seen
+from nunatak.api.admission import is_seen, sees_all
 from nunatak.api.http import Request
-from nunatak.database.records import Kind
+from nunatak.database.records import Found, Kind
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, to_jdbc
 
 T = TypeVar("T")
@@ -114,18 +114,27 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
         position = securables.behind(child)
 
 
-async def search(request: Request, query: str, kind: Kind | None, limit: int) -> list[tuple[Kind, str, str]]:
-    """As `Store.search_heads`."""
+async def only_matches_seen(request: Request, matches: list[Found]) -> list[Found]:
+    """Those of the matches of a search that the caller may know of."""
+    warehouse = request.warehouse.name
+    if not matches or sees_all(request, securables.warehouse(warehouse), Privilege.TABLE_LIST):
+        return matches
     known = _known(request)
-    values: dict[str, object] = {"catalog": request.warehouse.name, "query": query, "type": kind, "limit": limit}
-    if _grants_decide(request):
-        values |= {"grantees": json_of(known.session.grantees), "listing": int(LISTING)}
-        rows = await request.catalog.store.rows("search_granted", values)
-        return [(row[0], row[1], row[2]) for row in rows]
-    found = await request.catalog.store.search_heads(request.warehouse.name, query, kind, limit)
-    wanted = [securables.entry(request.warehouse.name, from_jdbc(namespace), name) for _, namespace, name in found]
-    held = await _held(request, known, wanted)
-    return [each for each, rights in zip(found, held, strict=True) if rights & ENTRY_BITS]
+    wanted = [f"{securables.warehouse(warehouse)}{each.namespace}.{securables.ENTRY}{each.name}" for each in matches]
+    if not _grants_decide(request):
+        held = await _held(request, known, wanted)
+        return [each for each, rights in zip(matches, held, strict=True) if rights & ENTRY_BITS]
+    chains = [securables.chain(securable) for securable in wanted]
+    every = list(dict.fromkeys(each for chain in chains for each in chain))
+    values = {"grantees": json_of(known.session.grantees), "securables": json_of(every)}
+    rows = await request.catalog.store.rows("find_rights", values)
+    granted = {row[2] for row in rows}
+    listing = {row[2] for row in rows if row[2] is not None and row[3] & LISTING}
+    return [
+        each
+        for each, chain in zip(matches, chains, strict=True)
+        if chain[-1] in granted or not listing.isdisjoint(chain)
+    ]
 
 
 async def only_seen(request: Request, found: Sequence[T], securable_of: Callable[[T], str]) -> list[T]:

@@ -22,6 +22,14 @@ class Key(Record, frozen=True):
     name: str
 
 
+class Found(Record, frozen=True):
+    """A table or view that a search matched; `namespace` is the joined form."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
 class Head(Record, frozen=True):
     """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored.
 

@@ -7,6 +7,7 @@ import msgspec
 
 from nunatak.database.records import (
     CommitEntry,
+    Found,
     InsertHead,
     Key,
     Kind,
@@ -37,6 +38,19 @@ MOST_STUCK_JOBS = 100  # enough to see what is wrong
 
 # Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
 BEHIND_ALL = "\U0010ffff" * 64
+
+
+def search_values(catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int) -> dict[str, object]:
+    """The parameters of `search_names`."""
+    values = {"catalog": catalog, "query": text, "type": kind}
+    return {**values, "after_namespace": after[0], "after_name": after[1], "piece": piece}
+
+
+def matches_of(rows: Sequence[Sequence[Any]], piece: int) -> tuple[list[Found], tuple[str, str] | None]:
+    """What the rows of `search_names` say: the matches, and the last name looked at unless the names ended before."""
+    matches = [Found(row[0], row[1], row[2]) for row in rows if row[3]]
+    return matches, (rows[-1][1], rows[-1][2]) if rows and rows[-1][4] == piece else None
+
 
 # Why a change is refused
 

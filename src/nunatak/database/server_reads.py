@@ -11,6 +11,7 @@ from nunatak.database.records import (
     Change,
     DeleteHead,
     ForgetAnswers,
+    Found,
     InsertHead,
     Key,
     Kind,
@@ -52,11 +53,11 @@ class ServerReads(ABC):
         row = await self._row("find_twin", named(key))
         return None if row is None else (row[0], row[1])
 
-    async def search_heads(
-        self, catalog: str, query: str, kind: Kind | None, limit: int
-    ) -> list[tuple[Kind, str, str]]:
-        values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
-        return [(row[0], row[1], row[2]) for row in await self._rows("search_heads", values)]
+    async def search_names(
+        self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
+    ) -> tuple[list[Found], tuple[str, str] | None]:
+        values = rules.search_values(catalog, text, kind, after, piece)
+        return rules.matches_of(await self._rows("search_names", values), piece)
 
     async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
         rows = await self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})

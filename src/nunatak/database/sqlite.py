@@ -20,6 +20,7 @@ from nunatak.database.records import (
     Answer,
     Change,
     ForgetAnswers,
+    Found,
     Head,
     Key,
     Kind,
@@ -250,11 +251,11 @@ class SqliteStore:
     async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         return self._rows(statement, values)
 
-    async def search_heads(
-        self, catalog: str, query: str, kind: Kind | None, limit: int
-    ) -> list[tuple[Kind, str, str]]:
-        values = {"catalog": catalog, "query": query, "type": kind, "limit": limit}
-        return [(row[0], row[1], row[2]) for row in self._rows("search_heads", values)]
+    async def search_names(
+        self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
+    ) -> tuple[list[Found], tuple[str, str] | None]:
+        values = rules.search_values(catalog, text, kind, after, piece)
+        return rules.matches_of(self._rows("search_names", values), piece)
 
     async def namespace_exists(self, catalog: str, namespace: str) -> bool:
         row = self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from nunatak.database.records import Change, Head, Key, Kind, LogLine, Neighbour, Pointer, SavedAnswer, Stock
+from nunatak.database.records import Change, Found, Head, Key, Kind, LogLine, Neighbour, Pointer, SavedAnswer, Stock
 from nunatak.errors import CatalogError, Conflict
 
 
@@ -46,9 +46,11 @@ class Store(Protocol):
     ) -> tuple[str, str | None, bool]:
         """Names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
 
-    async def search_heads(
-        self, catalog: str, query: str, kind: Kind | None, limit: int
-    ) -> list[tuple[Kind, str, str]]: ...
+    async def search_names(
+        self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
+    ) -> tuple[list[Found], tuple[str, str] | None]:
+        """Looks at the `piece` names behind a namespace and name: those that match in any case, and the last one looked
+        at, or None if there are no more."""
 
     async def namespace_exists(self, catalog: str, namespace: str) -> bool: ...
 

@@ -74,20 +74,6 @@ SELECT min(securable) FROM nunatak_grants
 WHERE grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
   AND securable > :after AND securable < :behind;
 
--- search_granted
--- As search_heads, of what a grant shows: one that lists everything in something around it, or any on it alone.
-SELECT coalesce(t.iceberg_type, 'TABLE'), t.table_namespace, t.table_name FROM iceberg_tables t
-WHERE t.catalog_name = :catalog
-  AND (locate(lower(:query), lower(t.table_name)) > 0 OR locate(lower(:query), lower(t.table_namespace)) > 0)
-  AND (:type IS NULL OR coalesce(t.iceberg_type, 'TABLE') = :type)
-  AND EXISTS (
-    SELECT 1 FROM nunatak_grants g
-    WHERE g.grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
-      AND (g.securable = concat(t.catalog_name, char(31), t.table_namespace, '.', char(30), t.table_name)
-        OR (g.privileges & :listing) <> 0
-          AND left(concat(t.catalog_name, char(31), t.table_namespace, '.'), char_length(g.securable)) = g.securable))
-ORDER BY t.table_namespace, t.table_name LIMIT :limit;
-
 -- find_administrators_credential
 -- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
 -- lowest bit; one that is limited to roles counts if one of these has it.

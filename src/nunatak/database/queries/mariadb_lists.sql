@@ -4,12 +4,19 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > 
   AND coalesce(iceberg_type, 'TABLE') = :type
 ORDER BY table_name LIMIT :limit;
 
--- search_heads
-SELECT coalesce(iceberg_type, 'TABLE'), table_namespace, table_name FROM iceberg_tables
-WHERE catalog_name = :catalog
-  AND (locate(lower(:query), lower(table_name)) > 0 OR locate(lower(:query), lower(table_namespace)) > 0)
-  AND (:type IS NULL OR coalesce(iceberg_type, 'TABLE') = :type)
-ORDER BY table_namespace, table_name LIMIT :limit;
+-- search_names
+-- Looks at the :piece names behind a position, in the order of the primary key, however many of them match. The last one
+-- looked at comes along: the next piece starts there.
+SELECT type, table_namespace, table_name, found, number FROM (
+  SELECT looked.*, row_number() OVER (ORDER BY table_namespace, table_name) AS number FROM (
+    SELECT coalesce(iceberg_type, 'TABLE') AS type, table_namespace, table_name,
+      (locate(lower(:query), lower(table_name)) > 0 OR locate(lower(:query), lower(table_namespace)) > 0)
+      AND (:type IS NULL OR coalesce(iceberg_type, 'TABLE') = :type) AS found
+    FROM iceberg_tables
+    WHERE catalog_name = :catalog
+      AND (table_namespace > :after_namespace OR (table_namespace = :after_namespace AND table_name > :after_name))
+    ORDER BY table_namespace, table_name LIMIT :piece) AS looked) AS counted
+WHERE found OR number = :piece ORDER BY number;
 
 -- next_namespaces
 -- The first namespaces after :after, from what is marked and from what merely holds tables; the caller cuts them to

@@ -25,20 +25,6 @@ SELECT min(securable) FROM nunatak_grants
 WHERE grantee IN (SELECT jsonb_array_elements_text(:grantees::text::jsonb))
   AND securable > :after::text AND securable < :behind::text;
 
--- search_granted
--- As search_heads, of what a grant shows: one that lists everything in something around it, or any on it alone.
-SELECT coalesce(t.iceberg_type, 'TABLE'), t.table_namespace, t.table_name FROM iceberg_tables t
-WHERE t.catalog_name = :catalog::text
-  AND (strpos(lower(t.table_name), lower(:query::text COLLATE "C")) > 0
-    OR strpos(lower(t.table_namespace), lower(:query::text COLLATE "C")) > 0)
-  AND (:type::text IS NULL OR coalesce(t.iceberg_type, 'TABLE') = :type::text)
-  AND EXISTS (
-    SELECT 1 FROM nunatak_grants g WHERE g.grantee IN (SELECT jsonb_array_elements_text(:grantees::text::jsonb))
-      AND (g.securable = t.catalog_name || chr(31) || t.table_namespace || '.' || chr(30) || t.table_name
-        OR (g.privileges & :listing::bigint) <> 0
-          AND starts_with(t.catalog_name || chr(31) || t.table_namespace || '.', g.securable)))
-ORDER BY t.table_namespace, t.table_name LIMIT :limit::bigint;
-
 -- find_administrators_credential
 -- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
 -- lowest bit; one that is limited to roles counts if one of these has it.

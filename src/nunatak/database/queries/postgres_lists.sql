@@ -11,12 +11,19 @@ FROM (
   ORDER BY table_name LIMIT :limit::bigint + 1
 ) AS page;
 
--- search_heads
-SELECT coalesce(iceberg_type, 'TABLE'), table_namespace, table_name FROM iceberg_tables
-WHERE catalog_name = :catalog::text
-  AND (strpos(lower(table_name), lower(:query::text COLLATE "C")) > 0 OR strpos(lower(table_namespace), lower(:query::text COLLATE "C")) > 0)
-  AND (:type::text IS NULL OR coalesce(iceberg_type, 'TABLE') = :type::text)
-ORDER BY table_namespace, table_name LIMIT :limit::bigint;
+-- search_names
+-- Looks at the :piece names behind a position, in the order of the primary key, however many of them match. The last one
+-- looked at comes along: the next piece starts there.
+SELECT type, table_namespace, table_name, found, number FROM (
+  SELECT looked.*, row_number() OVER (ORDER BY table_namespace, table_name) AS number FROM (
+    SELECT coalesce(iceberg_type, 'TABLE') AS type, table_namespace, table_name,
+      (strpos(lower(table_name), lower(:query::text COLLATE "C")) > 0
+        OR strpos(lower(table_namespace), lower(:query::text COLLATE "C")) > 0)
+      AND (:type::text IS NULL OR coalesce(iceberg_type, 'TABLE') = :type::text) AS found
+    FROM iceberg_tables
+    WHERE catalog_name = :catalog::text AND (table_namespace, table_name) > (:after_namespace::text, :after_name::text)
+    ORDER BY table_namespace, table_name LIMIT :piece::bigint) AS looked) AS counted
+WHERE found OR number = :piece::bigint ORDER BY number;
 
 -- list_children
 -- Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below. Something

@@ -25,19 +25,6 @@ ORDER BY t.table_name LIMIT :limit;
 SELECT min(securable) FROM nunatak_grants
 WHERE grantee IN (SELECT value FROM json_each(:grantees)) AND securable > :after AND securable < :behind;
 
--- search_granted
--- As search_heads, of what a grant shows: one that lists everything in something around it, or any on it alone.
-SELECT coalesce(t.iceberg_type, 'TABLE'), t.table_namespace, t.table_name FROM iceberg_tables t
-WHERE t.catalog_name = :catalog
-  AND (instr(lower(t.table_name), lower(:query)) > 0 OR instr(lower(t.table_namespace), lower(:query)) > 0)
-  AND (:type IS NULL OR coalesce(t.iceberg_type, 'TABLE') = :type)
-  AND EXISTS (
-    SELECT 1 FROM nunatak_grants g WHERE g.grantee IN (SELECT value FROM json_each(:grantees))
-      AND (g.securable = t.catalog_name || char(31) || t.table_namespace || '.' || char(30) || t.table_name
-        OR (g.privileges & :listing) <> 0
-          AND substr(t.catalog_name || char(31) || t.table_namespace || '.', 1, length(g.securable)) = g.securable))
-ORDER BY t.table_namespace, t.table_name LIMIT :limit;
-
 -- find_administrators_credential
 -- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
 -- lowest bit; one that is limited to roles counts if one of these has it.

@@ -1,0 +1,44 @@
+"""Search by a part of a name: looks at the names of a warehouse piece by piece, so that no search blocks the server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from nunatak.database.records import Found, Kind
+from nunatak.database.store import Store
+
+PIECE = 1000  # names one statement looks at: about a millisecond, for which SQLite blocks the event loop
+LOOKED_AT = 100_000  # names one page looks at; the next page continues after them
+
+Position = tuple[str, str]  # the namespace and name that were looked at last
+START: Position = ("", "")
+Filter = Callable[[list[Found]], Awaitable[list[Found]]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A part of a name or of a namespace, in any case; `kind` None means tables and views."""
+
+    warehouse: str
+    text: str
+    kind: Kind | None
+
+
+async def search(
+    store: Store, query: Query, after: Position, limit: int, only_visible: Filter
+) -> tuple[list[Found], Position | None]:
+    """The matches in order of their names, and the position the next page starts after, or None at the end."""
+    found: list[Found] = []
+    position = after
+    for _ in range(LOOKED_AT // PIECE):
+        matches, end = await store.search_names(query.warehouse, query.text, query.kind, position, PIECE)
+        found += await only_visible(matches)
+        if len(found) > limit:
+            return found[:limit], (found[limit - 1].namespace, found[limit - 1].name)
+        if end is None:
+            return found, None
+        position = end
+        if len(found) == limit:
+            break
+        await asyncio.sleep(0)  # SQLite does not wait for anything: other requests run between two pieces
+    return found, position
