@@ -7,16 +7,16 @@ request, on every server. A right that is missing is never remembered but asked 
 
 from collections.abc import Callable, Sequence
 
-from nunatak.access.audit_rows import origin_text
 from nunatak.access.decisions import Authorizer, PolicyChanged
 from nunatak.access.grants import Grants
+from nunatak.access.known_sessions import Known, KnownSessions, digest_of
 from nunatak.access.privileges import Privilege
 from nunatak.access.sessions import Authenticator, Proof, Session
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 
-MAX_KNOWN = 10_000  # sessions, and rights of each session; beyond that they are asked for again
-MAX_ORIGINS = 100  # of one session; what a client calls itself beyond that is not kept
+__all__ = ["Guard", "Known"]
+
 NO_PROOF = "No credentials were sent"
 # What PyIceberg and its like send when they were given nothing to send; another mode may still know who asks.
 NOTHING_SENT = (b"Bearer None", b"Bearer null", b"Bearer ", b"Bearer")
@@ -25,30 +25,6 @@ NOTHING_SENT_HINT = (
     "set `credential` to <client id>:<secret>, or `token` to an API key."
 )
 HINT = "Send `Authorization: Bearer <token>`; clients take a token or a client id and secret in their configuration."
-
-
-class Known:
-    """A session that was checked, and what it is known to be allowed, under one version of the policy."""
-
-    __slots__ = ("_origins", "rights", "session", "version")
-
-    def __init__(self, session: Session, version: int) -> None:
-        self.session = session
-        self.version = version
-        self.rights: dict[str, int] = {}
-        self._origins: dict[tuple[str, bytes], str] = {}
-
-    def origin(self, address: str, agent: bytes) -> str:
-        """What the audit trail keeps of where a request came from; a client says the same each time."""
-        origin = self._origins.get((address, agent))
-        if origin is None:
-            if len(self._origins) >= MAX_ORIGINS:  # or each request could have an audit row of its own
-                if len(self._origins) >= 2 * MAX_ORIGINS:  # addresses, too
-                    self._origins.clear()
-                agent = b""
-            origin = origin_text(address or None, self.session.roles, agent.decode("latin-1") or None)
-            self._origins[address, agent] = origin
-        return origin
 
 
 class Guard:
@@ -64,20 +40,14 @@ class Guard:
         self.authorizer = authorizer
         self._store = store
         self._authenticators = authenticators
-        self._now_ms = now_ms
-        self._known: dict[bytes, Known] = {}
+        self.sessions = KnownSessions(now_ms)
 
     def known(self, authorization: bytes | None) -> Known | None:
         """Whoever sent this header before, if it still is good; whether the policy still is, the caller finds out."""
-        if authorization is None:
-            return None
-        known = self._known.get(authorization)
-        if known is None or known.session.expires_ms <= self._now_ms():
-            return None
-        return known
+        return None if authorization is None else self.sessions.find(digest_of(authorization))
 
     def forget(self) -> None:
-        self._known.clear()
+        self.sessions.clear()
 
     async def policy_version(self) -> int:
         rows = await self._store.rows("policy_version", {})
@@ -95,9 +65,7 @@ class Guard:
         session = await self._authenticate(proof)
         known = Known(session, version)
         if session.cached and authorization is not None:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            self._known[authorization] = known
+            self.sessions.add(digest_of(authorization), known)
         return known
 
     async def _authenticate(self, proof: Proof) -> Session:
@@ -119,9 +87,7 @@ class Guard:
             if version != known.version:
                 self.forget()
                 raise PolicyChanged
-            if len(known.rights) + len(found) > MAX_KNOWN:
-                known.rights.clear()
-            known.rights.update(zip(wanted, found, strict=True))
+            known.remember(wanted, found)
         else:  # others may change their mind without telling us: nothing is remembered
             found = await self.authorizer.rights(known.session, wanted)
         return [held | Privilege.CONFIG_READ for held in found]

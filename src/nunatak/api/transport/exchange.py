@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import httptools
 
+from nunatak.access.known_sessions import digest_of
+from nunatak.access.sessions import JoinedHeaders
 from nunatak.api.bodies import Receive
 from nunatak.api.http import RequestHead, Response, joined_headers
 from nunatak.api.transport.uvicorn_internals import FlowControl
@@ -18,6 +20,7 @@ from nunatak.api.transport.uvicorn_internals import FlowControl
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %b\r\n" % (each, each.phrase.encode("ascii")) for each in HTTPStatus}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _END = b"\r\n\r\n"
+_TOKEN = b"authorization"
 
 JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
 BUFFERED_BYTES = 64 * 1024  # of a body that the application has not received yet; beyond that nothing more is read
@@ -68,14 +71,24 @@ class KnownHeads:
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[RequestHead, int]] = {}
+        # By a digest of the head, with where the token stands in it: neither a key nor a value holds the token.
+        self._with_tokens: dict[bytes, tuple[RequestHead, int, slice]] = {}
 
     def find(self, request: bytes) -> tuple[RequestHead, bytes] | None:
         """The head and the body of `request`, if its head is known and it is exactly one whole request."""
         end = request.find(_END) + len(_END)
-        known = self._known.get(request[:end])
+        known = self._known.get(request[:end]) or self._find_with_token(request, end)
         if known is None or len(request) - end != known[1]:
             return None
         return known[0], request[end:]
+
+    def _find_with_token(self, request: bytes, end: int) -> tuple[RequestHead, int] | None:
+        found = self._with_tokens.get(digest_of(request[:end])) if self._with_tokens and end <= LONGEST_HEAD else None
+        if found is None:
+            return None
+        head, body_bytes, token = found
+        headers = {**head.headers, _TOKEN: request[token]}
+        return RequestHead(head.method, head.path, head.query, headers), body_bytes
 
     def remember(self, request: bytes, head: RequestHead, body_bytes: int) -> None:
         """`request` is one whole request and nothing else, was parsed to this head and has a body of this size."""
@@ -87,9 +100,15 @@ class KnownHeads:
             or not _NEVER_THE_SAME.isdisjoint(head.headers)
         ):
             return
-        if len(self._known) >= MOST_HEADS:
+        if len(self._known) + len(self._with_tokens) >= MOST_HEADS:
             self._known.clear()
-        self._known[request[:end]] = head, body_bytes
+            self._with_tokens.clear()
+        token = head.headers.get(_TOKEN)
+        if token is None:
+            self._known[request[:end]] = head, body_bytes
+        elif not isinstance(head.headers, JoinedHeaders) and (start := request.find(token)) >= 0:
+            without = RequestHead(head.method, head.path, head.query, {**head.headers, _TOKEN: b""})
+            self._with_tokens[digest_of(request[:end])] = without, body_bytes, slice(start, start + len(token))
 
 
 def written_head(status: int, headers: Headers) -> bytes:

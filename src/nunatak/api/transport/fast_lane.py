@@ -10,6 +10,7 @@ from typing import Protocol
 from urllib.parse import parse_qsl
 
 from nunatak.access.audit_rows import ALLOWED
+from nunatak.access.known_sessions import digest_of
 from nunatak.access.privileges import Privilege
 from nunatak.api.app import App
 from nunatak.api.http import COMPRESS_FROM_BYTES, accepted_encoding, decode_segment, split_namespace
@@ -46,7 +47,6 @@ class Load:
 
     __slots__ = (
         "agent",
-        "authorization",
         "etag",
         "expires_ms",
         "host",
@@ -54,6 +54,7 @@ class Load:
         "packing",
         "policy",
         "principal",
+        "session",
         "what",
     )
 
@@ -61,7 +62,7 @@ class Load:
         self.key = key
         self.etag: bytes | None = None
         self.packing: bytes | None = None
-        self.authorization: bytes | None = None
+        self.session: bytes | None = None  # the digest of the Authorization header
         self.agent = b""
         self.policy = -1  # under which the sender may load it; no version is negative
         self.expires_ms = 0
@@ -82,14 +83,26 @@ class FastLane:
         self._spool = app.catalog.spool
         self._targets: dict[bytes, Key | None] = {}
         self.requests: dict[bytes, Load] = {}
+        self._with_tokens: dict[bytes, Load] = {}  # by a digest: the memory of a server holds no token as a key
 
     def remember(self, request: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         """Clients send the same bytes again and again: what these said need not be parsed the next time."""
         load = self._load(url, headers) if len(request) <= MAX_REQUEST_BYTES else None
         if load is not None:
-            if len(self.requests) >= MAX_REQUESTS:
+            if len(self.requests) + len(self._with_tokens) >= MAX_REQUESTS:
                 self.requests.clear()
-            self.requests[request] = load
+                self._with_tokens.clear()
+            if load.session is None:
+                self.requests[request] = load
+            else:
+                self._with_tokens[digest_of(request)] = load
+
+    def find(self, request: bytes) -> Load | None:
+        """What is known of these very bytes."""
+        load = self.requests.get(request)
+        if load is None and self._with_tokens and len(request) <= MAX_REQUEST_BYTES:
+            return self._with_tokens.get(digest_of(request))
+        return load
 
     def answer(
         self, url: bytes, headers: list[tuple[bytes, bytes]], client: tuple[str, int] | None = None
@@ -116,9 +129,9 @@ class FastLane:
             elif name == b"accept-encoding":
                 load.packing = value
             elif name == b"authorization":
-                if load.authorization is not None:
+                if load.session is not None:
                     return None  # whichever of the two counts
-                load.authorization = value
+                load.session = digest_of(value)
             elif name == b"user-agent":
                 load.agent = value
         return load
@@ -169,7 +182,7 @@ class FastLane:
         assert self._guard is not None
         load.policy = -1
         host = client[0] if client is not None else ""
-        known = self._guard.known(load.authorization)
+        known = None if load.session is None else self._guard.sessions.find(load.session)
         securable = securable_of(load.key)
         if known is None or not known.rights.get(securable, 0) & _READ_META:
             return False

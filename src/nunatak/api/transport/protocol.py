@@ -84,7 +84,7 @@ class CatalogProtocol(HttpToolsProtocol):
             self._parse(data)
             return
         lane = self.fast_lane
-        load = lane.requests.get(data) if lane is not None else None
+        load = lane.find(data) if lane is not None else None
         if load is not None:
             assert lane is not None
             answer = lane.answer_known(load, self.client)
