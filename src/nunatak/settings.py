@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from nunatak.database_url import normal_url
 from nunatak.secret import Secret
 
 PREFIX = "NUNATAK_"
@@ -104,23 +104,6 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _database_url(text: str) -> str:
-    """Only what could not be taken apart is refused here, before a driver would quote a piece of a password."""
-    if not text or text.startswith("sqlite:///"):
-        return text
-    if not text.startswith(("postgresql://", "postgres://", "mariadb://", "mysql://")):
-        raise ValueError(
-            "write sqlite:///path, postgresql://user@host/name or mariadb://user@host/name, or leave it empty"
-        )
-    hosts = urlsplit(text).netloc.rpartition("@")[2]
-    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
-        raise ValueError("the host is not one; in a password, write / ? # @ [ and ] percent-encoded, such as %2F")
-    return text
-
-
-_HOST = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(:[0-9]*)?")
-
-
 AUTH_MODES = ("none", "embedded", "oidc", "proxy", "certificate")
 
 
@@ -159,8 +142,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "database_url",
         "",
-        _database_url,
-        "Where the catalog remembers: sqlite:///path, postgresql://… or mariadb://…; empty: SQLite in the data folder.",
+        normal_url,
+        "Where the catalog remembers: sqlite:///path, postgresql://… or mariadb://…, as JDBC and SQLAlchemy spell it, "
+        "too; sqlite:///:memory: for tests; empty: SQLite in the data folder.",
     ),
     Setting(
         "database_connections",
@@ -437,7 +421,7 @@ def _is_secret(value: object) -> bool:
     return isinstance(value, str) and without_password(value) != value
 
 
-_SECRET_OPTION = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&;]*", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&]*?(?=&|;[^=&;]*=|$)", re.IGNORECASE)
 
 
 def without_password(address: str) -> str:

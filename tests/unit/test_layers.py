@@ -33,6 +33,7 @@ BESIDE = {
     "connect": (set[str](), {"cli", "server", "api"}),
     "terminal": (set[str](), {"cli"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
+    "database_url": (set[str](), {"settings", "checks", "server", "cli"}),
     "address_file": (set[str](), {"cli", "server"}),
 }
 DRIVERS = {
