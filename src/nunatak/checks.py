@@ -12,6 +12,7 @@ from nunatak.api.route import TOP_WORDS
 from nunatak.api.transport.tls import tls_context
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouses import check_warehouse_name
+from nunatak.database_url import MEMORY_URL
 from nunatak.errors import CatalogError
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.store import require_served
@@ -45,7 +46,7 @@ def check(settings: Settings) -> ssl.SSLContext | None:
 def _refuse_readable_by_all(settings: Settings) -> None:
     """SettingsError if any user of the machine can read the database, the TLS key, or a settings file with a secret."""
     found = [("the TLS key", settings.tls_key or settings.tls_certificate)] if settings.tls_certificate else []
-    if on_sqlite(settings):
+    if on_sqlite(settings) and not in_memory(settings):
         database = sqlite_path(settings)
         found += [("the database", f"{database}{ending}") for ending in ("", "-wal")]
     found += [("the settings file, which holds a secret,", path) for path in files_with_secrets(settings)]
@@ -71,12 +72,23 @@ def _check_database(settings: Settings) -> None:
         if importlib.util.find_spec(driver) is None:
             raise SettingsError(f"database_url cannot be used: it needs a driver: pip install 'nunatak[{extra}]'")
         return
+    if in_memory(settings):
+        _check_memory(settings)
+        return
     path = sqlite_path(settings)
     there = next(each for each in path.absolute().parents if each.exists())
     if not there.is_dir():
         raise SettingsError(f"the database {path} cannot be made: {there} is not a folder")
     if path.is_dir():
         raise SettingsError(f"the database {path} is a folder")
+
+
+def _check_memory(settings: Settings) -> None:
+    """A catalog in memory must not begin beside one on disk, whose files it would not know. It has no principals."""
+    if (settings.data / DATABASE_FILE).exists() and settings.origins["data"] != "default":
+        raise SettingsError(f"the folder {settings.data} holds a catalog: leave data out, or name an empty folder")
+    if "embedded" in settings.auth:
+        raise SettingsError("a catalog in memory has no administrator, so nobody could log in: set auth to none")
 
 
 def _refuse_strangers(settings: Settings) -> None:
@@ -90,6 +102,11 @@ def _refuse_strangers(settings: Settings) -> None:
         log.warning(
             "host is %s, without TLS: put a proxy that speaks TLS in front, or set tls_certificate", settings.host
         )
+
+
+def in_memory(settings: Settings) -> bool:
+    """Whether the catalog is kept in the memory of its server, for tests."""
+    return settings.database_url == MEMORY_URL
 
 
 def on_sqlite(settings: Settings) -> bool:
@@ -108,7 +125,7 @@ def catalog_name(settings: Settings) -> str:
     """Names the catalog by its database, without a password: two data folders may serve one, one folder several."""
     return (
         f"sqlite:///{sqlite_path(settings).resolve()}"
-        if on_sqlite(settings)
+        if on_sqlite(settings) and not in_memory(settings)
         else without_password(settings.database_url)
     )
 
@@ -123,6 +140,8 @@ def sqlite_path(settings: Settings) -> Path:
     url = settings.database_url
     if not url:
         return settings.data / DATABASE_FILE
+    if in_memory(settings):
+        raise SettingsError("database_url names a catalog in the memory of its server, which only that server can read")
     if url.startswith("sqlite:///"):
         return Path(url.removeprefix("sqlite:///"))
     raise SettingsError(

@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.stowing import Stowing, run_stowing
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
-from nunatak.checks import catalog_name, check, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
+from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
@@ -70,6 +70,21 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
     _log_at(settings.log_level)
     _allow_connections()
+    with _with_data_folder(settings) as complete:
+        _run(complete, announce)
+
+
+@contextlib.contextmanager
+def _with_data_folder(settings: Settings) -> Iterator[Settings]:
+    """A catalog in memory keeps its tables' files in a folder of its own, which goes when the server ends."""
+    if not in_memory(settings) or settings.origins["data"] != "default":
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="nunatak-memory-", ignore_cleanup_errors=True) as folder:
+        yield replace(settings, data=Path(folder))
+
+
+def _run(settings: Settings, announce: Callable[[str], None]) -> None:
     tls = check(settings)
     listeners = open_listeners(settings)
     host, port = listeners[0].getsockname()[:2]
@@ -238,7 +253,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Everything a request needs; close it with `close_app`."""
     places, roots, spool_folder = read_places(settings)
     objects = ObjectStore(tuple(dict.fromkeys(place for each in places.values() for place in each.allowed)))
-    store = await _open_database(settings, exclusive=exclusive)
+    store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     new_uuid = uuid_maker()
     server_id = new_uuid()
     catalog = Catalog(

@@ -1,4 +1,4 @@
-"""One store of each kind under the same promises: SQLite in a temporary file, the others in a database of their own."""
+"""One store of each kind under the same promises: SQLite in a file and in memory, the others in an own database."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -56,11 +56,13 @@ def mariadb_database(mariadb: MariadbServer) -> str:
     return mariadb.new_database()
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=["sqlite", "memory", "postgres", "mariadb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any]) -> Iterator[Store]:
     opened: Store
     if request.param == "sqlite":
         opened = SqliteStore(tmp_path / "catalog.db")
+    elif request.param == "memory":
+        opened = SqliteStore(None)
     elif request.param == "postgres":
         opened = run(open_store(request.getfixturevalue("database")))
     else:

@@ -1,5 +1,6 @@
 """`nunatak serve`: start the catalog and say how to reach it."""
 
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -8,16 +9,26 @@ from nunatak import server
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo
 from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring
-from nunatak.settings import Settings
+from nunatak.database_url import MEMORY_URL
+from nunatak.settings import Settings, SettingsError
 
 SHOWN_ENGINES = {"PyIceberg": "pyiceberg", "Spark": "spark", "DuckDB": "duckdb", "curl": "curl"}
 
 
 @click.command()
+@click.option("--memory", is_flag=True, help="Keep the catalog in memory, for tests: nothing is left when it stops.")
 @setting_options("host", "port", "data", "database_url", "workers")
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, memory: bool) -> None:
     """Start the catalog."""
+    if memory:
+        settings = _in_memory(settings)
     server.run(settings, partial(announce, login=_login(settings)))
+
+
+def _in_memory(settings: Settings) -> Settings:
+    if settings.origins["database_url"] == "command line":
+        raise SettingsError("--memory and --database-url exclude each other")
+    return replace(settings, database_url=MEMORY_URL, origins={**settings.origins, "database_url": "command line"})
 
 
 def announce(uri: str, *, login: Login = NO_LOGIN) -> None:

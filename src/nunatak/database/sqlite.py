@@ -1,4 +1,7 @@
-"""SQLite: reads right in the event loop, all writes through one thread that commits waiting changes together."""
+"""SQLite: reads right in the event loop, all writes through one thread that commits waiting changes together.
+
+A database in memory has neither a file nor a disk to wait for: one connection reads, writes and commits in the loop.
+"""
 
 import asyncio
 import contextlib
@@ -76,23 +79,25 @@ _Group = tuple[asyncio.AbstractEventLoop, list[_Waiting], Callable[[list[_Waitin
 
 
 class SqliteStore:
-    """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading."""
+    """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading.
 
-    def __init__(self, path: Path, *, exclusive: bool = True) -> None:
+    Without a path it is in memory, and gone when the store is closed.
+    """
+
+    def __init__(self, path: Path | None, *, exclusive: bool = True) -> None:
         if apsw.SQLITE_VERSION_NUMBER < OLDEST_SAFE_SQLITE:
             raise RuntimeError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
         self.counts = {"read": 0, "transaction": 0, "group": 0}
         self._statements = read_statements()
-        with _opening(path):
-            self._lock = _lock_file(path) if exclusive else None
-            writer = _connect(path)
-            if exclusive:
-                migrate(writer)
-                writer.execute(self._statements["end_leases"])
-            elif missing(_applied(writer), "sqlite"):
-                with locked(path):  # never under an older server, which could not start again afterwards
-                    migrate(writer)
-            self._reader = _connect(path)
+        self._in_memory = path is None
+        self._lock: int | None = None
+        if path is None:
+            writer = self._reader = _prepared(apsw.Connection(":memory:", statementcachesize=200))
+            migrate(writer)
+        else:
+            writer = self._open(path, exclusive=exclusive)
+            with _opening(path):
+                self._reader = _connect(path)
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
         self._writer = sqlite_changes.Writer(writer, self._statements)
@@ -104,6 +109,19 @@ class SqliteStore:
         self._lists: dict[tuple[object, ...], tuple[object, tuple[str, str | None, bool]]] = {}
         self._thread = threading.Thread(target=self._commit_loop, name="sqlite-writer", daemon=True)
         self._thread.start()
+
+    def _open(self, path: Path, *, exclusive: bool) -> apsw.Connection:
+        """The connection that writes."""
+        with _opening(path):
+            self._lock = _lock_file(path) if exclusive else None
+            writer = _connect(path)
+            if exclusive:
+                migrate(writer)
+                writer.execute(self._statements["end_leases"])
+            elif missing(_applied(writer), "sqlite"):
+                with locked(path):  # never under an older server, which could not start again afterwards
+                    migrate(writer)
+        return writer
 
     # Writing
 
@@ -133,7 +151,11 @@ class SqliteStore:
             self._settled(loop, group)
             return
         self._apply_group(group)
-        self._queue.put((loop, group, self._commit))
+        if self._in_memory:  # before anybody reads what is not committed, on the same connection
+            self._commit(group)
+            self._settled(loop, group)
+        else:
+            self._queue.put((loop, group, self._commit))
 
     def _apply_group(self, group: list[_Waiting]) -> None:
         """Inside the group's one transaction; each member keeps its own outcome."""
@@ -232,7 +254,7 @@ class SqliteStore:
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         # Engines list again and again what has not changed; the version differs once anybody has committed anything.
-        version = self._row("data_version", ())
+        version = self._version()
         asked = (catalog, namespace, kind, after, limit)
         kept = self._lists.get(asked)
         if kept is not None and kept[0] == version:
@@ -247,6 +269,10 @@ class SqliteStore:
         if count <= MAX_KEPT_NAMES:
             self._lists[asked] = (version, (text or "", last, more))
         return text or "", last, more
+
+    def _version(self) -> object:
+        """Differs once anybody has changed anything. SQLite counts for a connection only what others committed."""
+        return self._reader.total_changes() if self._in_memory else self._row("data_version", ())
 
     async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         return self._rows(statement, values)
@@ -384,7 +410,10 @@ def _connect(path: Path) -> apsw.Connection:
     if not path.exists():  # it is nobody else's; SQLite gives its log the same mode
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = apsw.Connection(str(path), statementcachesize=200)
+    return _prepared(apsw.Connection(str(path), statementcachesize=200))
+
+
+def _prepared(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(sqlite_changes.BUSY_MS)
     # A plan does not depend on the values: otherwise SQLite compiles a statement anew whenever other ones are bound.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

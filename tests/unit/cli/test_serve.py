@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nunatak.client import Client
-from tests.support.server import start_server
+from tests.api.wire import SCHEMA
+from tests.support.server import await_address, running_server, start_server
 from tests.unit.cli.conftest import run_command
 
 
@@ -200,3 +201,70 @@ def test_migrating_twice_finds_nothing_the_second_time(tmp_path: Path) -> None:
     assert first.code == second.code == 0
     assert first.out.startswith("applied 0001")
     assert second.out == "nothing to do: the database is up to date\n"
+
+
+@pytest.mark.parametrize("how", ["flag", "setting"])
+def test_a_catalog_in_memory_leaves_nothing_behind(how: str, tmp_path: Path) -> None:
+    """004-19: what H2 is to JDBC catalogs in tests."""
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
+    chosen = {"NUNATAK_DATABASE_URL": "sqlite:///:memory:"} if how == "setting" else {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nunatak", "serve", "--port", "0", *(["--memory"] if how == "flag" else [])],
+        stdout=subprocess.PIPE,
+        cwd=here,
+        env={**environment, "TMPDIR": str(temporary), **chosen},
+    )
+    try:
+        with Client(await_address(process)) as client:
+            client.create_namespace(("ns",), {})
+            table = client.create_table(("ns", "t"), {"schema": SCHEMA})
+            assert client.load_table(("ns", "t"))["metadata"] == table["metadata"]
+            assert list(client.list_tables(("ns",))) == [("ns", "t")]
+        file = Path(table["metadata-location"].removeprefix("file://"))
+        assert file.is_file()
+        assert file.is_relative_to(temporary)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert list(here.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_catalog_in_memory_uses_the_folders_it_is_given(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", arguments=("--memory",)) as server, Client(server.uri) as client:
+        client.create_namespace(("ns",), {})
+        table = client.create_table(("ns", "t"), {"schema": SCHEMA})
+
+    assert (tmp_path / "data" / "warehouse") in Path(table["metadata-location"].removeprefix("file://")).parents
+    assert not (tmp_path / "data" / "nunatak.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "said"),
+    [
+        (("serve", "--memory", "--database-url", "sqlite:///x.db"), {}, "exclude each other"),
+        (("serve", "--memory", "--workers", "2"), {}, "workers is 2"),
+        (("serve", "--memory"), {"NUNATAK_AUTH": "embedded"}, "has no administrator"),
+        (("serve", "--memory", "--data", "DATA"), {}, "holds a catalog"),
+        (("get", "/v1/config", "--database-url", "sqlite:///:memory:"), {}, "in the memory of its server"),
+        (("init", "--database-url", "sqlite:///:memory:"), {}, "in the memory of its server"),
+        (("database", "migrate", "--database-url", "sqlite:///:memory:"), {}, "in the memory of its server"),
+        (("backup", "x.backup", "--database-url", "sqlite:///:memory:"), {}, "in the memory of its server"),
+    ],
+)  # fmt: skip
+def test_what_a_catalog_in_memory_cannot_be_used_for_is_said(
+    arguments: tuple[str, ...], settings: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "nunatak.db").touch()
+    filled = [argument.replace("DATA", str(tmp_path)) for argument in arguments]
+
+    outcome = run_command(*filled, NUNATAK_PORT="0", **settings)
+
+    assert outcome.code == 2, outcome
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
