@@ -324,6 +324,19 @@ TABLE_BODIES = [
 THROUGH = "Invalid location: {} leads through a symbolic link or a file"
 OVERLAP = "Location {} overlaps that of another table or view"
 LOCATIONS = [
+    *(
+        post(f"namespace's location {what} at {how}", path, {**body, field: {"location": place}}, 400, BAD, said)
+        for what, place, said in (
+            ("in a bucket", "s3://bucket/n", OUTSIDE.format("namespace location", "s3://bucket/n")),
+            ("outside", "file:///etc/n", OUTSIDE.format("namespace location", "file:///etc/n")),
+            ("that is none", "somewhere", "Invalid location: 'somewhere'"),
+            ("that is empty", "", "Invalid location: ''"),
+        )
+        for how, path, body, field in (
+            ("creation", NAMESPACES, {"namespace": ["n"]}, "properties"),
+            ("update", f"{NS}/properties", {"removals": ["owner"]}, "updates"),
+        )
+    ),
     post("location outside", TABLES, a_table("n", location="file:///etc/tables"), 400, BAD,
          OUTSIDE.format("location", "file:///etc/tables")),
     post("location of the whole warehouse's parent", TABLES, a_table("n", location="WAREHOUSE-2/n"), 400, BAD,

@@ -56,6 +56,13 @@ COMMIT = {
 }
 
 
+def namespace_inside_warehouse(server: RunningServer) -> dict[str, Any]:
+    """The documented namespace with its location moved from the documented bucket into our warehouse."""
+    warehouse = (server.data / "warehouse").as_uri()
+    location = NAMESPACE["properties"]["location"].replace("s3://my-bucket/warehouse", warehouse)
+    return {**NAMESPACE, "properties": {**NAMESPACE["properties"], "location": location}}
+
+
 def inside_warehouse(server: RunningServer) -> dict[str, Any]:
     """The documented table with its location moved from the documented bucket into our warehouse."""
     location = CREATE_ORDERS["location"].replace("s3://my-bucket/warehouse", (server.data / "warehouse").as_uri())
@@ -66,7 +73,7 @@ def inside_warehouse(server: RunningServer) -> dict[str, Any]:
 def gold(catalog: RunningServer) -> RunningServer:
     """The catalog in which `analytics` and `analytics.gold` exist."""
     created(send(catalog, "POST", f"{BASE}/namespaces", {"namespace": ["analytics"]}))
-    created(send(catalog, "POST", f"{BASE}/namespaces", NAMESPACE))
+    created(send(catalog, "POST", f"{BASE}/namespaces", namespace_inside_warehouse(catalog)))
     return catalog
 
 
@@ -120,9 +127,10 @@ def test_a_nested_namespace_is_created_and_loaded(catalog: RunningServer) -> Non
     """MISSION: 001-08, 001-09"""
     created(send(catalog, "POST", f"{BASE}/namespaces", {"namespace": ["analytics"]}))
 
-    assert is_part_of(NAMESPACE, created(send(catalog, "POST", f"{BASE}/namespaces", NAMESPACE)))
+    wanted = namespace_inside_warehouse(catalog)
+    assert is_part_of(wanted, created(send(catalog, "POST", f"{BASE}/namespaces", wanted)))
 
-    assert is_part_of(NAMESPACE, created(send(catalog, "GET", f"{BASE}/namespaces/analytics%1Fgold")))
+    assert is_part_of(wanted, created(send(catalog, "GET", f"{BASE}/namespaces/analytics%1Fgold")))
 
 
 def test_the_tables_of_a_nested_namespace_are_listed(gold: RunningServer) -> None:

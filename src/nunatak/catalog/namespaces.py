@@ -15,6 +15,7 @@ from nunatak.database.store import HeadMoved
 from nunatak.errors import BadRequest, CommitFailed, NoSuchNamespace, Unprocessable
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import slug
+from nunatak.objectstore.location import require_inside
 
 RESERVED_PROPERTY = "exists"  # how JDBC clients mark a namespace; it is not a property of anybody's
 
@@ -24,6 +25,7 @@ async def create_namespace(
 ) -> bytes:
     """Create it, and the levels above it that are missing; returns the answer's body."""
     check_properties(properties)
+    _check_location(warehouse, properties)
     body = msgspec.json.encode({"namespace": namespace, "properties": properties})
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
@@ -31,6 +33,12 @@ async def create_namespace(
     owned = ownership.owned(catalog, caller, securables.namespace(warehouse.name, namespace))
     await write(catalog, caller, [*kept_open(warehouse), change, *owned], Answer(200, body=body))
     return body
+
+
+def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:
+    """BadRequest for a `location` that cannot be served: tables would silently be created somewhere else."""
+    if "location" in properties:
+        require_inside(properties["location"], warehouse.allowed, "namespace location")
 
 
 async def load_namespace(catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace) -> dict[str, str]:
@@ -68,6 +76,7 @@ async def update_namespace(
 ) -> bytes:
     """Set and remove properties; returns the answer's body."""
     check_properties(updates)
+    _check_location(warehouse, updates)
     both = [key for key in removals if key in updates]
     if both:
         raise Unprocessable(

@@ -141,7 +141,7 @@ def default_location(
         try:
             require_inside(given, warehouse.allowed, "namespace location")
         except BadRequest:
-            given = None  # it speaks of another place; tables still need one we may write to
+            given = None  # written by another client of the database, or before the settings changed
     if given:
         return new_folder(given.rstrip("/"), Identifier((), identifier.name), table_uuid)
     return new_folder(warehouse.location, identifier, table_uuid)

@@ -391,7 +391,8 @@ def namespace(client: Client, *name: str) -> dict[str, str]:
 
 
 def test_namespaces_are_carried_with_their_properties(here: Client, there: Client, light: Move, source: Source) -> None:
-    here.update_namespace(("shop",), {"owner": "ana", "location": "file:///somewhere/else"}, [])
+    elsewhere = here.load_namespace(("shop",))["properties"]["location"] + "/elsewhere"
+    here.update_namespace(("shop",), {"owner": "ana", "location": elsewhere}, [])
     here.create_namespace(("shop", "eu"), {"region": "north"})
     here.create_table(("shop", "eu", "visits"), {"schema": SCHEMA})
     light.inventory(source)
