@@ -14,6 +14,7 @@ import msgspec
 from nunatak.client import Client, Json, ServerUnreachable
 from nunatak.errors import CatalogError
 from nunatak.maintenance.job_spec import JobSpec
+from nunatak_spark.console import Event, Tell, gains_of
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
@@ -22,7 +23,6 @@ from nunatak_spark.leases import Lease, Terms, Why, is_final
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Work
 from nunatak_spark.redaction import redacted, redacted_text
-from nunatak_spark.telling import Event, Tell, gains_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from nunatak.client import Client
+from nunatak_spark.console import Event
 from nunatak_spark.demo import data
 from nunatak_spark.demo.stage import Stage, timed
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.telling import Event
 from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
 
 TABLE = "bronze.clicks"

@@ -10,7 +10,7 @@ import pytest
 import nunatak_spark
 from nunatak.cli import output
 from nunatak.terminal import printable, printable_json
-from nunatak_spark import runner, telling
+from nunatak_spark import console, runner
 from nunatak_spark.jobs import Step
 from tests.unit.cli.conftest import Run
 
@@ -105,11 +105,11 @@ def test_errors_are_told_without_escapes(run: Run, namespace: str) -> None:
 
 def test_progress_of_spark_is_told_without_escapes(capfd: pytest.CaptureFixture[str]) -> None:
     step = Step(HOSTILE, 1, 2)
-    event = telling.Event(event="step", text=HOSTILE, step=step)
-    for teller in (telling.lines, telling.json_lines, telling.bars):
+    event = console.Event(event="step", text=HOSTILE, step=step)
+    for teller in (console.lines, console.json_lines, console.bars):
         with teller() as tell:
             tell(event)
-            tell(telling.Event(event="done", text=HOSTILE))
+            tell(console.Event(event="done", text=HOSTILE))
     for shown in (runner._text, runner._json, runner._bar):
         with shown() as progress:
             progress(step)

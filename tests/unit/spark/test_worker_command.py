@@ -10,11 +10,11 @@ import pytest
 
 from nunatak.client import Client, Json
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark import telling
+from nunatak_spark import console
 from nunatak_spark.cli.run_jobs import exit_code
+from nunatak_spark.console import Event
 from nunatak_spark.jobs import Step
 from nunatak_spark.maintenance.work import Outcome
-from nunatak_spark.telling import Event
 from nunatak_spark.worker import Ended
 from tests.api.wire import add_snapshot, set_branch
 from tests.support.server import RunningServer
@@ -160,7 +160,7 @@ def step(text: str, done: int) -> Event:
 
 
 def test_a_log_has_a_line_for_each_step_and_not_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
-    with telling.lines() as tell:
+    with console.lines() as tell:
         for event in (step("reading", 1), step("reading", 2), step("writing", 3), Event(event="ended", text="done")):
             tell(event)
 
@@ -170,14 +170,14 @@ def test_a_log_has_a_line_for_each_step_and_not_for_each_task(capsys: pytest.Cap
 def test_a_program_reads_what_was_told_back(capsys: pytest.CaptureFixture[str]) -> None:
     told = Event(event="ended", text="job 7: done", job_id=7, gains=[Gain(of="data files", before=9, after=1)])
 
-    with telling.json_lines() as tell:
+    with console.json_lines() as tell:
         tell(told)
 
     assert msgspec.json.decode(capsys.readouterr().out, type=Event) == told
 
 
 def test_a_terminal_shows_a_name_with_brackets_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with telling.bars() as tell:
+    with console.bars() as tell:
         tell(step("[bold]rewriting", 3))
         tell(Event(event="ended", text="job 7: a table [red] is done"))
 
