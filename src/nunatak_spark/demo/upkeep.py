@@ -8,8 +8,8 @@ from nunatak_spark.console import Event
 from nunatak_spark.demo import data
 from nunatak_spark.demo.stage import Stage, timed
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
-from nunatak_spark.leaving import Leaving
 from nunatak_spark.maintenance.dispatch import maintain
+from nunatak_spark.shutdown import Leaving
 from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
 
 TABLE = "bronze.clicks"
