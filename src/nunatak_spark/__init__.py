@@ -2,6 +2,6 @@
 
 from nunatak_spark.configuration import Catalog
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.sessions import add_catalog, configure, session
+from nunatak_spark.spark_session import add_catalog, configure, session
 
 __all__ = ["CannotRun", "Catalog", "add_catalog", "configure", "session"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from nunatak_spark.compatibility import Jar, Spark
 from nunatak_spark.errors import CannotRun, Clash
 from nunatak_spark.jars import Found
-from nunatak_spark.matrix import Jar, Spark
 
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nunatak_spark.compatibility import Spark, matrix, minor_of
 from nunatak_spark.errors import Clash, WrongPyspark
 from nunatak_spark.java import find_java
-from nunatak_spark.matrix import Spark, matrix, minor_of
 
 CONNECT_NEEDS = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
 GATEWAY = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM was there before us

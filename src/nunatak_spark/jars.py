@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from nunatak_spark.compatibility import Jar
 from nunatak_spark.errors import Clash, NoJar, WrongJar
-from nunatak_spark.matrix import Jar
 
 FETCH_SECONDS = 600  # 70 MB over a slow line
 SILENCE_SECONDS = 60  # a repository that sends nothing for so long is not going to

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from nunatak_spark.compatibility import Spark
 from nunatak_spark.errors import WrongJava
-from nunatak_spark.matrix import Spark
 
 USUAL_PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/java/*")
 ASK_SECONDS = 30  # a JVM says its version in a tenth of a second; a starved machine gets time

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # Where each job lives; a job that stands elsewhere is named as `module:function`.
 JOBS = {
-    "fingerprint": "nunatak_spark.verification:fingerprint_table",
-    "compare": "nunatak_spark.verification:compare_tables",
+    "fingerprint": "nunatak_spark.comparison_jobs:fingerprint_table",
+    "compare": "nunatak_spark.comparison_jobs:compare_tables",
     "ingest": "nunatak_spark.telemetry.ingest:ingest",
     "report": "nunatak_spark.telemetry.report:collect",
 }

@@ -18,7 +18,7 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
 from nunatak_spark.redaction import redacted
-from nunatak_spark.sessions import session
+from nunatak_spark.spark_session import session
 from nunatak_spark.sql_text import protect_sql_text
 
 if TYPE_CHECKING:

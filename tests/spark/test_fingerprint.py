@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.comparison import compare, compare_partitions
+from nunatak_spark.comparison_jobs import CompareReport, FingerprintReport, total
 from nunatak_spark.fingerprint import (
     SETTINGS,
     Fingerprint,
@@ -14,7 +15,6 @@ from nunatak_spark.fingerprint import (
     fingerprints,
 )
 from nunatak_spark.jobs import Step, find_job, parse_spec, run
-from nunatak_spark.verification import CompareReport, FingerprintReport, total
 from tests.support.spark import Sql
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import pytest
 import nunatak_spark
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec
+from nunatak_spark.comparison_jobs import FingerprintReport
 from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS, Catalog, properties_text
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
@@ -23,7 +24,6 @@ from nunatak_spark.jobs import silent
 from nunatak_spark.maintenance.compaction_plan import MIN_INPUT_FILES
 from nunatak_spark.runner import DONE, FAILED
 from nunatak_spark.sql_text import SUBSTITUTE, quoted_name
-from nunatak_spark.verification import FingerprintReport
 from tests.spark.maintaining import ManyReport, ManySpec, do_all
 from tests.support.server import ROOT, RunningServer
 from tests.support.spark import Installation, Sql, local_path

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 from urllib.parse import unquote, urlparse
 
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.errors import WrongJar, WrongJava
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.java import find_java
-from nunatak_spark.matrix import matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

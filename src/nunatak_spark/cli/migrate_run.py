@@ -19,18 +19,18 @@ from nunatak.cli.names import print_name
 from nunatak.cli.options import connected, output_option, uri_option
 from nunatak.cli.output import counted
 from nunatak_spark.cli.run_jobs import refusals
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.jobs import Progress
-from nunatak_spark.matrix import matrix
 from nunatak_spark.migration.catalog_state import CatalogState, migration_name, opened_in_catalog
 from nunatak_spark.migration.planning import is_wanted, matches
 from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.state import MigrationState, opened
 from nunatak_spark.migration.values import Found, Source, Table
 from nunatak_spark.runner import TELLERS
-from nunatak_spark.sessions import session
+from nunatak_spark.spark_session import session
 
 Command = Callable[..., Any]
 

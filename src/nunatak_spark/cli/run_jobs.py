@@ -20,15 +20,15 @@ from nunatak.cli.securables import securable_of, warehouse_of
 from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
 from nunatak.maintenance.job_spec import JobSpec
+from nunatak_spark.compatibility import RUNTIME, matrix
 from nunatak_spark.console import Tell, bars, json_lines, lines
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.work import Refused as WouldHarm
 from nunatak_spark.maintenance.work import Work
-from nunatak_spark.matrix import RUNTIME, matrix
-from nunatak_spark.sessions import session
 from nunatak_spark.shutdown import Leaving
+from nunatak_spark.spark_session import session
 from nunatak_spark.worker import Ended, SharedSession, Wishes, Worker, progress_of, tried, unique_name
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from nunatak_spark.cli.run_jobs import (
     teller,
     worker_name,
 )
+from nunatak_spark.compatibility import Jar, Spark, matrix
 from nunatak_spark.configuration import (
     CATALOG,
     EXTENSIONS,
@@ -43,8 +44,7 @@ from nunatak_spark.doctor import Check, check_machine, check_server, check_sessi
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import find_installation, installed_version
 from nunatak_spark.jars import find_jar, load_jar, places_of
-from nunatak_spark.matrix import Jar, Spark, matrix
-from nunatak_spark.sessions import session
+from nunatak_spark.spark_session import session
 from nunatak_spark.worker import Wishes
 
 PRIVATE = 0o600  # a file that may hold a secret

@@ -29,7 +29,7 @@ from nunatak_spark.errors import CannotRun, NoJar, WrongJar
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
 from nunatak_spark.jars import load_jar, places_of
-from nunatak_spark.sessions import session
+from nunatak_spark.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.configuration import Catalog
-from nunatak_spark.sessions import add_catalog
+from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name
 from tests.support.glue import aws_emulator, aws_keys, give_keys, make_bucket
 from tests.support.hive_metastore import hive_metastore

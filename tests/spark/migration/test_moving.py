@@ -19,7 +19,7 @@ from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
 from nunatak_spark.migration.state import opened
 from nunatak_spark.migration.values import Frozen, Source, Table, title
-from nunatak_spark.sessions import add_catalog
+from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name, states
 from tests.spark.migration.test_command import a_view
 from tests.support.login import login_server

@@ -16,7 +16,7 @@ from nunatak_spark.jobs import Step
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.journal import Journal
 from nunatak_spark.maintenance.work import Outcome, Refused, Stopped
-from nunatak_spark.sessions import add_catalog
+from nunatak_spark.spark_session import add_catalog
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
 from tests.support.server import RunningServer

@@ -121,7 +121,7 @@ def test_progress_of_spark_is_told_without_escapes(capfd: pytest.CaptureFixture[
     assert "\u202e" not in captured.out + captured.err
 
 
-@pytest.mark.parametrize("file", [*sorted(CLI.glob("*.py")), SPARK / "telling.py", SPARK / "runner.py"], ids=str)
+@pytest.mark.parametrize("file", [*sorted(CLI.glob("*.py")), SPARK / "console.py", SPARK / "runner.py"], ids=str)
 def test_nothing_prints_past_the_one_place(file: Path) -> None:
     calls = [
         ast.unparse(node.func)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nunatak.settings import load
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.configuration import JARS, PACKAGES, parse_properties
 from nunatak_spark.jars import sha256_of
-from nunatak_spark.matrix import matrix
 from tests.support.server import RunningServer
 from tests.unit.cli.conftest import run_command
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.configuration import (
     CATALOG_CLASS,
     EXTENSIONS,
@@ -25,7 +26,6 @@ from nunatak_spark.configuration import (
 )
 from nunatak_spark.errors import CannotRun, Clash
 from nunatak_spark.jars import Found
-from nunatak_spark.matrix import matrix
 
 SPARK = matrix().spark("4.1")
 RUNTIME = Found(SPARK.runtime, Path("/cache") / SPARK.runtime.file_name)

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from nunatak.client import Client, Credential
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.doctor import Check, check_machine, check_server
-from nunatak_spark.matrix import matrix
 from tests.support.login import LoginServer, login_server
 from tests.support.server import RunningServer
 

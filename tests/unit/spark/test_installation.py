@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nunatak_spark.compatibility import matrix
 from nunatak_spark.errors import Clash, WrongJava, WrongPyspark
 from nunatak_spark.installation import examined, spark_in
 from nunatak_spark.java import find_java, java_version
-from nunatak_spark.matrix import matrix
 
 SPARK = matrix().spark("4.1")
 

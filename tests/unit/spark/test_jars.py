@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nunatak_spark.compatibility import Jar
 from nunatak_spark.errors import Clash, NoJar, WrongJar
 from nunatak_spark.jars import Places, find_jar, load_jar, places_of
-from nunatak_spark.matrix import Jar
 
 CONTENT = b"the classes"
 JAR = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0", hashlib.sha256(CONTENT).hexdigest())

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from nunatak_spark.comparison_jobs import CompareSpec, FingerprintSpec
 from nunatak_spark.errors import WrongSpec
 from nunatak_spark.jobs import JOBS, Progress, Report, Spec, Step, find_job, parse_spec, run
 from nunatak_spark.runner import CANNOT_RUN, DONE, WRONG_USAGE, main
-from nunatak_spark.verification import CompareSpec, FingerprintSpec
 from tests.support.sql_session import Session
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nunatak.cli.main import root
-from nunatak_spark import sessions
+from nunatak_spark import spark_session
 from nunatak_spark.cli import maintain, report, run_jobs
 from nunatak_spark.errors import CannotRun
 from tests.support.server import RunningServer
@@ -21,7 +21,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def started(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(sessions, "find_installation", started)
+    monkeypatch.setattr(spark_session, "find_installation", started)
     monkeypatch.chdir(tmp_path)
     for name in ("NUNATAK_URI", "NUNATAK_DATA", "NUNATAK_SPOOL_LOCATION", "SPARK_REMOTE"):
         monkeypatch.delenv(name, raising=False)

@@ -282,7 +282,7 @@ def test_a_job_that_finishes_although_it_was_to_stop_is_done(client: Client, ser
 def test_a_session_that_does_not_listen_is_stopped(
     client: Client, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak_spark.leases.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("nunatak_spark.job_lease.PATIENCE_SECONDS", 0.5)
     a_job(client, "deaf")
 
     def maintain(work: Work) -> Outcome:

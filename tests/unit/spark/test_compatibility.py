@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nunatak.connect import SPARK_EXTENSIONS, SPARK_RUNTIME
+from nunatak_spark.compatibility import RUNTIME, Jar, matrix
 from nunatak_spark.configuration import EXTENSIONS_CLASS
 from nunatak_spark.errors import CannotRun, WrongPyspark
-from nunatak_spark.matrix import RUNTIME, Jar, matrix
 from tests.support.spark import JARS
 
 PROJECT = Path(__file__).parents[3]

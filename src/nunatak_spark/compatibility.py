@@ -1,4 +1,4 @@
-"""Which Iceberg runtime, Scala and Java belong to which Spark: matrix.toml as values. Nothing looks at the machine."""
+"""Which Iceberg runtime, Scala and Java belong to which Spark: compatibility.toml as values. Nothing looks at the machine."""
 
 import re
 import tomllib
@@ -88,7 +88,7 @@ def minor_of(version: str) -> str:
 @cache
 def matrix() -> Matrix:
     """The one that is shipped with this package."""
-    return parse(tomllib.loads(files("nunatak_spark").joinpath("matrix.toml").read_text("utf-8")))
+    return parse(tomllib.loads(files("nunatak_spark").joinpath("compatibility.toml").read_text("utf-8")))
 
 
 def parse(document: Mapping[str, Any]) -> Matrix:
