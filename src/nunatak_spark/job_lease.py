@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from nunatak.client import Json
 from nunatak.errors import CatalogError, TooManyRequests, TooSlow
 from nunatak_spark.jobs import Step
-from nunatak_spark.maintenance.work import Stopped
+from nunatak_spark.maintenance.job_context import Stopped
 from nunatak_spark.shutdown import LOOK_SECONDS
 
 Why = Literal["cancelled", "leaving", "lost"]

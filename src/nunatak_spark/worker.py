@@ -20,7 +20,7 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.job_lease import Lease, Terms, Why, is_final
 from nunatak_spark.jobs import Step
-from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Work
+from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Work
 from nunatak_spark.redaction import redacted, redacted_text
 from nunatak_spark.shutdown import Leaving
 

@@ -22,7 +22,7 @@ from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Work
 from tests.bench.report import geometric_mean_of_ratios
 from tests.bench.verification import measure_verification, verification_lines
 from tests.support.server import running_server

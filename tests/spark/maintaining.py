@@ -9,7 +9,7 @@ from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.jobs import Progress, Report, Spec
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.work import Outcome, Work
+from nunatak_spark.maintenance.job_context import Outcome, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.jobs import find_job, parse_spec, run
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Work
 from nunatak_spark.sql_text import REQUIRED_SETTINGS, SUBSTITUTE, literal, protect_sql_text, quoted, quoted_name
 from tests.support.server import RunningServer
 from tests.support.spark import Installation, Sql

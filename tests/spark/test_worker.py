@@ -21,8 +21,8 @@ from nunatak.client import Client, Credential, Json
 from nunatak_spark.console import Event
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.pins import PREFIX
-from nunatak_spark.maintenance.work import Outcome, Work
+from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.snapshot_pins import PREFIX
 from nunatak_spark.shutdown import Leaving
 from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
 from tests.support.login import Login, LoginServer, login_server

@@ -25,8 +25,8 @@ from nunatak_spark.console import Tell, bars, json_lines, lines
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.work import Refused as WouldHarm
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Refused as WouldHarm
+from nunatak_spark.maintenance.job_context import Work
 from nunatak_spark.shutdown import Leaving
 from nunatak_spark.spark_session import session
 from nunatak_spark.worker import Ended, SharedSession, Wishes, Worker, progress_of, tried, unique_name

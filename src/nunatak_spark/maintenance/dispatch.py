@@ -1,17 +1,17 @@
 """Which function does which type of maintenance job."""
 
 from nunatak.maintenance.job_spec import JobType
-from nunatak_spark.maintenance.admission import admit, admit_again
-from nunatak_spark.maintenance.compaction import compact
-from nunatak_spark.maintenance.deletes import compact_deletes
-from nunatak_spark.maintenance.expiry import expire_snapshots
-from nunatak_spark.maintenance.failures import told_in_one_line
-from nunatak_spark.maintenance.manifests import rewrite_manifests
-from nunatak_spark.maintenance.metadata import retain_metadata
-from nunatak_spark.maintenance.orphans import remove_orphans
-from nunatak_spark.maintenance.retention import retain_rows
-from nunatak_spark.maintenance.statistics import compute_statistics
-from nunatak_spark.maintenance.work import Maintain, Outcome, Work
+from nunatak_spark.maintenance.data_compaction import compact
+from nunatak_spark.maintenance.delete_compaction import compact_deletes
+from nunatak_spark.maintenance.job_context import Maintain, Outcome, Work
+from nunatak_spark.maintenance.job_failures import told_in_one_line
+from nunatak_spark.maintenance.manifest_rewrite import rewrite_manifests
+from nunatak_spark.maintenance.metadata_retention import retain_metadata
+from nunatak_spark.maintenance.orphan_removal import remove_orphans
+from nunatak_spark.maintenance.preconditions import admit, admit_again
+from nunatak_spark.maintenance.row_retention import retain_rows
+from nunatak_spark.maintenance.snapshot_expiry import expire_snapshots
+from nunatak_spark.maintenance.table_statistics import compute_statistics
 from nunatak_spark.sql_text import protect_sql_text
 
 MAINTENANCE: dict[JobType, Maintain] = {

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from nunatak.client import Json
 from nunatak.errors import CommitFailed
-from nunatak_spark.maintenance.table import Table, load
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.loaded_table import Table, load
 
 MAIN = "main"
 FOREVER_MS = 2**63 - 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from nunatak_spark.maintenance.work import wall_clock_ms
+from nunatak_spark.maintenance.job_context import wall_clock_ms
 from nunatak_spark.migration.packages import load_module
 from nunatak_spark.migration.values import LEVELS, STATES, Evidence, Finding, LevelName, Migration, State, Table, title
 from nunatak_spark.migration.verification import MEANINGS

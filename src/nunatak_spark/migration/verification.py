@@ -15,7 +15,7 @@ import msgspec
 from nunatak.errors import NotFound
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
-from nunatak_spark.maintenance.work import wall_clock_ms
+from nunatak_spark.maintenance.job_context import wall_clock_ms
 from nunatak_spark.migration import contents, engines, identity, reach
 from nunatak_spark.migration.namespaces import with_namespaces
 from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title

@@ -12,7 +12,7 @@ from nunatak.client import Client, Json
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.work import Outcome, Work, never_stop, wall_clock_ms
+from nunatak_spark.maintenance.job_context import Outcome, Work, never_stop, wall_clock_ms
 from tests.support.server import RunningServer
 from tests.support.spark import Sql
 

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.maintenance import compaction
-from nunatak_spark.maintenance.failures import Failed, is_conflict
-from nunatak_spark.maintenance.work import Outcome, Refused, Stopped
+from nunatak_spark.maintenance import data_compaction
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped
+from nunatak_spark.maintenance.job_failures import Failed, is_conflict
 from tests.spark.maintenance.conftest import Maintenance
 from tests.support.server import RunningServer
 from tests.support.spark import local_path
@@ -166,7 +166,7 @@ def test_many_files_are_counted_by_spark_with_the_same_result(
     maintenance.sql("INSERT INTO t VALUES (1, 0, 'alone')")
     few = maintenance.run("t", "data-compaction", dry_run=True, min_input_files=2)
 
-    monkeypatch.setattr(compaction, "FEW_FILES", 0)
+    monkeypatch.setattr(data_compaction, "FEW_FILES", 0)
     many = maintenance.run("t", "data-compaction", dry_run=True, min_input_files=2)
 
     assert few == many
@@ -289,7 +289,7 @@ def test_a_heap_whose_rows_are_updated_all_the_time_is_compacted_in_small_pieces
             break
 
     assert outcome.detail["conflicts"] >= 1, "no update came in the way: the test showed nothing"
-    assert outcome.detail["conflicts"] < outcome.detail["calls"] <= compaction.planning.MOST_PIECES + 1
+    assert outcome.detail["conflicts"] < outcome.detail["calls"] <= data_compaction.planning.MOST_PIECES + 1
     there = f"FROM here.{name}.entries WHERE status < 2 AND data_file.content = 0 AND file_sequence_number = 1"
     assert sql.value(f"SELECT count(*) {there}") < files // 2
     assert sql.value(f"SELECT count(DISTINCT id) FROM {name}") == 10 * files

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.maintenance.failures import Failed
+from nunatak_spark.maintenance.job_failures import Failed
 from nunatak_spark.migration.run import reason
 from nunatak_spark.migration.verification import trouble
 from tests.spark.maintenance.conftest import Maintenance

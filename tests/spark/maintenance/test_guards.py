@@ -7,8 +7,8 @@ import pytest
 
 from nunatak.errors import CommitFailed
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.pins import pin, unpin
-from nunatak_spark.maintenance.table import load
+from nunatak_spark.maintenance.loaded_table import load
+from nunatak_spark.maintenance.snapshot_pins import pin, unpin
 from tests.spark.maintenance.conftest import Maintenance
 from tests.spark.maintenance.test_compaction import SHARED, a_heap
 

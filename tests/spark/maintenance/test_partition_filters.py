@@ -2,10 +2,10 @@
 
 import pytest
 
-from nunatak_spark.maintenance import compaction
+from nunatak_spark.maintenance import data_compaction
 from nunatak_spark.maintenance.compaction_plan import Sizes
+from nunatak_spark.maintenance.loaded_table import load, options
 from nunatak_spark.maintenance.partition_filters import named_columns, where
-from nunatak_spark.maintenance.table import load, options
 from nunatak_spark.system_tables import literal
 from tests.spark.maintenance.conftest import Maintenance
 
@@ -60,11 +60,11 @@ def test_a_condition_chooses_one_partition_and_no_other(
     a_table(maintenance, kind, partitioned, values)
     work = maintenance.work("t", "data-compaction")
     table = load(work)
-    found = compaction.survey(work, table, SIZES)
+    found = data_compaction.survey(work, table, SIZES)
     assert len({each.values for each in found}) == len(values)
     assert [(each.files, each.values is None) for each in found] == [(2, False)] * len(values)
-    monkeypatch.setattr(compaction, "FEW_FILES", 0)
-    assert sorted(compaction.survey(work, table, SIZES), key=repr) == sorted(found, key=repr)  # counted by Spark
+    monkeypatch.setattr(data_compaction, "FEW_FILES", 0)
+    assert sorted(data_compaction.survey(work, table, SIZES), key=repr) == sorted(found, key=repr)  # counted by Spark
 
     columns = named_columns(table.columns)
     for done, partition in enumerate(found, 1):

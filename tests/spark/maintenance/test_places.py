@@ -9,11 +9,11 @@ from typing import get_args
 import pytest
 
 from nunatak.maintenance.job_spec import JobType
-from nunatak_spark.maintenance import dispatch, expiry, snapshot_removal
-from nunatak_spark.maintenance.failures import Failed
-from nunatak_spark.maintenance.journal import Journal
-from nunatak_spark.maintenance.places import OwnPlaces, folder_of
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.maintenance import dispatch, snapshot_expiry, snapshot_removal
+from nunatak_spark.maintenance.deletion_journal import Journal
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.job_failures import Failed
+from nunatak_spark.maintenance.own_locations import OwnPlaces, folder_of
 from tests.spark.maintenance.conftest import Maintenance, later
 from tests.support.forged_manifests import Forger, forge_avro
 from tests.support.spark import local_path
@@ -242,7 +242,7 @@ def test_a_manifest_that_is_exchanged_while_snapshots_expire_deletes_nothing_of_
             forge_avro(manifest, manifest, lambda entry: entry["data_file"].update(file_path=victims_data))
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(expiry, "remove_snapshots", exchanged)
+    monkeypatch.setattr(snapshot_expiry, "remove_snapshots", exchanged)
     outcome = tables.run("snapshot-expiry", verify="none")
 
     assert outcome.changed

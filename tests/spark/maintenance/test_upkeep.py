@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from nunatak.maintenance.job_spec import JobType
-from nunatak_spark.maintenance.work import Outcome, Refused
+from nunatak_spark.maintenance.job_context import Outcome, Refused
 from tests.spark.maintenance.conftest import Maintenance, later
 from tests.support.server import RunningServer
 from tests.support.spark import local_path

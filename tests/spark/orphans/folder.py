@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.jobs import Progress, silent
-from nunatak_spark.maintenance.work import Work, never_stop
+from nunatak_spark.maintenance.job_context import Work, never_stop
 from tests.support.spark import Sql, local_path
 
 if TYPE_CHECKING:

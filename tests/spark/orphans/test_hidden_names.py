@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from nunatak_spark.maintenance.deletion_journal import Journal
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.journal import Journal
-from nunatak_spark.maintenance.reachable import paths_frame
+from nunatak_spark.maintenance.reachable_files import paths_frame
 from tests.spark.orphans.conftest import MakeTable
 
 HIDDEN = (

@@ -9,9 +9,9 @@ import pytest
 from nunatak.client import Client
 from nunatak_spark import system_tables
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.maintenance import expiry, reachable
-from nunatak_spark.maintenance.journal import Journal, deletions_noted, finish_deletions
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance import reachable_files, snapshot_expiry
+from nunatak_spark.maintenance.deletion_journal import Journal, deletions_noted, finish_deletions
+from nunatak_spark.maintenance.job_context import Work
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
 from tests.support.spark import Sql, local_path, run_together
@@ -113,7 +113,7 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(Journal, "confirm"), (Journal, "_note"), (Journal, "_forget"), (Journal, "count"), (expiry, "_outcome")],
+    [(Journal, "confirm"), (Journal, "_note"), (Journal, "_forget"), (Journal, "count"), (snapshot_expiry, "_outcome")],
 )
 def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, owner: object, step: str
@@ -122,9 +122,9 @@ def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, _killed)
         with pytest.raises(Killed):
-            expiry.expire_snapshots(expiry_of(folder))
+            snapshot_expiry.expire_snapshots(expiry_of(folder))
 
-    done = expiry.expire_snapshots(expiry_of(folder))
+    done = snapshot_expiry.expire_snapshots(expiry_of(folder))
 
     deleted, left = before - data_files(folder), len(folder.metadata["snapshots"])
     assert len(deleted) > 5
@@ -133,7 +133,7 @@ def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
     assert sum(done.detail["deleted"].values()) == len(deleted)
     assert [(gain.before, gain.after) for gain in done.gains] == [(snapshots, left)]
     assert folder.noted() == sorted(deleted)
-    another = expiry.expire_snapshots(expiry_of(folder, "another"))
+    another = snapshot_expiry.expire_snapshots(expiry_of(folder, "another"))
     assert (another.changed, another.gains) == (False, [])
 
 
@@ -151,9 +151,9 @@ def test_an_expiry_where_no_manifest_goes_reads_no_manifest(
     for number in range(3):
         sql(f"INSERT INTO t VALUES ({1000 + number}, 'later')")
     before, snapshots = data_files(folder), len(folder.metadata["snapshots"])
-    monkeypatch.setattr(reachable, "FILES", "SELECT raise_error('files were read') FROM {0}")
+    monkeypatch.setattr(reachable_files, "FILES", "SELECT raise_error('files were read') FROM {0}")
 
-    done = expiry.expire_snapshots(expiry_of(folder))
+    done = snapshot_expiry.expire_snapshots(expiry_of(folder))
 
     deleted = before - data_files(folder)
     assert done.detail["deleted"] == {"manifest-list": snapshots - 1}
@@ -174,7 +174,7 @@ def test_statistics_that_name_a_file_which_is_needed_take_nothing_with_them(
     sql("INSERT INTO t VALUES (1000, 'later')")
     rows = fingerprint(sql.spark, "t")
 
-    done = expiry.expire_snapshots(expiry_of(folder))
+    done = snapshot_expiry.expire_snapshots(expiry_of(folder))
 
     assert done.changed
     assert local_path(data).exists()

@@ -13,9 +13,9 @@ from nunatak.client import Client
 from nunatak_spark.configuration import Catalog
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.jobs import Step
+from nunatak_spark.maintenance.deletion_journal import Journal
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.journal import Journal
-from nunatak_spark.maintenance.work import Outcome, Refused, Stopped
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder

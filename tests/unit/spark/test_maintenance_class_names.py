@@ -2,8 +2,8 @@
 
 import pytest
 
-from nunatak_spark.maintenance.class_names import names_class, refuse_catalog_classes, refuse_class_names
-from nunatak_spark.maintenance.work import Refused
+from nunatak_spark.maintenance.java_class_names import names_class, refuse_catalog_classes, refuse_class_names
+from nunatak_spark.maintenance.job_context import Refused
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 
 from nunatak.errors import CommitFailed
 from nunatak.maintenance.job_spec import JobSpec
-from nunatak_spark.maintenance.failures import TRIES, Failed, is_conflict, retried, told_in_one_line
-from nunatak_spark.maintenance.guards import facts_differ, level_of, rewrites_since
-from nunatak_spark.maintenance.retention import own_deletes
-from nunatak_spark.maintenance.table import Snapshot, Table
-from nunatak_spark.maintenance.work import Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import Refused, Stopped, Work
+from nunatak_spark.maintenance.job_failures import TRIES, Failed, is_conflict, retried, told_in_one_line
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table
+from nunatak_spark.maintenance.rewrite_verification import facts_differ, level_of, rewrites_since
+from nunatak_spark.maintenance.row_retention import own_deletes
 
 TRACE = """An error occurred while calling o1.sql.
 : java.lang.RuntimeException: Cannot commit rewrite because of a ValidationException or CommitFailedException. This

@@ -5,13 +5,19 @@ from typing import Any
 import pytest
 
 from nunatak.maintenance.job_spec import JobSpec, JobType
-from nunatak_spark.maintenance import admission
-from nunatak_spark.maintenance.hidden_names import visible_files
-from nunatak_spark.maintenance.neighbours import Neighbours, load_neighbours, refuse_neighbours, refuse_shadow
-from nunatak_spark.maintenance.places import FOLDERS_PER_REQUEST, OwnPlaces, is_of_this_machine, named_files, securable
+from nunatak_spark.maintenance import preconditions
+from nunatak_spark.maintenance.hidden_files import visible_files
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table
+from nunatak_spark.maintenance.overlapping_tables import Neighbours, load_neighbours, refuse_neighbours, refuse_shadow
+from nunatak_spark.maintenance.own_locations import (
+    FOLDERS_PER_REQUEST,
+    OwnPlaces,
+    is_of_this_machine,
+    named_files,
+    securable,
+)
 from nunatak_spark.maintenance.snapshot_removal import ended_refs, removal
-from nunatak_spark.maintenance.table import Snapshot, Table
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
 
 HOUR_MS = 3_600_000
 
@@ -217,13 +223,15 @@ def a_table(**metadata: Any) -> Table:
 
 
 def test_a_parent_that_came_and_went_while_the_job_ran_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "load", lambda _: a_table())
-    monkeypatch.setattr(admission, "refuse_foreign", lambda *_: None)
+    monkeypatch.setattr(preconditions, "load", lambda _: a_table())
+    monkeypatch.setattr(preconditions, "refuse_foreign", lambda *_: None)
     server = Server(location="l", count=0, neighbours=[], places=[], shadow=None)
     work = a_job("data-compaction", server)
 
     def again(known: set[int], *made: int) -> Outcome:
-        return admission.admit_again(work, frozenset(known), Outcome(changed=True, detail={"snapshots": list(made)}))
+        return preconditions.admit_again(
+            work, frozenset(known), Outcome(changed=True, detail={"snapshots": list(made)})
+        )
 
     assert again({1, 2}, 3).ok  # its parent is 2
     assert again(set(), 3).ok  # not seen before, and seen now

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from nunatak.maintenance.job_spec import JobSpec, JobType
-from nunatak_spark.maintenance import dispatch, moments
-from nunatak_spark.maintenance.expiry import expirable
-from nunatak_spark.maintenance.metadata import wanted_properties
-from nunatak_spark.maintenance.pins import find_pinned, pin, unpin
-from nunatak_spark.maintenance.retention import condition_of
-from nunatak_spark.maintenance.statistics import asked_columns, missing_statistics
-from nunatak_spark.maintenance.table import Snapshot, Table, options
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance import cutoffs, dispatch
+from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table, options
+from nunatak_spark.maintenance.metadata_retention import wanted_properties
+from nunatak_spark.maintenance.row_retention import condition_of
+from nunatak_spark.maintenance.snapshot_expiry import expirable
+from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin, unpin
+from nunatak_spark.maintenance.table_statistics import asked_columns, missing_statistics
 
 HOUR_MS = 3_600_000
 COLUMNS = [
@@ -179,10 +179,10 @@ def test_old_rows_by_the_type_of_their_column(column: str, condition: str) -> No
 def test_what_was_planned_as_old_stays_so_however_late_the_job_begins() -> None:
     planned = a_job("snapshot-expiry", now_ms=10**9, older_than_ms=5, max_snapshot_age_seconds=1)
 
-    assert moments.cutoff_ms(planned, "max-snapshot-age-seconds") == 5
-    assert moments.cutoff_ms(a_job(now_ms=10**9, max_age_seconds=7), "max-age-seconds") == 10**9 - 7000
+    assert cutoffs.cutoff_ms(planned, "max-snapshot-age-seconds") == 5
+    assert cutoffs.cutoff_ms(a_job(now_ms=10**9, max_age_seconds=7), "max-age-seconds") == 10**9 - 7000
     with pytest.raises(Refused, match="max-age-seconds is missing"):
-        moments.cutoff_ms(a_job(), "max-age-seconds")
+        cutoffs.cutoff_ms(a_job(), "max-age-seconds")
 
 
 def test_the_options_of_a_procedure_are_quoted() -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.maintenance.neighbours import refuse_foreign_metadata, version_of
-from nunatak_spark.maintenance.orphans import DAY_MS, Limits, limits_of
-from nunatak_spark.maintenance.quarantine import Sorted, sorted_out
-from nunatak_spark.maintenance.reachable import path_of
-from nunatak_spark.maintenance.work import Refused
+from nunatak_spark.maintenance.job_context import Refused
+from nunatak_spark.maintenance.orphan_quarantine import Sorted, sorted_out
+from nunatak_spark.maintenance.orphan_removal import DAY_MS, Limits, limits_of
+from nunatak_spark.maintenance.overlapping_tables import refuse_foreign_metadata, version_of
+from nunatak_spark.maintenance.reachable_files import path_of
 from nunatak_spark.sql_text import literal
 from nunatak_spark.system_tables import creation
 

@@ -9,7 +9,7 @@ from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.console import Event, json_lines, lines
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import LONGEST, failure_reason
-from nunatak_spark.maintenance.work import Outcome
+from nunatak_spark.maintenance.job_context import Outcome
 from nunatak_spark.redaction import environment_secrets, redacted, redacted_text, remember_secret
 from nunatak_spark.worker import Ended, _result, tried
 

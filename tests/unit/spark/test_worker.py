@@ -16,7 +16,7 @@ from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.console import Event
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import Step
-from nunatak_spark.maintenance.work import Maintain, Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Stopped, Work
 from nunatak_spark.shutdown import Leaving
 from nunatak_spark.worker import PATIENT_TRIES, SharedSession, Wishes, Worker, unique_name
 from tests.api.wire import add_snapshot, set_branch

@@ -14,7 +14,7 @@ from nunatak_spark import console
 from nunatak_spark.cli.run_jobs import exit_code
 from nunatak_spark.console import Event
 from nunatak_spark.jobs import Step
-from nunatak_spark.maintenance.work import Outcome
+from nunatak_spark.maintenance.job_context import Outcome
 from nunatak_spark.worker import Ended
 from tests.api.wire import add_snapshot, set_branch
 from tests.support.server import RunningServer

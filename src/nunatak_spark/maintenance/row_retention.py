@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.comparison import compare
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.maintenance.failures import retried
-from nunatak_spark.maintenance.guards import Rewrite, Wrong, count_rows, level_of, report_wrong
-from nunatak_spark.maintenance.moments import cutoff_ms, date, timestamp, timestamp_ntz
-from nunatak_spark.maintenance.pins import find_pinned, pin, unpin
-from nunatak_spark.maintenance.table import Snapshot, Table, load
-from nunatak_spark.maintenance.work import Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.cutoffs import cutoff_ms, date, timestamp, timestamp_ntz
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.job_failures import retried
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table, load
+from nunatak_spark.maintenance.rewrite_verification import Rewrite, Wrong, count_rows, level_of, report_wrong
+from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin, unpin
 from nunatak_spark.progress import tasks_told
 from nunatak_spark.sql_text import quoted
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.maintenance.compaction import TARGET_BYTES, compact_table
 from nunatak_spark.maintenance.compaction_plan import Sizes
-from nunatak_spark.maintenance.failures import retried
-from nunatak_spark.maintenance.guards import guarded, totals
-from nunatak_spark.maintenance.pins import find_pinned
-from nunatak_spark.maintenance.table import Table, call, load, options
-from nunatak_spark.maintenance.work import Outcome, Work
+from nunatak_spark.maintenance.data_compaction import TARGET_BYTES, compact_table
+from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.job_failures import retried
+from nunatak_spark.maintenance.loaded_table import Table, call, load, options
+from nunatak_spark.maintenance.rewrite_verification import guarded, totals
+from nunatak_spark.maintenance.snapshot_pins import find_pinned
 from nunatak_spark.progress import tasks_told
 
 VECTORS = 3  # the format version from which on each data file has at most one deletion vector

@@ -2,7 +2,7 @@
 
 import datetime
 
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.job_context import Refused, Work
 
 
 def cutoff_ms(work: Work, age_option: str) -> int:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from nunatak.errors import CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason, printed, throwables
-from nunatak_spark.maintenance.work import Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import Refused, Stopped, Work
 
 TRIES = 5
 # What Iceberg throws if a table was changed while it worked; its own tries to commit are over by then.

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.maintenance.guards import watched
-from nunatak_spark.maintenance.journal import Deletions, deletions_noted, finish_deletions
-from nunatak_spark.maintenance.moments import cutoff_ms
+from nunatak_spark.maintenance.cutoffs import cutoff_ms
+from nunatak_spark.maintenance.deletion_journal import Deletions, deletions_noted, finish_deletions
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.loaded_table import Table, load
+from nunatak_spark.maintenance.rewrite_verification import watched
 from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
-from nunatak_spark.maintenance.table import Table, load
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
 from nunatak_spark.progress import tasks_told
 
 MAIN = "main"

@@ -1,8 +1,8 @@
 """Snapshot pins: a tag that keeps the snapshot a job began with, which the server removes for nobody."""
 
 from nunatak.errors import CommitFailed
-from nunatak_spark.maintenance.table import Snapshot, Table
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table
 
 PREFIX = "nunatak-pin-"  # what the server knows them by
 LIFE_MS = 3_600_000  # one step of a job is shorter; each renews it

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from urllib.parse import quote_plus
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.reachable import path_of
+from nunatak_spark.maintenance.reachable_files import path_of
 
 HIDDEN = ("_", ".")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.reachable import printed_name, refresh, sql_name
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.reachable_files import printed_name, refresh, sql_name
 from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance import compaction_plan as planning
 from nunatak_spark.maintenance.compaction_plan import Partition, Sizes
-from nunatak_spark.maintenance.failures import Failed, is_conflict
-from nunatak_spark.maintenance.guards import guarded, totals
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.job_failures import Failed, is_conflict
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table, call, load, options
 from nunatak_spark.maintenance.partition_filters import Values, named_columns, value_texts, where
-from nunatak_spark.maintenance.pins import find_pinned, pin
-from nunatak_spark.maintenance.table import Snapshot, Table, call, load, options
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.maintenance.rewrite_verification import guarded, totals
+from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin
 from nunatak_spark.progress import tasks_told
 from nunatak_spark.sql_text import literal, quoted
 

@@ -3,11 +3,11 @@
 import math
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.maintenance.failures import retried
-from nunatak_spark.maintenance.guards import guarded
-from nunatak_spark.maintenance.pins import find_pinned
-from nunatak_spark.maintenance.table import Snapshot, Table, call, load
-from nunatak_spark.maintenance.work import Outcome, Work
+from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.job_failures import retried
+from nunatak_spark.maintenance.loaded_table import Snapshot, Table, call, load
+from nunatak_spark.maintenance.rewrite_verification import guarded
+from nunatak_spark.maintenance.snapshot_pins import find_pinned
 from nunatak_spark.progress import tasks_told
 
 TARGET_BYTES = 8 << 20  # Iceberg's own, for a table that says nothing

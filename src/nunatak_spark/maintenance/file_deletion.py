@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nunatak_spark.maintenance.neighbours import load_neighbours, refuse_neighbours, refuse_shadow
-from nunatak_spark.maintenance.places import Split, split
-from nunatak_spark.maintenance.reachable import load_metadata, printed_name, refresh, sql_name
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.overlapping_tables import load_neighbours, refuse_neighbours, refuse_shadow
+from nunatak_spark.maintenance.own_locations import Split, split
+from nunatak_spark.maintenance.reachable_files import load_metadata, printed_name, refresh, sql_name
 from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """Metadata retention: the table is told to list few earlier metadata files; the server deletes what leaves the list."""
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.maintenance.guards import watched
-from nunatak_spark.maintenance.table import Table, load
-from nunatak_spark.maintenance.work import Outcome, Work
+from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.loaded_table import Table, load
+from nunatak_spark.maintenance.rewrite_verification import watched
 
 PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"

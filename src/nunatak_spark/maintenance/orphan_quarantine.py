@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nunatak_spark import system_tables
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.job_context import Work
 from nunatak_spark.sql_text import literal
 
 TABLE = "orphan_candidates"

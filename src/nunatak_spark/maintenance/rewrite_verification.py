@@ -24,9 +24,9 @@ from nunatak.client import Json
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.comparison import compare
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.maintenance.pins import EVIDENCE_MS, find_pinned, pin, pin_of, unpin
-from nunatak_spark.maintenance.table import REPLACE, Snapshot, Table, load
-from nunatak_spark.maintenance.work import Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.loaded_table import REPLACE, Snapshot, Table, load
+from nunatak_spark.maintenance.snapshot_pins import EVIDENCE_MS, find_pinned, pin, pin_of, unpin
 from nunatak_spark.progress import tasks_told
 from nunatak_spark.sql_text import literal, quoted
 

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from nunatak_spark.maintenance.class_names import refuse_catalog_classes
-from nunatak_spark.maintenance.neighbours import DELETING, load_neighbours, refuse_neighbours, refuse_shadow
-from nunatak_spark.maintenance.places import refuse_foreign
-from nunatak_spark.maintenance.table import Table, load
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.maintenance.java_class_names import refuse_catalog_classes
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.loaded_table import Table, load
+from nunatak_spark.maintenance.overlapping_tables import DELETING, load_neighbours, refuse_neighbours, refuse_shadow
+from nunatak_spark.maintenance.own_locations import refuse_foreign
 
 READING = frozenset({"row-retention", "data-compaction", "delete-compaction", "statistics"})  # read rows, write files
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nunatak_spark.maintenance.class_names import refuse_class_names
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.java_class_names import refuse_class_names
+from nunatak_spark.maintenance.job_context import Refused, Work
 from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 from nunatak.client import Json
 from nunatak.errors import NotFound
-from nunatak_spark.maintenance.class_names import refuse_class_names
-from nunatak_spark.maintenance.reachable import printed_name, refresh, sql_name
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.java_class_names import refuse_class_names
+from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.reachable_files import printed_name, refresh, sql_name
 from nunatak_spark.sql_text import literal, quoted
 
 REPLACE = "replace"  # the operation of a snapshot that changes files and no rows

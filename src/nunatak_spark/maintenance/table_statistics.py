@@ -1,9 +1,9 @@
 """Statistics: distinct values of columns, and what each partition holds, for the planners of queries."""
 
-from nunatak_spark.maintenance.failures import retried
-from nunatak_spark.maintenance.guards import watched
-from nunatak_spark.maintenance.table import Table, call, load
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.job_failures import retried
+from nunatak_spark.maintenance.loaded_table import Table, call, load
+from nunatak_spark.maintenance.rewrite_verification import watched
 from nunatak_spark.progress import tasks_told
 from nunatak_spark.sql_text import literal
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nunatak_spark.maintenance.work import Refused
+from nunatak_spark.maintenance.job_context import Refused
 
 # Iceberg 1.12: catalog-impl, io-impl, lock-impl, metrics-reporter-impl, encryption.kms-impl, client.factory,
 # write.location-provider.impl, s3.client-factory-impl, rest.client.tls.configurer-impl, client.credentials-provider,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.jobs import Step
-from nunatak_spark.maintenance.deleting import call_orphan_procedure, delete_files
-from nunatak_spark.maintenance.hidden_names import visible_files
-from nunatak_spark.maintenance.journal import Deletions, Journal
-from nunatak_spark.maintenance.neighbours import refuse_foreign_metadata
-from nunatak_spark.maintenance.quarantine import Quarantine, sorted_out
-from nunatak_spark.maintenance.reachable import load_metadata, path_of, paths_frame, printed_name, reachable_among
-from nunatak_spark.maintenance.work import Outcome, Refused, Work
+from nunatak_spark.maintenance.deletion_journal import Deletions, Journal
+from nunatak_spark.maintenance.file_deletion import call_orphan_procedure, delete_files
+from nunatak_spark.maintenance.hidden_files import visible_files
+from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
+from nunatak_spark.maintenance.orphan_quarantine import Quarantine, sorted_out
+from nunatak_spark.maintenance.overlapping_tables import refuse_foreign_metadata
+from nunatak_spark.maintenance.reachable_files import load_metadata, path_of, paths_frame, printed_name, reachable_among
 from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.places import OwnPlaces, securable
-from nunatak_spark.maintenance.reachable import path_of, printed_name
-from nunatak_spark.maintenance.work import Refused, Work
+from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.own_locations import OwnPlaces, securable
+from nunatak_spark.maintenance.reachable_files import path_of, printed_name
 
 MOST_NAMED = 5
 METADATA_FILE = re.compile(r"(?:^|/)v?(\d+)[^/]*\.metadata\.json(?:\.gz)?$")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nunatak_spark import system_tables
-from nunatak_spark.maintenance.deleting import delete_files
-from nunatak_spark.maintenance.places import Split
-from nunatak_spark.maintenance.reachable import forgettable_files, printed_name, reachable_files
-from nunatak_spark.maintenance.work import Work
+from nunatak_spark.maintenance.file_deletion import delete_files
+from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.own_locations import Split
+from nunatak_spark.maintenance.reachable_files import forgettable_files, printed_name, reachable_files
 from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
