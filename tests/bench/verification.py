@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from nunatak.client import Client
 from nunatak_spark.migration.inventory import take_inventory
-from nunatak_spark.migration.planning import Wishes
-from nunatak_spark.migration.plans import plan_tables
-from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import LEVELS
+from nunatak_spark.migration.parallel_verification import verify_tables
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.shadow import shadow
-from nunatak_spark.migration.side_by_side import verify_tables
 from nunatak_spark.migration.sources.hadoop import hadoop_source
-from nunatak_spark.migration.sources.origin import add_catalog
+from nunatak_spark.migration.sources.source_catalog import add_catalog
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import LEVELS
+from nunatak_spark.migration.table_plans import plan_tables
 from nunatak_spark.migration.verification import verify
 
 if TYPE_CHECKING:

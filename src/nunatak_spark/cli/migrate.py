@@ -33,24 +33,24 @@ from nunatak_spark.cli.run_jobs import refusals
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
-from nunatak_spark.migration.obstacles import SETTING, missing_setting
+from nunatak_spark.migration.migration_report import as_json, render
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import LEVELS, STATES, LevelName, Source, Table, title
+from nunatak_spark.migration.parallel_verification import verify_tables
 from nunatak_spark.migration.permissions import map_permissions
-from nunatak_spark.migration.planning import Wishes
-from nunatak_spark.migration.plans import plan_tables
-from nunatak_spark.migration.report import as_json, render
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.rollback import retire as retire_tables
 from nunatak_spark.migration.rollback import roll_back
-from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow as make_shadow
-from nunatak_spark.migration.side_by_side import verify_tables
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.hadoop import hadoop_source
 from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_catalogs, jdbc_source
-from nunatak_spark.migration.sources.origin import require_name
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.values import LEVELS, STATES, LevelName, Source, Table, title
+from nunatak_spark.migration.sources.source_catalog import require_name
+from nunatak_spark.migration.table_plans import plan_tables
+from nunatak_spark.migration.target_checks import SETTING, missing_setting
 from nunatak_spark.migration.verification import verify as verify_pair
 
 STUCK = 1  # the exit code: a table did not get through

@@ -25,10 +25,10 @@ from nunatak_spark.installation import is_running
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.jobs import Progress
 from nunatak_spark.migration.catalog_state import CatalogState, migration_name, opened_in_catalog
-from nunatak_spark.migration.planning import is_wanted, matches
-from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import Found, Source, Table
+from nunatak_spark.migration.planning_rules import is_wanted, matches
 from nunatak_spark.migration.state import MigrationState, opened
-from nunatak_spark.migration.values import Found, Source, Table
 from nunatak_spark.runner import TELLERS
 from nunatak_spark.spark_session import session
 

@@ -18,6 +18,7 @@ import msgspec
 from nunatak.client import Client, Json, is_unknown_route
 from nunatak.errors import CatalogError, Conflict, NotFound
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.model import CarriedNamespace, Evidence, Log, Source, Table, title
 from nunatak_spark.migration.state import (
     FORMAT,
     MigrationState,
@@ -26,7 +27,6 @@ from nunatak_spark.migration.state import (
     require_format,
     wall_clock_ms,
 )
-from nunatak_spark.migration.values import CarriedNamespace, Evidence, Log, Source, Table, title
 
 LEASE_SECONDS, RENEW_SECONDS = 90, 30  # three missed renewals
 MIGRATION, LEASE = "migration", "lease"  # documents; the others are named after what they hold

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nunatak_spark.migration.namespaces import namespace_pairs
-from nunatak_spark.migration.pinning import pin
-from nunatak_spark.migration.run import MOVED, Run, Stuck, asking, name_now
+from nunatak_spark.migration.migration_run import MOVED, Run, Stuck, asking, name_now
+from nunatak_spark.migration.model import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
+from nunatak_spark.migration.namespace_properties import namespace_pairs
+from nunatak_spark.migration.pinned_source import pin
 from nunatak_spark.migration.shadow import planned_of, refreshed, require_pointer
 from nunatak_spark.migration.shadow_flags import mark_cut_over
-from nunatak_spark.migration.sources.origin import Origin
-from nunatak_spark.migration.values import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
+from nunatak_spark.migration.sources.source_catalog import Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.documents import Spark, Unreadable, local_path, read_bytes, read_document
-from nunatak_spark.migration.reach import python_error
+from nunatak_spark.migration.file_reachability import python_error
+from nunatak_spark.migration.source_files import Spark, Unreadable, local_path, read_bytes, read_document
 
 Json = dict[str, Any]
 Access = Sequence[tuple[str, Mapping[str, str]]]

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from nunatak_spark.jobs import Step
-from nunatak_spark.migration.documents import Document, Unreadable, read_document
-from nunatak_spark.migration.facts import with_document
-from nunatak_spark.migration.planning import is_decided
+from nunatak_spark.migration.metadata_facts import with_document
+from nunatak_spark.migration.migration_run import Run, asking
+from nunatak_spark.migration.model import Finding, Found, Source, Table, title
+from nunatak_spark.migration.planning_rules import is_decided
 from nunatak_spark.migration.risks import name_risks, with_overlaps
-from nunatak_spark.migration.run import Run, asking
-from nunatak_spark.migration.sources.opening import open_origin
-from nunatak_spark.migration.values import Finding, Found, Source, Table, title
+from nunatak_spark.migration.source_files import Document, Unreadable, read_document
+from nunatak_spark.migration.sources.source_kinds import open_origin
 
 TOLD_EVERY = 10  # tables; nobody knows beforehand how many there are
 THREADS = 8  # reading a metadata file is waiting for the storage

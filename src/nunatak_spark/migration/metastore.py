@@ -16,8 +16,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.packages import load_module
-from nunatak_spark.migration.values import Column, Permission
+from nunatak_spark.migration.model import Column, Permission
+from nunatak_spark.migration.optional_packages import load_module
 
 logging.getLogger("thrift").addHandler(logging.NullHandler())  # what it would print is raised as well
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nunatak.client import escape_level
-from nunatak_spark.migration.values import Finding, Found, Permission, Table, title
+from nunatak_spark.migration.model import Finding, Found, Permission, Table, title
 
 # Words of Hive and of Lake Formation, in the target's; the strongest bundle that was granted says it all.
 PRIVILEGES = {

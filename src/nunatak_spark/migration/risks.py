@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from nunatak_spark.migration.documents import File, int96_columns, segments
-from nunatak_spark.migration.values import Finding, Found, title
+from nunatak_spark.migration.model import Finding, Found, title
+from nunatak_spark.migration.source_files import File, int96_columns, segments
 
 LARGE_METADATA_BYTES = 8 << 20  # beyond it every commit writes so much; expire snapshots first
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

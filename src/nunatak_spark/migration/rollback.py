@@ -7,15 +7,15 @@ import msgspec
 from nunatak.errors import CatalogError, NotFound
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import GONE, late_writes, pair_of
-from nunatak_spark.migration.documents import Unreadable
 from nunatak_spark.migration.file_check import Access, FilesFound, described, find_files
-from nunatak_spark.migration.run import Run, Stuck, name_now, reason
+from nunatak_spark.migration.migration_run import Run, Stuck, name_now, reason
+from nunatak_spark.migration.model import Frozen, Table, printed_name
 from nunatak_spark.migration.shadow import drop_target, planned_of
 from nunatak_spark.migration.shadow_flags import lift_flag
-from nunatak_spark.migration.sources.origin import Origin
+from nunatak_spark.migration.source_files import Unreadable
+from nunatak_spark.migration.sources.source_catalog import Origin
 from nunatak_spark.migration.state import wall_clock_ms
-from nunatak_spark.migration.target import file_access
-from nunatak_spark.migration.values import Frozen, Table, printed_name
+from nunatak_spark.migration.target_access import file_access
 
 
 def roll_back(run: Run, tables: Sequence[Table], *, discard: bool, accept_loss: bool = False) -> list[Table]:

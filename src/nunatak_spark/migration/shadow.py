@@ -9,14 +9,14 @@ import msgspec
 from nunatak.client import Client, Json
 from nunatak.errors import NotFound
 from nunatak_spark.jobs import Step
-from nunatak_spark.migration.documents import segments
-from nunatak_spark.migration.namespaces import carry_namespaces
-from nunatak_spark.migration.pinning import pin
-from nunatak_spark.migration.planning import FATAL
-from nunatak_spark.migration.run import Run, Stuck, name_now
+from nunatak_spark.migration.migration_run import Run, Stuck, name_now
+from nunatak_spark.migration.model import Found, Planned, Table, printed_name, sql_name, title
+from nunatak_spark.migration.namespace_properties import carry_namespaces
+from nunatak_spark.migration.pinned_source import pin
+from nunatak_spark.migration.planning_rules import FATAL
 from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag, shadow_source
+from nunatak_spark.migration.source_files import segments
 from nunatak_spark.migration.sources.folder import plain_type
-from nunatak_spark.migration.values import Found, Planned, Table, printed_name, sql_name, title
 from nunatak_spark.sql_text import literal, quoted
 
 THREADS = 8  # registering is waiting for the two catalogs

@@ -9,7 +9,7 @@ from contextlib import suppress
 from nunatak.client import Client, Json, is_unknown_route
 from nunatak.errors import CatalogError, Forbidden, NoSuchTable
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.values import Table, title
+from nunatak_spark.migration.model import Table, title
 
 LONGEST_SOURCE = 500  # characters that the server keeps of a source's name
 

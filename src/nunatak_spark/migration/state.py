@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.model import CarriedNamespace, Evidence, Log, Migration, Source, State, Table, title
 from nunatak_spark.migration.permissions import map_permissions
-from nunatak_spark.migration.values import CarriedNamespace, Evidence, Log, Migration, Source, State, Table, title
 
 FILE, LOCK = "migration.sqlite", "lock"
 FORMAT = "1"

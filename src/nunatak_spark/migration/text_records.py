@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nunatak_spark.migration.values import Finding, Found
+from nunatak_spark.migration.model import Finding, Found
 from nunatak_spark.session_settings import temporary_settings
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from nunatak.errors import NotFound
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
 from nunatak_spark.maintenance.job_context import wall_clock_ms
-from nunatak_spark.migration import contents, engines, identity, reach
-from nunatak_spark.migration.namespaces import with_namespaces
-from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
+from nunatak_spark.migration import content_comparison, engine_comparison, file_reachability, metadata_comparison
+from nunatak_spark.migration.model import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
+from nunatak_spark.migration.namespace_properties import with_namespaces
 
 Json = dict[str, Any]
 
@@ -66,11 +66,15 @@ def look_at_files_of_many(pairs: Sequence[Pair]) -> list[Pair]:
     """The same pairs; those of small tables with what L1 finds, by one job for all of them."""
     targets = [(number, _load_target(pair)) for number, pair in enumerate(pairs)]
     small = [
-        (number, target) for number, target in targets if target is not None and reach.is_small(target["metadata"])
+        (number, target)
+        for number, target in targets
+        if target is not None and file_reachability.is_small(target["metadata"])
     ]
     for number, _ in small:
         pairs[number].spark.sql(f"REFRESH TABLE {pairs[number].target_name}")
-    found = reach.look_together([(pairs[number], target["metadata"], _pointer(target)) for number, target in small])
+    found = file_reachability.look_together(
+        [(pairs[number], target["metadata"], _pointer(target)) for number, target in small]
+    )
     reached = {number: looked for (number, _), looked in zip(small, found, strict=True)}
     return [replace(pair, reached=reached.get(number)) for number, pair in enumerate(pairs)]
 
@@ -83,11 +87,11 @@ def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Lo
             case "L0":
                 return with_namespaces(_identity(pair, target["metadata"]), pair.namespaces)
             case "L1":
-                return pair.reached or reach.look(pair, target["metadata"], _pointer(target))
+                return pair.reached or file_reachability.look(pair, target["metadata"], _pointer(target))
             case "L2":
-                return contents.look(pair, target["metadata"])
+                return content_comparison.look(pair, target["metadata"])
             case "L3":
-                return engines.look(pair, target["metadata"])
+                return engine_comparison.look(pair, target["metadata"])
     except Exception as error:  # whatever kept the level from its end is what it has to tell
         return Looked((trouble(error),))
 
@@ -95,8 +99,11 @@ def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Lo
 def _identity(pair: Pair, document: Json) -> Looked:
     source = pair.source_metadata()
     if source is not None and pair.planned.method in {"register", "adopt"}:
-        return Looked(identity.compare_documents(source, document), identity.document_facts(source, document))
-    columns = identity.compare_columns(
+        return Looked(
+            metadata_comparison.compare_documents(source, document),
+            metadata_comparison.document_facts(source, document),
+        )
+    columns = metadata_comparison.compare_columns(
         pair.source_rows().schema.jsonValue(), pair.spark.table(pair.target_name).schema.jsonValue()
     )
     facts: Json = {
@@ -105,7 +112,10 @@ def _identity(pair: Pair, document: Json) -> Looked:
         "format-version": document.get("format-version"),
         "current-snapshot-id": document.get("current-snapshot-id"),
     }
-    accepted = [*columns.accepted, *(identity.replaced_types(source, document) if source is not None else ())]
+    accepted = [
+        *columns.accepted,
+        *(metadata_comparison.replaced_types(source, document) if source is not None else ()),
+    ]
     return Looked(tuple(columns.findings), {**facts, "accepted": accepted} if accepted else facts)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.job_failures import Failed
-from nunatak_spark.migration.run import reason
+from nunatak_spark.migration.migration_run import reason
 from nunatak_spark.migration.verification import trouble
 from tests.spark.maintenance.conftest import Maintenance
 from tests.support.spark import Sql, local_path

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 from nunatak.client import Client
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
-from nunatak_spark.migration.planning import Wishes
-from nunatak_spark.migration.plans import plan_tables
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import LEVELS, Evidence, Finding, LevelName, Migration, Source, Table, title
+from nunatak_spark.migration.parallel_verification import verify_tables
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.rollback import retire, roll_back
-from nunatak_spark.migration.run import Run
 from nunatak_spark.migration.shadow import shadow
-from nunatak_spark.migration.side_by_side import verify_tables
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import LEVELS, Evidence, Finding, LevelName, Migration, Source, Table, title
+from nunatak_spark.migration.table_plans import plan_tables
 from nunatak_spark.migration.verification import verify
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nunatak.errors import CatalogError, Conflict
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration import catalog_state
 from nunatak_spark.migration.catalog_state import CatalogState, Documents, migration_name, opened_in_catalog
-from nunatak_spark.migration.values import CarriedNamespace, Evidence, Found, Planned, Source, Table, title
+from nunatak_spark.migration.model import CarriedNamespace, Evidence, Found, Planned, Source, Table, title
 from tests.support.login import login_server
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import run_command

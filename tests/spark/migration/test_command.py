@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.migration.planning import Wishes
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.sources.rest import rest_source
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states

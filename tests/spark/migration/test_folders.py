@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.migration.planning import Wishes, plan
-from nunatak_spark.migration.sources.declared import Declaration, declared_table
+from nunatak_spark.migration.model import Column, Found, Table
+from nunatak_spark.migration.planning_rules import Wishes, plan
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.hive import hive_source
-from nunatak_spark.migration.values import Column, Found, Table
+from nunatak_spark.migration.sources.metastore_tables import Declaration, declared_table
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
 from tests.support.hive_metastore import PARQUET

@@ -14,11 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from nunatak.client import Client
 from nunatak.errors import CatalogError
 from nunatak_spark.configuration import Catalog
-from nunatak_spark.migration.planning import Wishes
+from nunatak_spark.migration.model import Frozen, Source, Table, title
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import Frozen, Source, Table, title
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name, states
 from tests.spark.migration.test_command import a_view

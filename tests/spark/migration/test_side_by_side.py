@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nunatak_spark.migration.side_by_side import verify_tables
+from nunatak_spark.migration.model import LEVELS, Evidence, LevelName, Pair, Source
+from nunatak_spark.migration.parallel_verification import verify_tables
 from nunatak_spark.migration.sources.hadoop import hadoop_source
-from nunatak_spark.migration.sources.origin import add_catalog
-from nunatak_spark.migration.values import LEVELS, Evidence, LevelName, Pair, Source
+from nunatak_spark.migration.sources.source_catalog import add_catalog
 from nunatak_spark.migration.verification import verify
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, by_name, movable, states

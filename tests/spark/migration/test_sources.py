@@ -18,15 +18,15 @@ from nunatak.client import Client
 from nunatak_spark.comparison import compare
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.migration.metastore import Metastore
-from nunatak_spark.migration.planning import Wishes
+from nunatak_spark.migration.model import LEVELS, Found, Method, Planned, Source, sql_name
+from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.sources.folder import folder_source, read_files
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.hadoop import hadoop_source
 from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
-from nunatak_spark.migration.sources.origin import add_catalog
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.values import LEVELS, Found, Method, Planned, Source, sql_name
+from nunatak_spark.migration.sources.source_catalog import add_catalog
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
 from tests.support.glue import REGION, declare_in_glue, grant_in_glue

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.migration.report import render
-from nunatak_spark.migration.values import (
+from nunatak_spark.migration.migration_report import render
+from nunatak_spark.migration.model import (
     Column,
     Evidence,
     Found,

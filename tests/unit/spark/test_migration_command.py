@@ -13,14 +13,14 @@ import nunatak_spark.migration
 from nunatak_spark.cli.migrate_run import Needs
 from nunatak_spark.errors import CannotRun, WrongPyspark
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.documents import read_document
-from nunatak_spark.migration.run import asking
+from nunatak_spark.migration.migration_run import asking
+from nunatak_spark.migration.model import Found, Method, Planned, Source, State, Table
+from nunatak_spark.migration.source_files import read_document
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import Found, Method, Planned, Source, State, Table
 from tests.unit.cli.conftest import run_command
 
 NOBODY = "http://127.0.0.1:1"  # where nothing listens

@@ -1,7 +1,7 @@
 """What of two tables is compared and how their partitions are found, without Spark."""
 
 from nunatak_spark.fingerprint import plan
-from nunatak_spark.migration.contents import padded_columns, partition_expressions, selected, statement
+from nunatak_spark.migration.content_comparison import padded_columns, partition_expressions, selected, statement
 
 
 def test_every_transform_becomes_sql_for_rows_of_any_table() -> None:

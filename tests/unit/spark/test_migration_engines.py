@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.engines import Asked, Engine, without_secrets
-from nunatak_spark.migration.questions import Column, Filter, Measure, Rows
+from nunatak_spark.migration.engine_comparison import Asked, Engine, without_secrets
+from nunatak_spark.migration.engine_queries import Column, Filter, Measure, Rows
 
 COLUMNS = (Column(("id",), "integer"), Column(("f",), "float"))
 

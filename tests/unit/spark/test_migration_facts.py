@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from nunatak_spark.migration.documents import Document, File, digest, segments
-from nunatak_spark.migration.facts import with_document
+from nunatak_spark.migration.metadata_facts import with_document
+from nunatak_spark.migration.model import Column, Found
 from nunatak_spark.migration.risks import declared_risks, file_risks, name_risks, with_overlaps
-from nunatak_spark.migration.sources.declared import how_to_read
+from nunatak_spark.migration.source_files import Document, File, digest, segments
 from nunatak_spark.migration.sources.folder import format_of, group, partition_keys, plain_type
-from nunatak_spark.migration.sources.origin import parse_name
-from nunatak_spark.migration.values import Column, Found
+from nunatak_spark.migration.sources.metastore_tables import how_to_read
+from nunatak_spark.migration.sources.source_catalog import parse_name
 
 DOCUMENT: dict[str, Any] = {
     "format-version": 1,

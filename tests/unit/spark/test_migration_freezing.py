@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nunatak_spark.errors import CannotRun
+from nunatak_spark.migration.model import Found
 from nunatak_spark.migration.sources.hadoop import Hadoop, hadoop_source
-from nunatak_spark.migration.values import Found
 
 
 def no_spark() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.identity import (
+from nunatak_spark.migration.metadata_comparison import (
     compare_columns,
     compare_documents,
     digest,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nunatak_spark.migration.namespaces import compare_namespaces, paired_namespaces
-from nunatak_spark.migration.values import Found, NamespacePair
+from nunatak_spark.migration.model import Found, NamespacePair
+from nunatak_spark.migration.namespace_properties import compare_namespaces, paired_namespaces
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nunatak_spark.migration.obstacles import _unknown_columns, _unknown_format, missing_setting, same_tables
-from nunatak_spark.migration.values import Column, Found, Planned
+from nunatak_spark.migration.model import Column, Found, Planned
+from nunatak_spark.migration.target_checks import _unknown_columns, _unknown_format, missing_setting, same_tables
 
 
 def found(name: str, **more: object) -> Found:

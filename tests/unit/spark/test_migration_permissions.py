@@ -2,8 +2,8 @@
 
 import pytest
 
+from nunatak_spark.migration.model import Found, Permission, Planned, Table
 from nunatak_spark.migration.permissions import grantee_of, map_permissions, shortest
-from nunatak_spark.migration.values import Found, Permission, Planned, Table
 
 
 def a_table(*permissions: Permission, owner: str = "", method: str = "register") -> Table:

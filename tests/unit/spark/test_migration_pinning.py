@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.pinning import has_rows_of_its_own
+from nunatak_spark.migration.pinned_source import has_rows_of_its_own
 
 
 def a_document(snapshot: dict[str, Any] | None, schemas: int, current: int) -> dict[str, Any]:

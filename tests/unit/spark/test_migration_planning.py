@@ -3,8 +3,8 @@
 import pytest
 
 from nunatak.cli.names import print_name
-from nunatak_spark.migration.planning import Wishes, matches, plan
-from nunatak_spark.migration.values import Column, Finding, Found, Planned, Source, Table, printed_name
+from nunatak_spark.migration.model import Column, Finding, Found, Planned, Source, Table, printed_name
+from nunatak_spark.migration.planning_rules import Wishes, matches, plan
 
 HIVE = Source(kind="hive", name="old", address="thrift://x")
 JDBC = Source(kind="jdbc", name="db", address="jdbc:sqlite:x")

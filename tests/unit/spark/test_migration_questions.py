@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from nunatak_spark.migration.questions import (
+from nunatak_spark.migration.engine_queries import (
     DISTINCT_AT_MOST,
     DUCKDB,
     SPARK,

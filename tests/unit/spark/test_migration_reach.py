@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import Row
 
-from nunatak_spark.migration import reach
-from nunatak_spark.migration.reach import Seen, checker, metadata_files, python_error, tasks_for
+from nunatak_spark.migration import file_reachability
+from nunatak_spark.migration.file_reachability import Seen, checker, metadata_files, python_error, tasks_for
 
 FILES = pa.schema([("table_number", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
 
@@ -49,7 +49,7 @@ def test_a_large_table_is_looked_at_by_many_tasks() -> None:
 
     assert tasks_for({}) == 1
     assert tasks_for({"snapshots": [snapshot(9), snapshot(100_000), {}]}) == 51
-    assert tasks_for({"snapshots": [snapshot(10**9)]}) == reach.TASKS_AT_MOST
+    assert tasks_for({"snapshots": [snapshot(10**9)]}) == file_reachability.TASKS_AT_MOST
 
 
 def test_each_file_that_cannot_be_had_is_named_and_the_rest_counted(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_credentials_are_those_of_the_longest_prefix(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_gone_does_not_make_a_list_without_end(tmp_path: Path) -> None:
-    told = checked([("data file", f"file:{tmp_path}/{n}", 1) for n in range(reach.NAMED_PER_TASK + 20)])
+    told = checked([("data file", f"file:{tmp_path}/{n}", 1) for n in range(file_reachability.NAMED_PER_TASK + 20)])
 
-    assert len([row for row in told if row["path"]]) == reach.NAMED_PER_TASK
-    assert [row["files"] for row in told if not row["path"]] == [reach.NAMED_PER_TASK + 20]
+    assert len([row for row in told if row["path"]]) == file_reachability.NAMED_PER_TASK
+    assert [row["files"] for row in told if not row["path"]] == [file_reachability.NAMED_PER_TASK + 20]
 
 
 def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pyarrow
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.reading import infers, read_options
-from nunatak_spark.migration.sources.declared import how_to_read
+from nunatak_spark.migration.reader_options import infers, read_options
 from nunatak_spark.migration.sources.folder import ambiguous_names, folder_source, leaves
+from nunatak_spark.migration.sources.metastore_tables import how_to_read
 from nunatak_spark.migration.text_records import counter
 
 CSV = read_options("csv", {}, infer_types=False)

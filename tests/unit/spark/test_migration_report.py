@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from nunatak_spark.migration import report
-from nunatak_spark.migration.report import as_json, moment, number, render, size
-from nunatak_spark.migration.values import (
+from nunatak_spark.migration import migration_report
+from nunatak_spark.migration.migration_report import as_json, moment, number, render, size
+from nunatak_spark.migration.model import (
     Evidence,
     Finding,
     Found,
@@ -258,7 +258,7 @@ def test_what_remains_names_the_command() -> None:
     page = seen(everything())
     commands = page.text.partition("What remains")[2].partition("What stays behind")[0]
 
-    for state, command in report.NEXT.items():
+    for state, command in migration_report.NEXT.items():
         assert command in commands, state
     assert "nunatak migrate verify for 2 tables" in commands  # one is shadowed, one failed there
     assert "views are not moved" in page.text.partition("What stays behind")[2]
@@ -291,7 +291,7 @@ def test_the_page_of_very_many_tables_stays_small(monkeypatch: pytest.MonkeyPatc
     broken = evidence("L2", Finding("changed-values", "price", "price"), **fingerprints(target_sum="cd"))
     migration = msgspec.structs.replace(migration, evidence={**migration.evidence, bad: (*GREEN, broken)})
     whole = render(migration)
-    monkeypatch.setattr(report, "FULL_TABLES", 10)
+    monkeypatch.setattr(migration_report, "FULL_TABLES", 10)
 
     short = render(migration)
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import (
+from nunatak_spark.migration.model import (
     CarriedNamespace,
     Evidence,
     Found,
@@ -22,12 +21,13 @@ from nunatak_spark.migration.values import (
     Table,
     title,
 )
+from nunatak_spark.migration.state import opened
 
 HOLD = """
 import sys
 from pathlib import Path
 from nunatak_spark.migration.state import opened
-from nunatak_spark.migration.values import Found, Table
+from nunatak_spark.migration.model import Found, Table
 with opened(Path(sys.argv[1]), "shadow", create=True) as folder:
     for number in range(3):
         folder.save_table(Table(found=Found(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")

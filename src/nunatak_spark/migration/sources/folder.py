@@ -10,9 +10,9 @@ import msgspec
 from nunatak_spark.column_types import Type, ddl_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.migration.documents import Document, File, Spark, digest, list_files, local_path
-from nunatak_spark.migration.facts import with_files
-from nunatak_spark.migration.reading import (
+from nunatak_spark.migration.metadata_facts import with_files
+from nunatak_spark.migration.model import Column, Finding, Found, Source
+from nunatak_spark.migration.reader_options import (
     INFER_PARTITIONS,
     OF_INFERENCE,
     SETTINGS,
@@ -21,7 +21,7 @@ from nunatak_spark.migration.reading import (
     require_strict,
 )
 from nunatak_spark.migration.risks import declared_risks, file_risks
-from nunatak_spark.migration.values import Column, Finding, Found, Source
+from nunatak_spark.migration.source_files import Document, File, Spark, digest, list_files, local_path
 from nunatak_spark.session_settings import temporary_settings
 from nunatak_spark.sql_text import quoted, require_type_text
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import Document, Spark, digest, list_files
-from nunatak_spark.migration.sources.declared import Declaration, declared_table
+from nunatak_spark.migration.model import Column, Found, Permission, Source
+from nunatak_spark.migration.source_files import Document, Spark, digest, list_files
 from nunatak_spark.migration.sources.folder import read_files
-from nunatak_spark.migration.sources.origin import SparkCatalog
-from nunatak_spark.migration.values import Column, Found, Permission, Source
+from nunatak_spark.migration.sources.metastore_tables import Declaration, declared_table
+from nunatak_spark.migration.sources.source_catalog import SparkCatalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

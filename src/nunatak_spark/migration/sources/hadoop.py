@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import Document, local_path
-from nunatak_spark.migration.sources.origin import SparkCatalog, parse_name, walk_namespaces
-from nunatak_spark.migration.values import Found, Source, sql_name
+from nunatak_spark.migration.model import Found, Source, sql_name
+from nunatak_spark.migration.source_files import Document, local_path
+from nunatak_spark.migration.sources.source_catalog import SparkCatalog, parse_name, walk_namespaces
 
 # A version of the format that nobody reads: whoever opens the table is told so, and no commit can follow.
 BLOCKED = {"format-version": 99, "blocked-by": "nunatak migrate", "note": "The table has moved to another catalog."}

@@ -5,9 +5,9 @@ from typing import Any
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.migration.documents import Document, Spark
-from nunatak_spark.migration.sources.origin import SparkCatalog, secrets_of
-from nunatak_spark.migration.values import Found, Source, TableKind
+from nunatak_spark.migration.model import Found, Source, TableKind
+from nunatak_spark.migration.source_files import Document, Spark
+from nunatak_spark.migration.sources.source_catalog import SparkCatalog, secrets_of
 
 DRIVERS = {
     "sqlite": "org.sqlite.JDBC",

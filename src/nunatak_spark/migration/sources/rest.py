@@ -7,9 +7,9 @@ import msgspec
 
 from nunatak.client import Answer, Client, Credential, Json, ServerUnreachable
 from nunatak.errors import CatalogError, NotFound
-from nunatak_spark.migration.documents import Document, Spark, read_document
-from nunatak_spark.migration.sources.origin import SparkCatalog
-from nunatak_spark.migration.values import Finding, Found, Source
+from nunatak_spark.migration.model import Finding, Found, Source
+from nunatak_spark.migration.source_files import Document, Spark, read_document
+from nunatak_spark.migration.sources.source_catalog import SparkCatalog
 
 
 def rest_source(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from nunatak.client import Client, Credential
 from nunatak_spark.configuration import CATALOG
-from nunatak_spark.migration.packages import load_module
-from nunatak_spark.migration.values import Pair
+from nunatak_spark.migration.model import Pair
+from nunatak_spark.migration.optional_packages import load_module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

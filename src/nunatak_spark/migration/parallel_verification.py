@@ -16,9 +16,9 @@ from nunatak_spark.fingerprint import reading_settings
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import Step
 from nunatak_spark.migration.cutover import TRIES, Verify, is_outdated, pair_of, require_green
-from nunatak_spark.migration.run import Run
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import Evidence, LevelName, Pair, Table
 from nunatak_spark.migration.shadow import refreshed
-from nunatak_spark.migration.values import Evidence, LevelName, Pair, Table
 from nunatak_spark.migration.verification import look_at_files_of_many
 from nunatak_spark.session_settings import temporary_settings
 

@@ -17,11 +17,11 @@ from uuid import UUID
 
 from nunatak_spark.failure_reason import failure_reason, throwables
 from nunatak_spark.fingerprint import reading_settings
-from nunatak_spark.migration import questions
-from nunatak_spark.migration.packages import load_module
-from nunatak_spark.migration.questions import Column, Dialect, Filter, Measure, Rows
-from nunatak_spark.migration.target import login_settings, rest_catalog
-from nunatak_spark.migration.values import Finding, Looked, Pair
+from nunatak_spark.migration import engine_queries
+from nunatak_spark.migration.engine_queries import Column, Dialect, Filter, Measure, Rows
+from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.optional_packages import load_module
+from nunatak_spark.migration.target_access import login_settings, rest_catalog
 from nunatak_spark.redaction import redacted_text
 
 Json = dict[str, Any]
@@ -52,16 +52,18 @@ class Sql:
     statements: list[str] = field(default_factory=list)
 
     def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
-        (row,) = self._rows(questions.measures_sql(asked, self.table, self.dialect))
+        (row,) = self._rows(engine_queries.measures_sql(asked, self.table, self.dialect))
         return int(row[0]), row[1:]
 
     def rows(self, asked: Rows) -> list[list[Any]]:
-        return self._rows(questions.rows_sql(asked, self.table, self.dialect))
+        return self._rows(engine_queries.rows_sql(asked, self.table, self.dialect))
 
     def count(self, asked: Sequence[Filter]) -> list[int]:
         if not asked:
             return []
-        return [int(count) for _, count in sorted(self._rows(questions.filters_sql(asked, self.table, self.dialect)))]
+        return [
+            int(count) for _, count in sorted(self._rows(engine_queries.filters_sql(asked, self.table, self.dialect)))
+        ]
 
     def _rows(self, statement: str) -> list[list[Any]]:
         self.statements.append(statement)
@@ -88,7 +90,7 @@ class PyIceberg:
             sorted_by[f"there{i}"] = values.is_valid().cast("int8")  # nulls first
             sorted_by[f"value{i}"] = values
         keys = [(key, "ascending") for key in sorted_by]
-        places = compute.sort_indices(arrow.table(sorted_by), sort_keys=keys)[: questions.ROWS]
+        places = compute.sort_indices(arrow.table(sorted_by), sort_keys=keys)[: engine_queries.ROWS]
         taken = data.take(places)
         values = [_values(taken, column) for column in asked.columns]
         return _lists(arrow.table(values, names=[f"v{i}" for i in range(len(values))]))
@@ -99,7 +101,7 @@ class PyIceberg:
 
 
 def look(pair: Pair, document: Json) -> Looked:
-    asked = Asked(questions.columns_of(document))
+    asked = Asked(engine_queries.columns_of(document))
     with contextlib.ExitStack() as stack:
         for name, start in ENGINES.items():
             asked.ask(name, functools.partial(stack.enter_context, start(pair, document)))
@@ -126,18 +128,18 @@ class Asked:
         """All questions to one engine; what the first one measured decides which rows and filters all are asked for."""
         try:
             engine = start()
-            self.measures = self.measures or questions.measures(self.columns)
+            self.measures = self.measures or engine_queries.measures(self.columns)
             rows, measured = engine.measure(self.measures)
             answers: Answers = {"rows": str(rows)}
             answers |= {
-                one.question: questions.normal(value) for one, value in zip(self.measures, measured, strict=True)
+                one.question: engine_queries.normal(value) for one, value in zip(self.measures, measured, strict=True)
             }
             if not self.first:
                 self.first = name
-                self.rows = questions.rows_to_see(self.columns, answers, rows)
-                self.filters = questions.filters(self.columns, answers)
+                self.rows = engine_queries.rows_to_see(self.columns, answers, rows)
+                self.filters = engine_queries.filters(self.columns, answers)
             if self.rows is not None:
-                answers[self.rows.question] = questions.normal(engine.rows(self.rows))
+                answers[self.rows.question] = engine_queries.normal(engine.rows(self.rows))
             counted = engine.count(self.filters)
             answers |= {one.question: str(count) for one, count in zip(self.filters, counted, strict=True)}
             self.answers[name] = answers
@@ -172,7 +174,7 @@ class Asked:
             measure = by_question.get(question)
             for other in others:
                 theirs = self.answers[other][question]
-                if not questions.agree(measure, answer, theirs, self.answers[first]):
+                if not engine_queries.agree(measure, answer, theirs, self.answers[first]):
                     text = f"{question}: {first} says {_short(answer)}, {other} says {_short(theirs)}"
                     yield Finding("engines-disagree", text, measure.column.name if measure else "")
 
@@ -188,7 +190,7 @@ def _short(answer: str | None) -> str:
 @contextlib.contextmanager
 def _spark(pair: Pair, _: Json) -> Iterator[Engine]:
     with reading_settings(pair.spark):
-        yield Sql(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, questions.SPARK)
+        yield Sql(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, engine_queries.SPARK)
 
 
 @contextlib.contextmanager
@@ -213,8 +215,8 @@ def _duckdb(pair: Pair, _: Json) -> Iterator[Engine]:
             raise RuntimeError(without_secrets(str(error), login)) from None
         try:
             *namespace, table = pair.planned.target
-            full = f"{name}.{questions.DUCKDB.quoted('.'.join(namespace))}.{questions.DUCKDB.quoted(table)}"
-            yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), full, questions.DUCKDB)
+            full = f"{name}.{engine_queries.DUCKDB.quoted('.'.join(namespace))}.{engine_queries.DUCKDB.quoted(table)}"
+            yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), full, engine_queries.DUCKDB)
         finally:
             connection.execute(f"DETACH {name}")
             connection.execute(f"DROP SECRET IF EXISTS {name}_login")
@@ -253,7 +255,7 @@ def _extension(name: str) -> str:
 
 def _attach(connection: Any, login: Mapping[str, str], name: str) -> None:
     """Each table by an attachment of its own, so that nothing is remembered from one to the next."""
-    literal, secret_name = questions.DUCKDB.literal, f"{name}_login"
+    literal, secret_name = engine_queries.DUCKDB.literal, f"{name}_login"
     options = f"TYPE iceberg, ENDPOINT {literal(login['uri'])}"
     if "credential" in login:
         client_id, _, secret = login["credential"].partition(":")

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nunatak_spark.migration.values import Found, Method, Planned, Source, Table, printed_name, title
+from nunatak_spark.migration.model import Found, Method, Planned, Source, Table, printed_name, title
 
 ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
 COPIED = {"csv", "json", "text"}

@@ -14,13 +14,13 @@ from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, Step, silent
-from nunatak_spark.migration import reading
-from nunatak_spark.migration.documents import Spark, Unreadable
+from nunatak_spark.migration import reader_options
+from nunatak_spark.migration.model import Found, Source, Table, title
 from nunatak_spark.migration.shadow_flags import require_shadow_support
-from nunatak_spark.migration.sources.opening import open_origin
-from nunatak_spark.migration.sources.origin import Origin
+from nunatak_spark.migration.source_files import Spark, Unreadable
+from nunatak_spark.migration.sources.source_catalog import Origin
+from nunatak_spark.migration.sources.source_kinds import open_origin
 from nunatak_spark.migration.state import MigrationState
-from nunatak_spark.migration.values import Found, Source, Table, title
 from nunatak_spark.redaction import redacted_text
 from nunatak_spark.session_settings import temporary_settings
 
@@ -65,7 +65,7 @@ class Run:
         session = self._start()
         if not self._is_prepared:
             self._is_prepared = True
-            self._open.enter_context(temporary_settings(session, reading.SETTINGS))
+            self._open.enter_context(temporary_settings(session, reader_options.SETTINGS))
         return session
 
     def __enter__(self) -> Self:

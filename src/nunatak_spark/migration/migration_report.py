@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from nunatak_spark.maintenance.job_context import wall_clock_ms
-from nunatak_spark.migration.packages import load_module
-from nunatak_spark.migration.values import LEVELS, STATES, Evidence, Finding, LevelName, Migration, State, Table, title
+from nunatak_spark.migration.model import LEVELS, STATES, Evidence, Finding, LevelName, Migration, State, Table, title
+from nunatak_spark.migration.optional_packages import load_module
 from nunatak_spark.migration.verification import MEANINGS
 
 HERE = Path(__file__).parent

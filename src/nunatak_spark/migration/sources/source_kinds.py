@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from nunatak_spark.migration.documents import Spark
+from nunatak_spark.migration.model import Source, SourceKind
+from nunatak_spark.migration.source_files import Spark
 from nunatak_spark.migration.sources.folder import FileFolder
 from nunatak_spark.migration.sources.glue import Glue
 from nunatak_spark.migration.sources.hadoop import Hadoop
 from nunatak_spark.migration.sources.hive import Hive
 from nunatak_spark.migration.sources.jdbc import Jdbc
-from nunatak_spark.migration.sources.origin import Origin, secrets_of
 from nunatak_spark.migration.sources.rest import Rest
-from nunatak_spark.migration.values import Source, SourceKind
+from nunatak_spark.migration.sources.source_catalog import Origin, secrets_of
 
 KINDS: Mapping[SourceKind, type[Hive | Glue | Jdbc | Hadoop | Rest | FileFolder]] = {
     "hive": Hive,

@@ -3,10 +3,10 @@
 import msgspec
 
 from nunatak_spark.jobs import Step
-from nunatak_spark.migration.obstacles import Target, same_tables
-from nunatak_spark.migration.planning import Wishes, plan
-from nunatak_spark.migration.run import Run
-from nunatak_spark.migration.values import Planned, Table, printed_name, title
+from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.model import Planned, Table, printed_name, title
+from nunatak_spark.migration.planning_rules import Wishes, plan
+from nunatak_spark.migration.target_checks import Target, same_tables
 
 
 def plan_tables(run: Run, wishes: Wishes) -> list[Table]:

@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from nunatak_spark.migration.identity import current_schema
-from nunatak_spark.migration.identity import normal as normal_document
+from nunatak_spark.migration.metadata_comparison import current_schema
+from nunatak_spark.migration.metadata_comparison import normal as normal_document
 from nunatak_spark.sql_text import literal, quoted
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, additions
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.migration.documents import Document, Spark, read_document
-from nunatak_spark.migration.values import Found, Source, sql_name
+from nunatak_spark.migration.model import Found, Source, sql_name
+from nunatak_spark.migration.source_files import Document, Spark, read_document
 from nunatak_spark.sql_text import quoted_name
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nunatak_spark.column_types import printed_type
-from nunatak_spark.migration.values import Finding
+from nunatak_spark.migration.model import Finding
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ carried: the target decides itself where new tables lie.
 from collections.abc import Iterator, Sequence
 
 from nunatak.client import Client, Levels
-from nunatak_spark.migration.run import NOT_CARRIED, Run, make_namespaces
-from nunatak_spark.migration.values import (
+from nunatak_spark.migration.migration_run import NOT_CARRIED, Run, make_namespaces
+from nunatak_spark.migration.model import (
     CarriedNamespace,
     Finding,
     Found,

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from nunatak_spark.migration.documents import Document, File
+from nunatak_spark.migration.model import Found
 from nunatak_spark.migration.risks import document_risks
-from nunatak_spark.migration.values import Found
+from nunatak_spark.migration.source_files import Document, File
 from nunatak_spark.sql_text import quoted
 
 Json = Mapping[str, Any]

@@ -20,10 +20,10 @@ from nunatak_spark.fingerprint import (
     plan,
     reading_settings,
 )
-from nunatak_spark.migration.identity import DECLARED, current_schema, default_spec, normal
-from nunatak_spark.migration.reading import TEXT
+from nunatak_spark.migration.metadata_comparison import DECLARED, current_schema, default_spec, normal
+from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.reader_options import TEXT
 from nunatak_spark.migration.text_records import count_records
-from nunatak_spark.migration.values import Finding, Looked, Pair
 from nunatak_spark.sql_text import literal, quoted
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nunatak_spark.migration.identity import normal
-from nunatak_spark.migration.sources.origin import Levels, Origin
-from nunatak_spark.migration.values import Found
+from nunatak_spark.migration.metadata_comparison import normal
+from nunatak_spark.migration.model import Found
+from nunatak_spark.migration.sources.source_catalog import Levels, Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

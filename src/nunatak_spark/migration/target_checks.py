@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from nunatak.client import Client, Json, Levels
 from nunatak.errors import BadRequest, CatalogError, NotFound
-from nunatak_spark.migration.documents import segments
-from nunatak_spark.migration.values import Found, Planned, Source, printed_name, title
+from nunatak_spark.migration.model import Found, Planned, Source, printed_name, title
+from nunatak_spark.migration.source_files import segments
 
 SETTING = "NUNATAK_ALLOWED_LOCATIONS"
 NEWEST_FORMAT = 3  # of tables that the target serves

@@ -8,12 +8,12 @@ from types import MappingProxyType
 import msgspec
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.documents import File, Spark, Unreadable, digest, list_files
-from nunatak_spark.migration.facts import with_files
-from nunatak_spark.migration.reading import STRICT
+from nunatak_spark.migration.metadata_facts import with_files
+from nunatak_spark.migration.model import Column, Finding, Found
+from nunatak_spark.migration.reader_options import STRICT
 from nunatak_spark.migration.risks import declared_risks, file_risks
+from nunatak_spark.migration.source_files import File, Spark, Unreadable, digest, list_files
 from nunatak_spark.migration.sources.folder import ambiguous_names, field_names, schema_of, unreadable
-from nunatak_spark.migration.values import Column, Finding, Found
 
 # By a part of the name of the class that reads the rows.
 FORMATS = {

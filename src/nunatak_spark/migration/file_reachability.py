@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.target import file_access
-from nunatak_spark.migration.values import Finding, Looked, Pair
+from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.target_access import file_access
 from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
