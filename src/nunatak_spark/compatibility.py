@@ -1,4 +1,4 @@
-"""Which Iceberg runtime, Scala and Java belong to which Spark: compatibility.toml as values. Nothing looks at the machine."""
+"""Which Iceberg runtime, Scala and Java belong to which Spark: compatibility.toml as values. Reads nothing else."""
 
 import re
 import tomllib

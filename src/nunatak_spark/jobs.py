@@ -19,7 +19,7 @@ JOBS = {
     "fingerprint": "nunatak_spark.comparison_jobs:fingerprint_table",
     "compare": "nunatak_spark.comparison_jobs:compare_tables",
     "ingest": "nunatak_spark.telemetry.ingest:ingest",
-    "report": "nunatak_spark.telemetry.report:collect",
+    "report": "nunatak_spark.telemetry.telemetry_report:collect",
 }
 
 

@@ -20,8 +20,8 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Step
 from nunatak_spark.telemetry.ingest import IngestSpec
 from nunatak_spark.telemetry.ingest import ingest as ingest_spool
-from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, collect, unseen_tables
+from nunatak_spark.telemetry.telemetry_page import page
+from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak.client import Client
+from nunatak_spark.demo.catalog_process import catalog
 from nunatak_spark.demo.console_narrator import Terminal
-from nunatak_spark.demo.data import size_of
-from nunatak_spark.demo.folder import claimed
-from nunatak_spark.demo.page import render
-from nunatak_spark.demo.play import Play, perform
-from nunatak_spark.demo.serving import catalog
-from nunatak_spark.demo.stage import Stage
+from nunatak_spark.demo.demo_context import Stage
+from nunatak_spark.demo.demo_folder import claimed
+from nunatak_spark.demo.demo_page import render
+from nunatak_spark.demo.demo_run import Play, perform
+from nunatak_spark.demo.sample_data import size_of
 from nunatak_spark.errors import CannotRun, NoJar, WrongJar
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from nunatak_spark.demo.stage import timed
+from nunatak_spark.demo.demo_context import timed
 from nunatak_spark.jobs import Progress as Tell
 from nunatak_spark.jobs import Step
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 from pyiceberg.catalog.rest import RestCatalog
 
-from nunatak_spark.demo.stage import Stage, timed
+from nunatak_spark.demo.demo_context import Stage, timed
 
 TABLE = "gold.revenue"
 QUERY = "SELECT country, sum(orders), sum(revenue) FROM {table} GROUP BY country ORDER BY country"

@@ -4,8 +4,8 @@ import datetime
 from dataclasses import dataclass
 from decimal import Decimal
 
-from nunatak_spark.demo import data
-from nunatak_spark.demo.stage import Stage
+from nunatak_spark.demo import sample_data
+from nunatak_spark.demo.demo_context import Stage
 
 OWNER = "data-team"
 LAYERS = {
@@ -69,12 +69,12 @@ def make_layers(stage: Stage) -> None:
 def land(stage: Stage) -> Bronze:
     """Append everything to bronze; nothing is judged yet."""
     events = stage.name("bronze.events")
-    stage.run("landing orders", f"INSERT INTO {events} {data.raw_orders(stage.size)}")
-    stage.run("landing corrections", f"INSERT INTO {events} {data.raw_corrections(stage.size)}")
+    stage.run("landing orders", f"INSERT INTO {events} {sample_data.raw_orders(stage.size)}")
+    stage.run("landing corrections", f"INSERT INTO {events} {sample_data.raw_corrections(stage.size)}")
     row = stage.row(f"""
         SELECT count(*) AS events, count_if(kind = 'order') - count(DISTINCT order_id) AS resent,
             count_if(amount IS NULL) AS unreadable
-        FROM ({data.readable(events).replace("SELECT order_id", "SELECT kind, order_id", 1)})""")
+        FROM ({sample_data.readable(events).replace("SELECT order_id", "SELECT kind, order_id", 1)})""")
     return Bronze(row.events, row.resent, row.unreadable)
 
 
@@ -90,7 +90,7 @@ def clean(stage: Stage) -> Silver:
 
 
 def _merge(stage: Stage, kind: str, doing: str) -> None:
-    newest = data.cleaned(f"{stage.name('bronze.events')} WHERE kind = '{kind}'")
+    newest = sample_data.cleaned(f"{stage.name('bronze.events')} WHERE kind = '{kind}'")
     stage.run(
         doing,
         f"""

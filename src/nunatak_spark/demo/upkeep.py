@@ -5,8 +5,8 @@ from typing import Any
 
 from nunatak.client import Client
 from nunatak_spark.console import Event
-from nunatak_spark.demo import data
-from nunatak_spark.demo.stage import Stage, timed
+from nunatak_spark.demo import sample_data
+from nunatak_spark.demo.demo_context import Stage, timed
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.shutdown import Leaving
@@ -74,8 +74,8 @@ def make_mess(stage: Stage) -> None:
     table, size = stage.name(TABLE), stage.size
     stage.spark.sql(f"CREATE TABLE {table} {CLICKS}")
     for commit in range(size.commits):
-        stage.run(f"commit {commit + 1} of {size.commits}", f"INSERT INTO {table} {data.clicks(commit, size)}")
-    stage.run("forgetting customers", f"DELETE FROM {table} WHERE customer % {data.FORGOTTEN} = 7")
+        stage.run(f"commit {commit + 1} of {size.commits}", f"INSERT INTO {table} {sample_data.clicks(commit, size)}")
+    stage.run("forgetting customers", f"DELETE FROM {table} WHERE customer % {sample_data.FORGOTTEN} = 7")
 
 
 def look(stage: Stage) -> Condition:

@@ -12,10 +12,10 @@ import msgspec
 from nunatak_spark.jobs import Progress, Report, Spec, Step
 from nunatak_spark.sql_text import literal
 from nunatak_spark.system_tables import name_of
-from nunatak_spark.telemetry import spool, views
+from nunatak_spark.telemetry import spool_files, views
 from nunatak_spark.telemetry.rejections import Rejections
-from nunatak_spark.telemetry.spool import Waiting
-from nunatak_spark.telemetry.tables import COMMON, KINDS, REJECTED, declared, ensure_tables
+from nunatak_spark.telemetry.spool_files import Waiting
+from nunatak_spark.telemetry.telemetry_tables import COMMON, KINDS, REJECTED, declared, ensure_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,12 +51,12 @@ class IngestReport(Report, frozen=True, kw_only=True):
 def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> IngestReport:
     """Bring in all that is there now; `ok` is False if something was rejected."""
     root = spec.spool.rstrip("/")
-    checkpoint = (spec.checkpoint or f"{root}/{spool.CHECKPOINTS}").rstrip("/")
-    folder = spool.local_folder(root)
+    checkpoint = (spec.checkpoint or f"{root}/{spool_files.CHECKPOINTS}").rstrip("/")
+    folder = spool_files.local_folder(root)
     today = datetime.now(UTC).date()
-    with spool.held(folder):
+    with spool_files.held(folder):
         ensure_tables(spark, spec.catalog)
-        days = spool.find_waiting(spark, root)
+        days = spool_files.find_waiting(spark, root)
         lines: dict[str, int] = {}
         rejections = Rejections(spark, spec.catalog, root)
         removed = 0
@@ -67,10 +67,10 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
                 lines[kind] = lines.get(kind, 0) + _lines_read(queries[kind])
             rejections.count(waiting.day, str(queries[REJECTED].id))
             # Every query has seen every file that was there before it began, and has committed what was in it.
-            removed += 0 if spec.keep_files else spool.delete(waiting)
+            removed += 0 if spec.keep_files else spool_files.delete(waiting)
         if folder is not None and not spec.keep_files:
             last = today - timedelta(days=LATEST_DAYS)
-            spool.forget_days(folder, spool.local_folder(checkpoint), last.isoformat())
+            spool_files.forget_days(folder, spool_files.local_folder(checkpoint), last.isoformat())
         views.ensure_views(spark, spec.catalog)
         progress(Step("ingesting", len(days), len(days)))
         files = sum(waiting.count for waiting in days)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nunatak_spark.sql_text import literal
 from nunatak_spark.system_tables import name_of
-from nunatak_spark.telemetry.tables import REJECTED
+from nunatak_spark.telemetry.telemetry_tables import REJECTED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

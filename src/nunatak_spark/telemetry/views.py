@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nunatak_spark.sql_text import literal, quoted
 from nunatak_spark.system_tables import NAMESPACE, name_of
-from nunatak_spark.telemetry.tables import KINDS
+from nunatak_spark.telemetry.telemetry_tables import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.demo import data, engines
-from nunatak_spark.demo.data import Size
-from nunatak_spark.demo.page import render
-from nunatak_spark.demo.play import Play, perform
-from nunatak_spark.demo.stage import Silence, Stage
+from nunatak_spark.demo import engines, sample_data
+from nunatak_spark.demo.demo_context import Silence, Stage
+from nunatak_spark.demo.demo_page import render
+from nunatak_spark.demo.demo_run import Play, perform
+from nunatak_spark.demo.sample_data import Size
 from nunatak_spark.fingerprint import fingerprint
 from tests.support.server import RunningServer
 from tests.support.spark import Installation
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SMALL = Size(orders=1_500, files=40, commits=4)
 # Whoever changes the data changes these; a machine, a parallelism or a version of Spark must not.
 CONTENT = {
-    "orders": ("2b20d53faafa6e18", data.raw_orders),
-    "corrections": ("792410fd4affd8c5", data.raw_corrections),
+    "orders": ("2b20d53faafa6e18", sample_data.raw_orders),
+    "corrections": ("792410fd4affd8c5", sample_data.raw_corrections),
 }
 COMMAND_SECONDS = 500
 
@@ -69,9 +69,11 @@ def test_the_layers_are_namespaces_of_one_that_holds_them(stage: Stage, play: Pl
 
 def test_silver_holds_each_readable_order_once_and_as_it_was_last_corrected(stage: Stage, play: Play) -> None:
     raw, silver = stage.name("bronze.events"), stage.name("silver.orders")
-    readable = stage.value(f"SELECT count(DISTINCT order_id) FROM ({data.readable(raw)}) WHERE amount IS NOT NULL")
+    readable = stage.value(
+        f"SELECT count(DISTINCT order_id) FROM ({sample_data.readable(raw)}) WHERE amount IS NOT NULL"
+    )
     stale = stage.value(
-        f"SELECT count(*) FROM {silver} AS s JOIN ({data.readable(raw)}) AS r ON s.order_id = r.order_id "
+        f"SELECT count(*) FROM {silver} AS s JOIN ({sample_data.readable(raw)}) AS r ON s.order_id = r.order_id "
         "WHERE r.amount IS NOT NULL AND r.changed_at > s.changed_at"
     )
 
@@ -103,7 +105,7 @@ def test_gold_adds_up_to_silver(stage: Stage, play: Play) -> None:
     orders, revenue = stage.row(f"SELECT count(*), sum(amount) FROM {stage.name('silver.orders')}")
 
     assert (sum(row.orders for row in play.gold.rows), play.gold.revenue) == (orders, revenue)
-    assert len({row.day for row in play.gold.rows}) == data.DAYS + 1
+    assert len({row.day for row in play.gold.rows}) == sample_data.DAYS + 1
 
 
 def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: Play) -> None:
@@ -115,7 +117,7 @@ def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: Play
     assert (after.data_files, after.delete_files) == (SMALL.click_days, 0)  # each day is a partition
     assert after.snapshots < before.snapshots
     assert {job.type for job in play.jobs} >= {"data-compaction", "snapshot-expiry", "statistics"}
-    assert play.before.content.rows < SMALL.files * data.CLICKS_PER_FILE  # some customers were forgotten
+    assert play.before.content.rows < SMALL.files * sample_data.CLICKS_PER_FILE  # some customers were forgotten
 
 
 def test_three_engines_read_the_same_revenue(play: Play) -> None:

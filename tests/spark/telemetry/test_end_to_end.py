@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from nunatak_spark.jobs import silent
 from nunatak_spark.telemetry.ingest import IngestSpec, ingest
-from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, collect, unseen_tables
+from nunatak_spark.telemetry.telemetry_page import page
+from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
 from tests.support.server import running_server
 from tests.support.spark import configure, rest_catalog
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.telemetry import spool as spooled
+from nunatak_spark.telemetry import spool_files as spooled
 from nunatak_spark.telemetry import views
 from nunatak_spark.telemetry.rejections import Rejections
 from tests.spark.telemetry.conftest import Telemetry

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.telemetry.report import unseen_tables
+from nunatak_spark.telemetry.telemetry_report import unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import put

@@ -9,8 +9,8 @@ import pytest
 
 from nunatak_spark.jobs import silent
 from nunatak_spark.system_tables import name_of
-from nunatak_spark.telemetry.page import page
-from nunatak_spark.telemetry.report import ReportSpec, ask, collect, unseen_tables
+from nunatak_spark.telemetry.telemetry_page import page
+from nunatak_spark.telemetry.telemetry_report import ReportSpec, ask, collect, unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME, VIEWS
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import a_line, of_table, put

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nunatak_spark.demo import plots
+from nunatak_spark.demo import plot_geometry
 from nunatak_spark.demo.command import commands_for
-from nunatak_spark.demo.data import Size, files_of, size_of
-from nunatak_spark.demo.folder import MARK, claimed
+from nunatak_spark.demo.demo_folder import MARK, claimed
+from nunatak_spark.demo.sample_data import Size, files_of, size_of
 from nunatak_spark.errors import Clash
 
 
@@ -47,11 +47,11 @@ def test_every_day_of_the_mess_has_files_to_join(files: int) -> None:
     ],
 )
 def test_an_axis_has_round_numbers_up_to_the_highest(highest: float, steps: list[float]) -> None:
-    assert plots.nice_steps(highest) == steps
+    assert plot_geometry.nice_steps(highest) == steps
 
 
 def test_areas_lie_on_top_of_each_other() -> None:
-    plot = plots.stacked_area(["a", "b"], {"low": [1, 1], "high": [1, 3]}, width=100, height=40, every=1)
+    plot = plot_geometry.stacked_area(["a", "b"], {"low": [1, 1], "high": [1, 3]}, width=100, height=40, every=1)
 
     assert [tick.text for tick in plot.y_ticks] == ["0", "1", "2", "3", "4"]
     assert plot.layers[0].path == "M0.0,30.0 L100.0,30.0 L100.0,40.0 L0.0,40.0Z"
@@ -61,14 +61,14 @@ def test_areas_lie_on_top_of_each_other() -> None:
 
 
 def test_bars_are_drawn_against_the_largest_and_little_is_more_than_nothing() -> None:
-    bars = plots.bars({"all": 1_000, "half": 500, "one": 1, "none": 0})
+    bars = plot_geometry.bars({"all": 1_000, "half": 500, "one": 1, "none": 0})
 
     assert [bar.percent for bar in bars] == [100, 50, 0.4, 0]
     assert bars[0].text == "1,000"
 
 
 def test_acts_follow_each_other_without_a_gap() -> None:
-    first, second = plots.spans({"a": 1.0, "b": 3.0})
+    first, second = plot_geometry.spans({"a": 1.0, "b": 3.0})
 
     assert (first.start, first.length, second.start, second.length) == (0, 25, 25, 75)
 

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nunatak_spark.telemetry import plots
+from nunatak_spark.telemetry import svg_plots
 from nunatak_spark.telemetry.markup import Markup, tag, together
-from nunatak_spark.telemetry.page import SECTIONS, count, millis, page, percent, size
-from nunatak_spark.telemetry.plots import Axis, Series
-from nunatak_spark.telemetry.report import Findings, Row
+from nunatak_spark.telemetry.svg_plots import Axis, Series
+from nunatak_spark.telemetry.telemetry_page import SECTIONS, count, millis, page, percent, size
+from nunatak_spark.telemetry.telemetry_report import Findings, Row
 from nunatak_spark.telemetry.views import BY_NAME
 
 EVIL = "<script>alert('&\"')</script>"
@@ -174,11 +174,11 @@ def test_markup_escapes_whatever_is_not_markup() -> None:
 
 
 DRAWN = [
-    plots.bars(["a", "b"], [Series("x", [1, None]), Series("y", [-3, 4], 2)], count),
-    plots.bars([], [], count),
-    plots.lines(["a", "b", "c"], [Series("x", [1.0, None, 3.0])], millis, limit=2.0),
-    plots.lines(["a"], [Series("x", [0.0])], millis, limit=500.0),
-    plots.rows(["a" * 80, EVIL], [Series("x", [1, 0]), Series("y", [2, None], 2)], count),
+    svg_plots.bars(["a", "b"], [Series("x", [1, None]), Series("y", [-3, 4], 2)], count),
+    svg_plots.bars([], [], count),
+    svg_plots.lines(["a", "b", "c"], [Series("x", [1.0, None, 3.0])], millis, limit=2.0),
+    svg_plots.lines(["a"], [Series("x", [0.0])], millis, limit=500.0),
+    svg_plots.rows(["a" * 80, EVIL], [Series("x", [1, 0]), Series("y", [2, None], 2)], count),
 ]
 
 
@@ -194,7 +194,7 @@ def test_a_plot_is_wellformed_and_inside_its_frame(drawn: Markup) -> None:
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    picture = ElementTree.fromstring(plots.bars(["a", "b"], [Series("x", [1, 2])], count))
+    picture = ElementTree.fromstring(svg_plots.bars(["a", "b"], [Series("x", [1, 2])], count))
 
     one, two = (float(mark.attrib["height"]) for mark in picture.iter("rect"))
     assert two == pytest.approx(2 * one, abs=0.2)

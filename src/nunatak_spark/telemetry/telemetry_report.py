@@ -9,7 +9,7 @@ import msgspec
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import Progress, Report, Spec, Step
 from nunatak_spark.system_tables import name_of
-from nunatak_spark.telemetry.tables import KINDS, REJECTED
+from nunatak_spark.telemetry.telemetry_tables import KINDS, REJECTED
 from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 
 if TYPE_CHECKING:

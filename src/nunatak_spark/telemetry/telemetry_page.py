@@ -7,10 +7,10 @@ from datetime import date, datetime, timedelta
 from importlib import resources
 from typing import Any
 
-from nunatak_spark.telemetry import plots
+from nunatak_spark.telemetry import svg_plots
 from nunatak_spark.telemetry.markup import Markup, tag, together
-from nunatak_spark.telemetry.plots import Series
-from nunatak_spark.telemetry.report import Findings, Row
+from nunatak_spark.telemetry.svg_plots import Series
+from nunatak_spark.telemetry.telemetry_report import Findings, Row
 
 SHOWN = 15  # rows of a table; the views have them all
 NAMESPACES = 5  # that have a line of their own
@@ -304,12 +304,12 @@ def _plots(findings: Findings) -> Markup:
 
     commits = [Series("commits", by_day("commits"), 1), Series("conflicts", by_day("conflicts"), 4)]
     figures = [
-        _figure("Commits and conflicts, by the day", plots.bars(labels, commits, count), commits),
+        _figure("Commits and conflicts, by the day", svg_plots.bars(labels, commits, count), commits),
         _figure(
             "Commit p95, by the day",
-            plots.lines(labels, [Series("p95", by_day("p95_ms"), 2)], millis, COMMIT_P95_MS),
+            svg_plots.lines(labels, [Series("p95", by_day("p95_ms"), 2)], millis, COMMIT_P95_MS),
         ),
-        _figure("Scans, by the day", plots.bars(labels, [Series("scans", by_day("scans"), 3)], count)),
+        _figure("Scans, by the day", svg_plots.bars(labels, [Series("scans", by_day("scans"), 3)], count)),
         _growth(findings, days, labels),
         _files_read(findings),
         _filters(findings),
@@ -337,7 +337,7 @@ def _growth(findings: Findings, days: list[date], labels: list[str]) -> Markup |
     layers = [
         Series(name, [grown[name].get(day.isoformat(), 0) for day in days], n) for n, name in enumerate(most, start=1)
     ]
-    return _figure("Bytes added, by the day and namespace", plots.bars(labels, layers, size, binary=True), layers)
+    return _figure("Bytes added, by the day and namespace", svg_plots.bars(labels, layers, size, binary=True), layers)
 
 
 def _files_read(findings: Findings) -> Markup | None:
@@ -348,7 +348,7 @@ def _files_read(findings: Findings) -> Markup | None:
         Series("read", [row["files_scanned"] for row in rows], 2),
         Series("left out", [row["files_skipped"] for row in rows], 3),
     ]
-    drawn = plots.rows([table_of(row) for row in rows], layers, count)
+    drawn = svg_plots.rows([table_of(row) for row in rows], layers, count)
     return _figure("Files that scans read and left out", drawn, layers)
 
 
@@ -357,7 +357,7 @@ def _filters(findings: Findings) -> Markup | None:
     if not rows:
         return None
     names = [f"{table_of(row)}: {row['column_name']}" for row in rows]
-    drawn = plots.rows(names, [Series("filters", [row["filtered"] for row in rows], 1)], count)
+    drawn = svg_plots.rows(names, [Series("filters", [row["filtered"] for row in rows], 1)], count)
     return _figure("Columns that filters name", drawn)
 
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from nunatak_spark.demo import engines, plots
-from nunatak_spark.demo.play import Play
+from nunatak_spark.demo import engines, plot_geometry
+from nunatak_spark.demo.demo_run import Play
 
 LOADER = PackageLoader("nunatak_spark.demo", ".")
 
@@ -31,7 +31,7 @@ def render(play: Play, *, made_at: datetime, versions: Mapping[str, str], comman
         commands=commands,
         revenue=revenue_plot(play),
         published_day=max(row.day for row in play.gold.rows).strftime("%d %b"),
-        funnel=plots.bars(
+        funnel=plot_geometry.bars(
             {
                 "events in bronze": play.bronze.events,
                 "of them sent again": play.bronze.resent,
@@ -48,27 +48,27 @@ def render(play: Play, *, made_at: datetime, versions: Mapping[str, str], comman
             _pair("snapshots", before.snapshots, after.snapshots),
             _pair("bytes of data", before.size_bytes, after.size_bytes, size_text),
         ),
-        arcs={health: plots.arc(health.score, 52) for health in (before, after)},
+        arcs={health: plot_geometry.arc(health.score, 52) for health in (before, after)},
         faster=play.before.query_seconds / max(play.after.query_seconds, 0.001),
         agree=engines.agree(play.answers),
-        spans=plots.spans({act.title: act.seconds for act in play.acts}),
+        spans=plot_geometry.spans({act.title: act.seconds for act in play.acts}),
         problems=list(play.problems()),
     )
 
 
-def revenue_plot(play: Play) -> plots.StackedArea:
+def revenue_plot(play: Play) -> plot_geometry.StackedArea:
     days = sorted({row.day for row in play.gold.rows})
     countries = sorted({row.country for row in play.gold.rows})
     found = {(row.country, row.day): float(row.revenue) for row in play.gold.rows}
     series = {country: [found.get((country, day), 0.0) for day in days] for country in countries}
     largest_first = dict(sorted(series.items(), key=lambda pair: -sum(pair[1])))
-    return plots.stacked_area([day.strftime("%d %b") for day in days], largest_first)
+    return plot_geometry.stacked_area([day.strftime("%d %b") for day in days], largest_first)
 
 
 def _pair(
     name: str, before: float, after: float, text: Callable[[float], str] = "{:,}".format
-) -> tuple[str, tuple[plots.Bar, ...]]:
-    return name, plots.bars({"before": before, "after": after}, {"before": text(before), "after": text(after)})
+) -> tuple[str, tuple[plot_geometry.Bar, ...]]:
+    return name, plot_geometry.bars({"before": before, "after": after}, {"before": text(before), "after": text(after)})
 
 
 def seconds_text(value: float) -> str:

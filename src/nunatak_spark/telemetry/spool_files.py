@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.telemetry.tables import KINDS
+from nunatak_spark.telemetry.telemetry_tables import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nunatak_spark.demo import engines, medallion, publishing, upkeep
-from nunatak_spark.demo.data import Size
-from nunatak_spark.demo.stage import Stage, timed
+from nunatak_spark.demo import engines, medallion, upkeep, write_audit_publish
+from nunatak_spark.demo.demo_context import Stage, timed
+from nunatak_spark.demo.sample_data import Size
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Play:
     bronze: medallion.Bronze
     silver: medallion.Silver
     gold: medallion.Gold
-    refused: publishing.Audit
-    published: publishing.Audit
+    refused: write_audit_publish.Audit
+    published: write_audit_publish.Audit
     before: upkeep.Condition
     after: upkeep.Condition
     jobs: tuple[upkeep.JobDone, ...]
@@ -60,10 +60,10 @@ def perform(stage: Stage) -> Play:
         silver = medallion.clean(stage)
         say(f"{silver.orders:,} orders, {silver.corrected:,} of them corrected by a second MERGE")
     with acts.act("Write, audit, publish", "A batch is written to a branch and shown to readers only if it is sound."):
-        refused = publishing.publish(stage, spoiled=True)
+        refused = write_audit_publish.publish(stage, spoiled=True)
         found = ", ".join(f"{count:,} {rule}" for rule, count in refused.violations.items() if count)
         say(f"a spoiled batch is caught on the branch: {found}; readers still see {refused.rows_after:,} orders")
-        published = publishing.publish(stage, spoiled=False)
+        published = write_audit_publish.publish(stage, spoiled=False)
         added = published.rows_after - published.rows_before
         say(f"a sound batch is published by fast_forward: {added:,} more orders, in one commit of the catalog")
     with acts.act("Gold", "Silver is summed up by day and country."):

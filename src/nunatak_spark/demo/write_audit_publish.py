@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from nunatak_spark.demo import data
-from nunatak_spark.demo.stage import Stage
+from nunatak_spark.demo import sample_data
+from nunatak_spark.demo.demo_context import Stage
 
 BRANCH = "audit"
 TABLE = "silver.orders"
 # What must be 0 on the branch before readers may see it.
 RULES = {
     "amounts that are not positive": "count_if(amount IS NULL OR amount <= 0)",
-    "countries that nobody knows": f"count_if(country NOT IN ({', '.join(repr(one) for one in data.COUNTRIES)}))",
+    "unknown countries": f"count_if(country NOT IN ({', '.join(map(repr, sample_data.COUNTRIES))}))",
     "orders that are there twice": "count(*) - count(DISTINCT order_id)",
     "orders without a customer": "count_if(customer IS NULL)",
 }
@@ -39,7 +39,7 @@ def publish(stage: Stage, *, spoiled: bool) -> Audit:
     table = stage.name(TABLE)
     before = _count(stage, table)
     stage.spark.sql(f"ALTER TABLE {table} CREATE BRANCH {BRANCH}")
-    batch = data.new_orders(stage.size, spoiled=spoiled)
+    batch = sample_data.new_orders(stage.size, spoiled=spoiled)
     stage.run("writing to the branch", f"INSERT INTO {table}.branch_{BRANCH} {batch}")
     found = stage.row(f"SELECT {', '.join(RULES.values())} FROM {table}.branch_{BRANCH}")
     violations = dict(zip(RULES, map(int, found), strict=True))

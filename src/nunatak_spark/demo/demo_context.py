@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nunatak.client import Client
-from nunatak_spark.demo.data import Size
+from nunatak_spark.demo.sample_data import Size
 from nunatak_spark.jobs import Progress, silent
 from nunatak_spark.progress import tasks_told
 
