@@ -19,7 +19,7 @@ from nunatak_spark.column_types import DECIMAL, Type, printed_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.session_settings import temporary_settings
-from nunatak_spark.sql_text import quoted
+from nunatak_spark.sql_text import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
     keys = [f"cast({expression} as string) as k{i}" for i, expression in enumerate(by)]
     hashes, nulls = [], []
     for i, field in enumerate(fields):
-        name = quoted(field["name"])
+        name = quote_identifier(field["name"])
         hashes.append(f"{hashed(name, field['type'], field['name'])} as c{i}")
         nulls.append(f"{name} as n{i}")
     kept = [f"k{i}" for i in range(len(by))]
@@ -135,7 +135,7 @@ def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
         case "struct":
             # By name: the order of fields means nothing, and fields that were exchanged have other values.
             by_name = sorted(kind["fields"], key=lambda field: str(field["name"]))
-            fields = [(f"{value}.{quoted(field['name'])}", field["type"]) for field in by_name]
+            fields = [(f"{value}.{quote_identifier(field['name'])}", field["type"]) for field in by_name]
             inner = ", ".join(marked(inside, inner_kind, column, depth) for inside, inner_kind in fields)
             return f"xxhash64({inner or 'true'})"
         case "array":

@@ -27,14 +27,14 @@ SIMPLE_TYPE = re.compile(
 )
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """An identifier as SQL names it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def quoted_name(levels: Iterable[str]) -> str:
+def quote_name(levels: Iterable[str]) -> str:
     """A name of several levels, such as catalog, namespace and table."""
-    return ".".join(map(quoted, levels))
+    return ".".join(map(quote_identifier, levels))
 
 
 def literal(text: str) -> str:
@@ -73,9 +73,9 @@ def _is_type(kind: str) -> bool:
     outer = re.fullmatch(r"(array|map|struct)\s*<(.*)>", kind, re.IGNORECASE | re.DOTALL)
     if outer is None:
         return SIMPLE_TYPE.fullmatch(kind) is not None
-    parts = _split(outer[2], ",")
+    parts = _split_outside_brackets(outer[2], ",")
     if outer[1].lower() == "struct":
-        fields = [_split(part, ":", most=2) for part in parts] if outer[2].strip() else []
+        fields = [_split_outside_brackets(part, ":", most=2) for part in parts] if outer[2].strip() else []
         return all(len(field) == 2 and _is_field_name(field[0]) and _is_type(field[1].strip()) for field in fields)
     return len(parts) == (1 if outer[1].lower() == "array" else 2) and all(_is_type(part.strip()) for part in parts)
 
@@ -85,7 +85,7 @@ def _is_field_name(text: str) -> bool:
     return re.fullmatch(r"`([^`]|``)+`|[^\s`'\"\\<>(),:;/*\-]+", text.strip()) is not None
 
 
-def _split(text: str, separator: str, most: int | None = None) -> list[str]:
+def _split_outside_brackets(text: str, separator: str, most: int | None = None) -> list[str]:
     """At separators outside of brackets and backticks."""
     parts, depth, is_quoted = [""], 0, False
     for letter in text:

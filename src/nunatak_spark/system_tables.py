@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nunatak_spark.sql_text import literal, quoted, quoted_name
+from nunatak_spark.sql_text import literal, quote_identifier, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ PROPERTIES = {
 
 def name_of(catalog: str, table: str) -> str:
     """A system table as SQL names it."""
-    return quoted_name((catalog, NAMESPACE, table))
+    return quote_name((catalog, NAMESPACE, table))
 
 
 def ensure(
@@ -41,7 +41,7 @@ def ensure(
     name = name_of(catalog, table)
     if spark.catalog.tableExists(name):
         return name
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog)}.{quoted(NAMESPACE)}")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote_identifier(catalog)}.{quote_identifier(NAMESPACE)}")
     spark.sql(creation(name, columns, partitioned_by, {**PROPERTIES, **(properties or {})}, comment))
     return name
 

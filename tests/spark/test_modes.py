@@ -23,7 +23,7 @@ from nunatak_spark.installation import require_connect
 from nunatak_spark.jobs import silent
 from nunatak_spark.maintenance.compaction_plan import MIN_INPUT_FILES
 from nunatak_spark.runner import DONE, FAILED
-from nunatak_spark.sql_text import SUBSTITUTE, quoted_name
+from nunatak_spark.sql_text import SUBSTITUTE, quote_name
 from tests.spark.maintaining import ManyReport, ManySpec, do_all
 from tests.support.server import ROOT, RunningServer
 from tests.support.spark import Installation, Sql, local_path
@@ -249,7 +249,7 @@ def assert_names_are_text(
     where: list[str], environment: Mapping[str, str], folder: Path, server: RunningServer, sql: Sql
 ) -> None:
     """Spark replaces no variable in a name, although it was started to do so."""
-    name = quoted_name(("lake", sql.namespace, "t${env:PATH}${system:user.home}"))
+    name = quote_name(("lake", sql.namespace, "t${env:PATH}${system:user.home}"))
     sql(f"CREATE TABLE {name} AS SELECT 1 AS `${{env:PATH}}`")
     command = [sys.executable, "-m", "nunatak_spark", *job(name), "--uri", server.uri, *where]
 

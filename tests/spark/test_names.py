@@ -15,7 +15,14 @@ from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.jobs import find_job, parse_spec, run
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import Work
-from nunatak_spark.sql_text import REQUIRED_SETTINGS, SUBSTITUTE, literal, protect_sql_text, quoted, quoted_name
+from nunatak_spark.sql_text import (
+    REQUIRED_SETTINGS,
+    SUBSTITUTE,
+    literal,
+    protect_sql_text,
+    quote_identifier,
+    quote_name,
+)
 from tests.support.server import RunningServer
 from tests.support.spark import Installation, Sql
 
@@ -58,7 +65,9 @@ def secret(spark: "SparkSession") -> Iterator[None]:
 def test_a_value_and_a_name_come_back_as_they_were_given(spark: "SparkSession", text: str) -> None:
     protect_sql_text(spark)
 
-    (row,) = spark.sql(f"SELECT {literal(text)} AS {quoted(text)}, {literal(text)} = {literal(text)} AS same").collect()
+    (row,) = spark.sql(
+        f"SELECT {literal(text)} AS {quote_identifier(text)}, {literal(text)} = {literal(text)} AS same"
+    ).collect()
 
     assert row.asDict() == {text: text, "same": True}
 
@@ -113,7 +122,7 @@ def test_no_job_tells_what_a_name_asks_for(
     """The table, its namespace, its columns and a value of a partition are hostile, in a session that was so, too."""
     with Client(shared_server.uri) as client:
         work = hostile_work(spark, client, sql.namespace, kind)
-        before = fingerprint(spark, quoted_name(("lake", *work.spec.namespace, work.spec.table)))
+        before = fingerprint(spark, quote_name(("lake", *work.spec.namespace, work.spec.table)))
 
         spark.conf.set(SUBSTITUTE, "true")
         outcome = maintain(work)
@@ -122,7 +131,7 @@ def test_no_job_tells_what_a_name_asks_for(
         assert SECRET not in str(outcome)
         assert spark.conf.get(SUBSTITUTE) == "false"
         if kind != "row-retention":
-            after = fingerprint(spark, quoted_name(("lake", *work.spec.namespace, work.spec.table)))
+            after = fingerprint(spark, quote_name(("lake", *work.spec.namespace, work.spec.table)))
             assert after == before
 
 
@@ -132,11 +141,11 @@ def hostile_work(spark: "SparkSession", client: Client, prefix: str, kind: JobTy
     table = f"{kind} `'\"\\ ${{system:nunatak.test.secret}} -- /* ☃"
     namespace = f"{prefix} ${{system:nunatak.test.secret}} '`"
     column = "c`'\"\\ ${system:nunatak.test.secret} -- ☃"
-    name = quoted_name(("lake", namespace, table))
-    spark.sql(f"CREATE NAMESPACE {quoted_name(('lake', namespace))}")
+    name = quote_name(("lake", namespace, table))
+    spark.sql(f"CREATE NAMESPACE {quote_name(('lake', namespace))}")
     spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, {quoted(column)} STRING, at TIMESTAMP) USING iceberg "
-        f"PARTITIONED BY ({quoted(column)}) TBLPROPERTIES ('write.delete.mode'='merge-on-read', "
+        f"CREATE TABLE {name} (id BIGINT, {quote_identifier(column)} STRING, at TIMESTAMP) USING iceberg "
+        f"PARTITIONED BY ({quote_identifier(column)}) TBLPROPERTIES ('write.delete.mode'='merge-on-read', "
         f"'remark' = {literal('${system:nunatak.test.secret}')})"
     )
     value = literal("v'`\"\\ ${system:nunatak.test.secret} -- /* ☃")
@@ -169,7 +178,7 @@ def test_views_and_comments_are_text(spark: "SparkSession", sql: Sql) -> None:
     """A view's text is read again whenever somebody asks it."""
     protect_sql_text(spark)
     text = literal("${system:nunatak.test.secret}")
-    name = quoted_name(("lake", sql.namespace, "a view ${system:nunatak.test.secret}"))
+    name = quote_name(("lake", sql.namespace, "a view ${system:nunatak.test.secret}"))
 
     spark.sql(f"CREATE VIEW {name} COMMENT {text} AS SELECT {text} AS it")
     made = system_tables.ensure(spark, "lake", f"names_{sql.namespace}", "id BIGINT", comment="${env:PATH} it's \\")

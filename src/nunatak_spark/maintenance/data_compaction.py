@@ -14,7 +14,7 @@ from nunatak_spark.maintenance.partition_filters import Values, named_columns, v
 from nunatak_spark.maintenance.rewrite_verification import guarded, totals
 from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 TARGET_BYTES = 512 << 20  # Iceberg's own, for a table that says nothing
 FEW_FILES = 20_000  # up to which it is quicker to count them here than to have Spark plan an aggregation
@@ -103,7 +103,7 @@ def _strategy(work: Work, table: Table) -> dict[str, str]:
     unknown = [name for name in columns if name not in {each["name"] for each in table.columns}]
     if unknown:
         raise Refused(f"There is no column {', '.join(unknown)} to order by; change the policy's columns")
-    names = ", ".join(map(quoted, columns))
+    names = ", ".join(map(quote_identifier, columns))
     match strategy:
         case "binpack":
             return {"strategy": literal("binpack")}
@@ -207,7 +207,7 @@ class _Compaction:
 
     def _names(self) -> tuple[Mapping[int, tuple[str, Any]], str]:
         """The columns, and where Iceberg's functions are."""
-        return named_columns(self._table.columns), f"{quoted(self._work.catalog)}.system"
+        return named_columns(self._table.columns), f"{quote_identifier(self._work.catalog)}.system"
 
     # Beside writers that are in the way of everything else
 

@@ -8,7 +8,7 @@ from nunatak_spark.maintenance.job_context import Refused, Work
 from nunatak_spark.maintenance.overlapping_tables import load_neighbours, refuse_neighbours, refuse_shadow
 from nunatak_spark.maintenance.own_locations import Split, split
 from nunatak_spark.maintenance.reachable_files import load_metadata, printed_name, refresh, sql_name
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +53,7 @@ def call_orphan_procedure(work: Work, older_than_ms: int, **arguments: str) -> l
     }
     listed = ", ".join(f"{name} => {value}" for name, value in given.items())
     try:
-        rows = work.spark.sql(f"CALL {quoted(work.catalog)}.system.remove_orphan_files({listed})").collect()
+        rows = work.spark.sql(f"CALL {quote_identifier(work.catalog)}.system.remove_orphan_files({listed})").collect()
     except Exception as error:
         if MISMATCH in str(error):
             raise Refused(_mismatch(work, str(error))) from error

@@ -9,7 +9,7 @@ from nunatak.errors import NotFound
 from nunatak_spark.maintenance.java_class_names import refuse_class_names
 from nunatak_spark.maintenance.job_context import Refused, Work
 from nunatak_spark.maintenance.reachable_files import printed_name, refresh, sql_name
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 REPLACE = "replace"  # the operation of a snapshot that changes files and no rows
 
@@ -93,7 +93,7 @@ class Table:
 
     def metadata_table(self, kind: str, snapshot_id: int | None = None) -> str:
         """One of the tables about the table, such as `files`, as it goes into FROM."""
-        name = f"{self.name}.{quoted(kind)}"
+        name = f"{self.name}.{quote_identifier(kind)}"
         return name if snapshot_id is None else f"{name} VERSION AS OF {snapshot_id}"
 
     @property
@@ -139,7 +139,7 @@ def call(work: Work, procedure: str, arguments: Mapping[str, str]) -> Any:
     """The first row that an Iceberg procedure answers with, None if there is none; the arguments are SQL."""
     given = ", ".join(f"{name} => {value}" for name, value in arguments.items())
     # Each of the procedures that are called here answers with one row.
-    rows = work.spark.sql(f"CALL {quoted(work.catalog)}.system.{procedure}({given})").collect()
+    rows = work.spark.sql(f"CALL {quote_identifier(work.catalog)}.system.{procedure}({given})").collect()
     return rows[0] if rows else None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nunatak.client import Json
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 Columns = Mapping[int, tuple[str, Any]]
 """The names of columns, as SQL writes them, and their types by field id."""
@@ -24,7 +24,10 @@ PERIODS = ("year", "month", "day", "hour")
 
 def value_texts(spec: Json, columns: Columns, partition: str) -> str:
     """An SQL array of the texts of a partition's values; equal exactly where Iceberg takes two partitions for one."""
-    texts = [_text(f"{partition}.{quoted(field['name'])}", _result_type(field, columns)) for field in spec["fields"]]
+    texts = [
+        _text(f"{partition}.{quote_identifier(field['name'])}", _result_type(field, columns))
+        for field in spec["fields"]
+    ]
     return f"array({', '.join(texts)})" if texts else "CAST(array() AS ARRAY<STRING>)"
 
 
@@ -49,7 +52,7 @@ def named_columns(fields: Sequence[Json], parents: tuple[str, ...] = ()) -> dict
     found: dict[int, tuple[str, Any]] = {}
     for field in fields:
         path = (*parents, field["name"])
-        found[field["id"]] = (".".join(map(quoted, path)), field["type"])
+        found[field["id"]] = (".".join(map(quote_identifier, path)), field["type"])
         if isinstance(field["type"], dict) and field["type"].get("type") == "struct":
             found |= named_columns(field["type"]["fields"], path)
     return found

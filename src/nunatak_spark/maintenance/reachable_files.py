@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nunatak_spark.maintenance.java_class_names import refuse_class_names
 from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ PLACE = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"  # scheme and authority
 
 def sql_name(work: Work) -> str:
     """The table as SQL names it, whatever letters its name has."""
-    return ".".join(map(quoted, (work.catalog, *work.spec.namespace, work.spec.table)))
+    return ".".join(map(quote_identifier, (work.catalog, *work.spec.namespace, work.spec.table)))
 
 
 def printed_name(work: Work) -> str:

@@ -28,7 +28,7 @@ from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped, Wor
 from nunatak_spark.maintenance.loaded_table import REPLACE, Snapshot, Table, load
 from nunatak_spark.maintenance.snapshot_pins import EVIDENCE_MS, find_pinned, pin, pin_of, unpin
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 Level = Literal["rows", "metadata", "full", "none"]
 LEVELS: tuple[Level, ...] = ("rows", "metadata", "full", "none")
@@ -150,7 +150,7 @@ def _facts_query(table: Table, columns: Sequence[Json], before: int, after: int)
     sums = ["coalesce(sum(record_count), 0) AS rows"]
     told = ["b.rows AS rows_before", "a.rows AS rows_after"]
     for i, column in enumerate(columns):
-        metrics = f"readable_metrics.{quoted(column['name'])}"
+        metrics = f"readable_metrics.{quote_identifier(column['name'])}"
         known = f"count({metrics}.null_value_count) = count(*)"
         sums.append(f"if({known}, sum({metrics}.null_value_count), NULL) AS nulls{i}")
         told += [f"b.nulls{i} AS nulls_before{i}", f"a.nulls{i} AS nulls_after{i}"]
@@ -275,4 +275,4 @@ def report_wrong(work: Work, table: Table, wrong: Wrong, outcome: Outcome) -> Ou
 
 
 def rollback_command(work: Work, table: Table, snapshot_id: int) -> str:
-    return f"CALL {quoted(work.catalog)}.system.rollback_to_snapshot({literal(table.name)}, {snapshot_id})"
+    return f"CALL {quote_identifier(work.catalog)}.system.rollback_to_snapshot({literal(table.name)}, {snapshot_id})"

@@ -13,7 +13,7 @@ from nunatak_spark.maintenance.loaded_table import Snapshot, Table, load
 from nunatak_spark.maintenance.rewrite_verification import Rewrite, Wrong, count_rows, level_of, report_wrong
 from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin, unpin
 from nunatak_spark.progress import tasks_told
-from nunatak_spark.sql_text import quoted
+from nunatak_spark.sql_text import quote_identifier
 
 WRITERS: dict[str, Callable[[int], str]] = {"date": date, "timestamp": timestamp_ntz, "timestamptz": timestamp}
 JOB = "nunatak-job"  # in the summary of a snapshot, whose work it is
@@ -47,7 +47,7 @@ def condition_of(work: Work, table: Table) -> str:
             f"{'there is no such column' if kind is None else f'its type is {kind}'}. "
             f"Name one of the type {', '.join(WRITERS)}."
         )
-    return f"{quoted(str(name))} < {WRITERS[kind](cutoff_ms(work, 'max-age-seconds'))}"
+    return f"{quote_identifier(str(name))} < {WRITERS[kind](cutoff_ms(work, 'max-age-seconds'))}"
 
 
 def _guarded_delete(work: Work, table: Table, start: Snapshot, condition: str) -> Outcome:

@@ -24,7 +24,7 @@ from nunatak_spark.migration.metadata_comparison import DECLARED, current_schema
 from nunatak_spark.migration.model import Finding, Looked, Pair
 from nunatak_spark.migration.reader_options import TEXT
 from nunatak_spark.migration.text_records import count_records
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ def look(pair: Pair, document: Json) -> Looked:
         facts |= more
     if not difference.same_data:
         by = partition_expressions(document, pair.catalog)
-        common = [quoted(column) for column in before.columns if column in after.columns]
+        common = [quote_identifier(column) for column in before.columns if column in after.columns]
         more, where = _look_deeper(spark, source.selectExpr(*common), target.selectExpr(*common), by, pair.catalog)
         findings += where
         facts |= more
@@ -107,8 +107,8 @@ def selected(columns: Sequence[str], source_columns: Sequence[str], trimmed: Col
     expressions = []
     for column in columns:
         name = names.get(column.lower(), column)
-        value = f"rtrim({quoted(column)})" if name in trimmed else quoted(column)
-        expressions.append(f"{value} AS {quoted(name)}")
+        value = f"rtrim({quote_identifier(column)})" if name in trimmed else quote_identifier(column)
+        expressions.append(f"{value} AS {quote_identifier(name)}")
     return expressions
 
 
@@ -117,7 +117,7 @@ def partition_expressions(document: Json, catalog: str) -> list[str]:
     known = normal(document)
     paths = dict(_paths(current_schema(known)["fields"], ""))
     found = [
-        _transformed(str(field["transform"]), paths[field["source-id"]], f"{quoted(catalog)}.system.")
+        _transformed(str(field["transform"]), paths[field["source-id"]], f"{quote_identifier(catalog)}.system.")
         for field in default_spec(known)["fields"]
         if field.get("source-id") in paths
     ]
@@ -126,7 +126,7 @@ def partition_expressions(document: Json, catalog: str) -> list[str]:
 
 def _paths(fields: Sequence[Json], path: str) -> Iterator[tuple[int, str]]:
     for field in fields:
-        here = path + quoted(field["name"])
+        here = path + quote_identifier(field["name"])
         yield field["id"], here
         if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
             yield from _paths(field["type"]["fields"], f"{here}.")
@@ -209,7 +209,7 @@ def _differing(parts: PartitionDifferences) -> Iterator[tuple[str, str]]:
 
 
 def _shown(partition: str, catalog: str) -> str:
-    return partition.replace(f"{quoted(catalog)}.system.", "").replace("`", "")
+    return partition.replace(f"{quote_identifier(catalog)}.system.", "").replace("`", "")
 
 
 def _keys(by: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from nunatak_spark.migration.metadata_comparison import current_schema
 from nunatak_spark.migration.metadata_comparison import normal as normal_document
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 Json = dict[str, Any]
 Kind = Literal[
@@ -192,7 +192,7 @@ SPARK = Dialect(
     text_bytes="octet_length",
     list_size="size",
     map_size="size",
-    field=lambda value, name: f"{value}.{quoted(name)}",
+    field=lambda value, name: f"{value}.{quote_identifier(name)}",
     escape=lambda text: literal(text)[1:-1],
 )
 DUCKDB = Dialect(

@@ -8,7 +8,7 @@ import msgspec
 from nunatak_spark.migration.model import Found
 from nunatak_spark.migration.risks import document_risks
 from nunatak_spark.migration.source_files import Document, File
-from nunatak_spark.sql_text import quoted
+from nunatak_spark.sql_text import quote_identifier
 
 Json = Mapping[str, Any]
 
@@ -83,7 +83,7 @@ def _column_names(content: Json) -> dict[int, str]:
 
 
 def _expression(transform: str, column: str) -> str:
-    name = quoted(column)
+    name = quote_identifier(column)
     kind, _, size = transform.rstrip("]").partition("[")
     match kind:
         case "identity":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from nunatak.client import Client
-from nunatak_spark.sql_text import quoted, quoted_name
+from nunatak_spark.sql_text import quote_identifier, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -241,7 +241,7 @@ class Pair:
 
 
 def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
-    return quoted_name((catalog, *levels))
+    return quote_name((catalog, *levels))
 
 
 def printed_name(levels: tuple[str, ...]) -> str:
@@ -255,4 +255,4 @@ def title(found: Found) -> str:
 
 
 def _printed(level: str) -> str:
-    return level if level and not re.search(r"[.`]", level) else quoted(level)
+    return level if level and not re.search(r"[.`]", level) else quote_identifier(level)

@@ -17,7 +17,7 @@ from nunatak_spark.migration.planning_rules import FATAL
 from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag, shadow_source
 from nunatak_spark.migration.source_files import segments
 from nunatak_spark.migration.sources.folder import plain_type
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 
 THREADS = 8  # registering is waiting for the two catalogs
 NOT_FROM_HERE = "the target has a table {} that does not come from here; plan another name"
@@ -260,22 +260,24 @@ def _copy(run: Run, table: Table, pointer: str) -> None:
 
 
 def create_statement(name: str, found: Found, properties: dict[str, str]) -> str:
-    columns = ", ".join(f"{quoted(column.name)} {plain_type(column.type)}" for column in found.columns)
+    columns = ", ".join(f"{quote_identifier(column.name)} {plain_type(column.type)}" for column in found.columns)
     return head_of(f"{name} ({columns})", found, properties)
 
 
 def head_of(name: str, found: Found, properties: dict[str, str]) -> str:
     """The beginning of a CREATE TABLE; Iceberg's expressions of partitions stand as they are, columns are quoted."""
     names = {column.name for column in found.columns}
-    parts = ", ".join(quoted(part) if part in names else part for part in found.partitioned_by)
+    parts = ", ".join(quote_identifier(part) if part in names else part for part in found.partitioned_by)
     pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     partitioned = f" PARTITIONED BY ({parts})" if parts else ""
     return f"CREATE TABLE {name} USING iceberg{partitioned} TBLPROPERTIES ({pairs})"
 
 
 def add_files_statement(catalog: str, name: str, found: Found) -> str:
-    place = f"{quoted(found.format)}.{quoted(found.location)}"
-    return f"CALL {quoted(catalog)}.system.add_files(table => {literal(name)}, source_table => {literal(place)})"
+    place = f"{quote_identifier(found.format)}.{quote_identifier(found.location)}"
+    return (
+        f"CALL {quote_identifier(catalog)}.system.add_files(table => {literal(name)}, source_table => {literal(place)})"
+    )
 
 
 def _marks(table: Table, pointer: str, *, keeps_files: bool) -> dict[str, str]:

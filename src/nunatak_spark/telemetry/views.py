@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nunatak_spark.sql_text import literal, quoted
+from nunatak_spark.sql_text import literal, quote_identifier
 from nunatak_spark.system_tables import NAMESPACE, name_of
 from nunatak_spark.telemetry.telemetry_tables import KINDS
 
@@ -237,7 +237,10 @@ BY_NAME = {view.name: view for view in VIEWS}
 
 def ensure_views(spark: "SparkSession", catalog: str) -> None:
     """Make the views that are missing, or whose text is another one by now."""
-    made = {row.viewName for row in spark.sql(f"SHOW VIEWS IN {quoted(catalog)}.{quoted(NAMESPACE)}").collect()}
+    made = {
+        row.viewName
+        for row in spark.sql(f"SHOW VIEWS IN {quote_identifier(catalog)}.{quote_identifier(NAMESPACE)}").collect()
+    }
     current = spark.catalog.currentCatalog()
     # In its own catalog a view names no catalog, so that it can be read under whatever name a session gives that.
     spark.catalog.setCurrentCatalog(catalog)

@@ -146,7 +146,7 @@ def test_the_page_asks_nobody_for_anything(page: str) -> None:
 
 
 def test_the_page_shows_the_figures_and_escapes_what_it_is_given(play: Play, page: str) -> None:
-    figures = [play.bronze.events, play.published.rows_after, play.refused.violations["countries that nobody knows"]]
+    figures = [play.bronze.events, play.published.rows_after, play.refused.violations["unknown countries"]]
 
     assert all(f"{figure:,}" in page for figure in figures)
     assert f"<b>{play.before.health.score} <i>→</i> {play.after.health.score}</b>" in page

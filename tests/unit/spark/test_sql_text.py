@@ -3,7 +3,14 @@
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.sql_text import REQUIRED_SETTINGS, literal, protect_sql_text, quoted, quoted_name, require_type_text
+from nunatak_spark.sql_text import (
+    REQUIRED_SETTINGS,
+    literal,
+    protect_sql_text,
+    quote_identifier,
+    quote_name,
+    require_type_text,
+)
 from tests.support.sql_session import Session
 
 
@@ -32,8 +39,8 @@ def test_a_session_that_changes_the_text_all_the_same_is_refused() -> None:
 
 
 def test_names_and_values_are_quoted_by_one_function_each() -> None:
-    assert quoted("a`b") == "`a``b`"
-    assert quoted_name(("lake", "n`s", "t.u")) == "`lake`.`n``s`.`t.u`"
+    assert quote_identifier("a`b") == "`a``b`"
+    assert quote_name(("lake", "n`s", "t.u")) == "`lake`.`n``s`.`t.u`"
     assert literal("it's \\ ${env:X}") == r"'it\'s \\ ${env:X}'"
 
 

@@ -23,7 +23,7 @@ from nunatak_spark.migration.reader_options import (
 from nunatak_spark.migration.risks import declared_risks, file_risks
 from nunatak_spark.migration.source_files import Document, File, Spark, digest, list_files, local_path
 from nunatak_spark.session_settings import temporary_settings
-from nunatak_spark.sql_text import quoted, require_type_text
+from nunatak_spark.sql_text import quote_identifier, require_type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -268,7 +268,7 @@ def partition_keys(location: str, files: Sequence[File]) -> tuple[str, ...]:
 
 def read_files(spark: "SparkSession", found: Found) -> "DataFrame":
     """All rows of a table that is nothing but files, with the columns that were found or declared."""
-    schema = ", ".join(f"{quoted(column.name)} {plain_type(column.type)}" for column in found.columns)
+    schema = ", ".join(f"{quote_identifier(column.name)} {plain_type(column.type)}" for column in found.columns)
     options = {key: value for key, value in found.read_options.items() if key.lower() not in OF_INFERENCE}
     return spark.read.format(found.format).options(**options).schema(schema).load(found.location)
 

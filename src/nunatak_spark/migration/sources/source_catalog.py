@@ -9,7 +9,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.migration.model import Found, Source, sql_name
 from nunatak_spark.migration.source_files import Document, Spark, read_document
-from nunatak_spark.sql_text import quoted_name
+from nunatak_spark.sql_text import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +114,7 @@ class SparkCatalog:
         return "renamed", "the table has another name at the source, under which it can still be read"
 
     def rename(self, found: Found, old: Levels, new: Levels) -> None:
-        target = quoted_name(new)
+        target = quote_name(new)
         self.session().sql(f"ALTER TABLE {sql_name(self.source.name, old)} RENAME TO {target}")
 
     def block(self, found: Found, pointer: str) -> bool:
