@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nunatak_spark.errors import CannotRun, WrongPyspark
+from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 
 RUNTIME = "runtime"  # what every session needs; the other jars of a Spark are bundles for one cloud each
 
@@ -73,7 +73,7 @@ class Matrix:
         """What belongs to a Spark of this version, `4.1` or `4.1.4`."""
         found = self.sparks.get(minor_of(version))
         if found is None:
-            raise WrongPyspark(
+            raise UnsupportedPyspark(
                 f"pyspark {version} has no Iceberg runtime; there is one for {' and '.join(self.sparks)}",
                 fix=f"pip install 'nunatak[spark]', which brings pyspark {self.sparks[self.default].pyspark}.",
             )

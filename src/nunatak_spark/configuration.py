@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nunatak_spark.compatibility import Jar, Spark
-from nunatak_spark.errors import CannotRun, Clash
+from nunatak_spark.errors import CannotRun, ConfigurationConflict
 from nunatak_spark.jars import Found
 
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
@@ -100,7 +100,7 @@ def jar_settings(present: Mapping[str, str], spark: Spark, found: Sequence[Found
     runtimes = [match.group(1) for key in (JARS, PACKAGES) for match in _runtimes(present.get(key, ""))]
     for artifact in runtimes:
         if artifact != spark.runtime.artifact:
-            raise Clash(
+            raise ConfigurationConflict(
                 f"{artifact} is set already, and belongs to another Spark than {spark.minor}",
                 fix=f"Use {spark.runtime.coordinate}, or leave it out: it is added by itself.",
             )
@@ -134,7 +134,9 @@ def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str
             joined = _joined(before, value)
             changes |= {key: joined} if joined != before else {}
         elif key.startswith(CATALOG):
-            raise Clash(f"{key} is set already, to something else", fix="Choose another name for the catalog.")
+            raise ConfigurationConflict(
+                f"{key} is set already, to something else", fix="Choose another name for the catalog."
+            )
     return changes
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from nunatak.client import Client
 from nunatak.errors import CatalogError, Forbidden, NotAuthenticated
-from nunatak_spark.errors import CannotRun, NoJar, WrongJava
+from nunatak_spark.errors import CannotRun, JarNotFound, UnsupportedJava
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
 from nunatak_spark.jars import find_jar, places_of
@@ -40,7 +40,7 @@ def check_machine(
     try:
         installation = find_installation(environment)
     except CannotRun as error:
-        return [*checks, _problem("java" if isinstance(error, WrongJava) else "pyspark", error)]
+        return [*checks, _problem("java" if isinstance(error, UnsupportedJava) else "pyspark", error)]
     java = "a JVM runs already" if installation.java_home is None else str(installation.java_home)
     checks.append(Check("pyspark", "ok", f"{installation.pyspark} at {installation.spark_home}"))
     checks.append(Check("java", "ok", java))
@@ -56,7 +56,7 @@ def _check_jars(
         for jar in installation.spark.chosen_jars(bundles):
             found = find_jar(jar, places)
             if found is None:
-                raise NoJar(f"{jar.file_name} is not on this machine", fix="nunatak spark fetch-jars")
+                raise JarNotFound(f"{jar.file_name} is not on this machine", fix="nunatak spark fetch-jars")
             checks.append(Check("jar", "ok", f"{found.path}, sha256 as pinned"))
     except CannotRun as error:
         checks.append(_problem("jar", error))

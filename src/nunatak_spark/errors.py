@@ -12,25 +12,25 @@ class CannotRun(Exception):
         super().__init__(f"{self.problem}\nFix: {self.fix}")
 
 
-class WrongPyspark(CannotRun):
+class UnsupportedPyspark(CannotRun):
     """No pyspark, or one that no Iceberg runtime belongs to."""
 
 
-class WrongJava(CannotRun):
+class UnsupportedJava(CannotRun):
     """No Java, or one that this Spark does not run on."""
 
 
-class NoJar(CannotRun):
+class JarNotFound(CannotRun):
     """A jar is nowhere to be found."""
 
 
-class WrongJar(NoJar):
+class JarChecksumMismatch(JarNotFound):
     """A file is not the one that was pinned: damaged, or somebody else's."""
 
 
-class Clash(CannotRun):
+class ConfigurationConflict(CannotRun):
     """Something is set already that cannot live beside what we were asked to set."""
 
 
-class WrongSpec(CannotRun):
+class InvalidSpec(CannotRun):
     """The job does not exist, or its specification is not one."""

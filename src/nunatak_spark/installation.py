@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nunatak_spark.compatibility import Spark, matrix, minor_of
-from nunatak_spark.errors import Clash, WrongPyspark
+from nunatak_spark.errors import ConfigurationConflict, UnsupportedPyspark
 from nunatak_spark.java import find_java
 
 CONNECT_NEEDS = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
@@ -45,12 +45,12 @@ def examined(pyspark: str, spark_home: Path, environment: Mapping[str, str], *, 
     spark = matrix().spark(pyspark)
     version, scala = spark_in(spark_home) or (pyspark, spark.scala)
     if minor_of(version) != spark.minor:
-        raise Clash(
+        raise ConfigurationConflict(
             f"pyspark is {pyspark}, but SPARK_HOME={spark_home} holds Spark {version}",
             fix=f"unset SPARK_HOME, or pip install 'pyspark=={version}'.",
         )
     if scala != spark.scala:
-        raise Clash(
+        raise ConfigurationConflict(
             f"{spark_home} holds Spark {version} for Scala {scala}; Iceberg's runtime is for Scala {spark.scala}",
             fix=f"Install the Spark {spark.minor} that is built for Scala {spark.scala}.",
         )
@@ -68,7 +68,7 @@ def installed_version() -> str | None:
 def import_pyspark(module: str) -> Any:
     """A module of pyspark. Not imported at the top: without pyspark the command line still works, and says so here."""
     if importlib.util.find_spec("pyspark") is None:
-        raise WrongPyspark(
+        raise UnsupportedPyspark(
             f"pyspark is not installed for {sys.executable}",
             fix=f"pip install 'nunatak[spark]', which brings pyspark {matrix().sparks[matrix().default].pyspark}.",
         )
@@ -79,7 +79,7 @@ def require_connect() -> None:
     """What a Spark Connect client needs beside pyspark."""
     missing = [name for name in CONNECT_NEEDS if not _is_there(name)]
     if missing:
-        raise WrongPyspark(
+        raise UnsupportedPyspark(
             f"Spark Connect needs Python packages that are missing: {', '.join(missing)}",
             fix="pip install 'pyspark[connect]' in the version that you have.",
         )

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from nunatak_spark.compatibility import Jar
-from nunatak_spark.errors import Clash, NoJar, WrongJar
+from nunatak_spark.errors import ConfigurationConflict, JarChecksumMismatch, JarNotFound
 
 FETCH_SECONDS = 600  # 70 MB over a slow line
 SILENCE_SECONDS = 60  # a repository that sends nothing for so long is not going to
@@ -83,7 +83,7 @@ def checked(path: Path, jar: Jar) -> Path:
     """The same path, if it holds the very bytes that were pinned."""
     digest = sha256_of(path)
     if digest != jar.sha256:
-        raise WrongJar(
+        raise JarChecksumMismatch(
             f"{path} is not the {jar.coordinate} that was pinned: its sha256 is {digest}, not {jar.sha256}",
             fix="Remove the file; `nunatak spark fetch-jars` gets the right one.",
         )
@@ -101,7 +101,7 @@ def _with_spark(jar: Jar, places: Places) -> Path | None:
         return None
     for path in sorted(places.spark_jars.glob(f"{_family(jar)}*.jar")):
         if path.name != jar.file_name:
-            raise Clash(
+            raise ConfigurationConflict(
                 f"{path} is on Spark's class path and cannot live beside {jar.file_name}",
                 fix=f"Remove {path.name}, or put {jar.file_name} in its place.",
             )
@@ -113,7 +113,9 @@ def _named(jar: Jar, places: Places) -> Path | None:
     """Among the paths that the user gave; a folder stands for the jars in it."""
     for path in places.named:
         if not path.exists():
-            raise NoJar(f"There is no {path}", fix="Correct the path, or leave it out to have the jar looked for.")
+            raise JarNotFound(
+                f"There is no {path}", fix="Correct the path, or leave it out to have the jar looked for."
+            )
         file = path / jar.file_name if path.is_dir() else path
         if file.name.startswith(_family(jar)) and file.is_file():
             return checked(file, jar)
@@ -130,7 +132,7 @@ def _family(jar: Jar) -> str:
 
 def _download(jar: Jar, places: Places) -> Path:
     if places.maven_url is None and places.maven is None:
-        raise NoJar(
+        raise JarNotFound(
             f"{jar.file_name} is not on this machine, and neither Maven nor NUNATAK_MAVEN_URL is there to get it",
             fix=f"Install Maven, or set NUNATAK_MAVEN_URL to a repository, or put the file (sha256 {jar.sha256}) "
             f"into {places.cache}.",
@@ -153,16 +155,16 @@ def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
         # In a folder without a pom.xml, so that nobody's project has a say.
         copied = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJar(f"mvn could not get {jar.coordinate}: {error}", fix=fix) from error
+        raise JarNotFound(f"mvn could not get {jar.coordinate}: {error}", fix=fix) from error
     if copied.returncode or not (folder / jar.file_name).is_file():
         said = (copied.stdout + copied.stderr).strip()[-400:]
-        raise NoJar(f"mvn could not get {jar.coordinate}: {said}", fix=fix)
+        raise JarNotFound(f"mvn could not get {jar.coordinate}: {said}", fix=fix)
 
 
 def _download_from(base: str, jar: Jar, file: Path) -> None:
     url, headers = _without_user(f"{base.rstrip('/')}/{quote(jar.repository_path)}")
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise NoJar(
+        raise JarNotFound(
             f"NUNATAK_MAVEN_URL is not an address: {url}", fix="Write it like https://repository.example/maven."
         )
     try:
@@ -171,7 +173,7 @@ def _download_from(base: str, jar: Jar, file: Path) -> None:
     except (OSError, ValueError) as error:  # urllib's errors are among them
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        raise NoJar(
+        raise JarNotFound(
             f"{url} could not be downloaded: {error}", fix="Look at NUNATAK_MAVEN_URL, or unset it to use Maven."
         ) from error
 

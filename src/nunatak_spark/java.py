@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nunatak_spark.compatibility import Spark
-from nunatak_spark.errors import WrongJava
+from nunatak_spark.errors import UnsupportedJava
 
 USUAL_PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/java/*")
 ASK_SECONDS = 30  # a JVM says its version in a tenth of a second; a starved machine gets time
@@ -24,11 +24,11 @@ def find_java(spark: Spark, environment: Mapping[str, str], places: tuple[str, .
         if version in spark.java:
             return Path(named)
         what = f"Java {version}" if version else "no Java at all"
-        raise WrongJava(f"JAVA_HOME={named} is {what}; {_wanted(spark)}", fix=_fix(spark, places))
+        raise UnsupportedJava(f"JAVA_HOME={named} is {what}; {_wanted(spark)}", fix=_fix(spark, places))
     for home in (*_on_path(environment), *_lying_around(places)):
         if java_version(home) in spark.java:
             return home
-    raise WrongJava(f"No Java was found that fits; {_wanted(spark)}", fix=_fix(spark, places))
+    raise UnsupportedJava(f"No Java was found that fits; {_wanted(spark)}", fix=_fix(spark, places))
 
 
 def java_version(home: Path) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nunatak_spark.errors import WrongSpec
+from nunatak_spark.errors import InvalidSpec
 from nunatak_spark.sql_text import protect_sql_text
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def find_job(name: str) -> Job:
     place = JOBS.get(name, name)
     module, colon, attribute = place.partition(":")
     if not colon:
-        raise WrongSpec(f"There is no job {name}", fix=f"Choose among {', '.join(JOBS)}, or write module:function.")
+        raise InvalidSpec(f"There is no job {name}", fix=f"Choose among {', '.join(JOBS)}, or write module:function.")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise WrongSpec(f"There is no job {name}: {error}", fix="Write it as module:function.") from error
+        raise InvalidSpec(f"There is no job {name}: {error}", fix="Write it as module:function.") from error
     return Job(name, _spec_of(name, function), function)
 
 
@@ -74,7 +74,7 @@ def _spec_of(name: str, function: Any) -> type[Spec]:
     if isinstance(kind, str):
         kind = getattr(importlib.import_module(function.__module__), kind, None)
     if not (isinstance(kind, type) and issubclass(kind, Spec)):
-        raise WrongSpec(f"{name} is not a job", fix="A job is a function of spark, a Spec and progress.")
+        raise InvalidSpec(f"{name} is not a job", fix="A job is a function of spark, a Spec and progress.")
     return kind
 
 
@@ -84,7 +84,7 @@ def parse_spec(job: Job, text: str | bytes) -> Spec:
         return msgspec.json.decode(text, type=job.spec)
     except msgspec.DecodeError as error:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(job.spec))
-        raise WrongSpec(
+        raise InvalidSpec(
             f"The specification of {job.name} is wrong: {error}", fix=f"Its fields are {fields}."
         ) from error
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak.terminal import echo, printable, with_printable_message
-from nunatak_spark.errors import CannotRun, WrongSpec
+from nunatak_spark.errors import CannotRun, InvalidSpec
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
@@ -127,13 +127,15 @@ def _read(spec: str) -> str | bytes:
     try:
         return Path(spec).read_bytes()
     except OSError as error:
-        raise WrongSpec(f"{spec} cannot be read: {error}", fix="Give a file, JSON or - for standard input.") from error
+        raise InvalidSpec(
+            f"{spec} cannot be read: {error}", fix="Give a file, JSON or - for standard input."
+        ) from error
 
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise WrongSpec(f"--conf {text} has no value", fix="Write it as KEY=VALUE.")
+        raise InvalidSpec(f"--conf {text} has no value", fix="Write it as KEY=VALUE.")
     return key, value
 
 
@@ -187,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return FAILED
-    except WrongSpec as error:
+    except InvalidSpec as error:
         echo(error, err=True)
         return WRONG_USAGE
     except CannotRun as error:

@@ -23,7 +23,7 @@ from nunatak_spark.configuration import (
     quiet_settings,
     submit_settings,
 )
-from nunatak_spark.errors import Clash, NoJar
+from nunatak_spark.errors import ConfigurationConflict, JarNotFound
 from nunatak_spark.installation import GATEWAY, Installation, find_installation, import_pyspark, require_connect
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.redaction import remember_secret
@@ -55,7 +55,9 @@ def session(
     """
     wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
     if master and remote:
-        raise Clash("master and remote were given", fix="Give one of them: remote is for Spark Connect.")
+        raise ConfigurationConflict(
+            "master and remote were given", fix="Give one of them: remote is for Spark Connect."
+        )
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # 20 kB of JSON per refused statement
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     spark = (
@@ -177,7 +179,7 @@ def _refuse_submitted_jars(paths: list[str]) -> None:
     submitted, _ = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     missing = [path for path in paths if path not in submitted[JARS].split(",")] if JARS in submitted else []
     if missing:
-        raise Clash(
+        raise ConfigurationConflict(
             "PYSPARK_SUBMIT_ARGS names --jars, which hides the jars that are added here",
             fix=f"Add {','.join(missing)} to it, or move its jars into spark.jars.",
         )
@@ -211,7 +213,7 @@ def _require_runtime(spark: "SparkSession", installation: Installation) -> None:
         jvm.java.lang.Class.forName(CATALOG_CLASS, False, loader)
     except Exception as error:
         how = "spark-submit" if os.environ.get(GATEWAY) else "the session that runs already"
-        raise NoJar(
+        raise JarNotFound(
             f"Iceberg's runtime is not on the class path of {how}",
             fix=f"Start it with --packages {installation.spark.runtime.coordinate}, or with --properties-file and what "
             "`nunatak spark conf` prints.",

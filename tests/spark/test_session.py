@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession as Spark
 
 import nunatak_spark
 from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS
-from nunatak_spark.errors import Clash, WrongPyspark
+from nunatak_spark.errors import ConfigurationConflict, UnsupportedPyspark
 from tests.support.login import LoginServer
 from tests.support.server import RunningServer
 from tests.support.spark import SPARK, Installation, Sql
@@ -45,7 +45,7 @@ def test_a_second_call_adds_a_catalog_to_the_same_session(
 
 
 def test_a_catalog_of_the_same_name_on_another_server_is_refused(spark: "SparkSession") -> None:
-    with pytest.raises(Clash, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
+    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
         nunatak_spark.session("http://127.0.0.1:1")
 
 
@@ -127,7 +127,7 @@ def test_configure_refuses_a_catalog_that_is_another_one(
 ) -> None:
     builder = Spark.builder.config("spark.sql.catalog.lake.uri", "http://other:1")
 
-    with pytest.raises(Clash, match="Choose another name"):
+    with pytest.raises(ConfigurationConflict, match="Choose another name"):
         nunatak_spark.configure(builder, "http://catalog:8181", jars=installation.jars)
 
 
@@ -136,7 +136,7 @@ def test_jars_that_would_be_hidden_are_refused(
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars /mine.jar pyspark-shell")
 
-    with pytest.raises(Clash, match="PYSPARK_SUBMIT_ARGS names --jars"):
+    with pytest.raises(ConfigurationConflict, match="PYSPARK_SUBMIT_ARGS names --jars"):
         nunatak_spark.configure(Spark.builder, "http://catalog:8181", jars=installation.jars)
 
 
@@ -155,10 +155,10 @@ def test_a_pyspark_without_a_runtime_is_refused(
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.3.0")
 
-    with pytest.raises(WrongPyspark, match=r"pyspark 4\.3\.0 has no Iceberg runtime"):
+    with pytest.raises(UnsupportedPyspark, match=r"pyspark 4\.3\.0 has no Iceberg runtime"):
         nunatak_spark.session("http://catalog:8181")
 
 
 def test_a_master_and_a_remote_together_are_refused() -> None:
-    with pytest.raises(Clash, match="master and remote"):
+    with pytest.raises(ConfigurationConflict, match="master and remote"):
         nunatak_spark.session("http://catalog:8181", master="local[1]", remote="sc://host")

@@ -14,7 +14,7 @@ from unittest import mock
 from urllib.parse import unquote, urlparse
 
 from nunatak_spark.compatibility import matrix
-from nunatak_spark.errors import WrongJar, WrongJava
+from nunatak_spark.errors import JarChecksumMismatch, UnsupportedJava
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jars import load_jar, places_of
 from nunatak_spark.java import find_java
@@ -56,12 +56,12 @@ def find_installation(jar_folder: Path) -> Installation:
     import_pyspark("pyspark")
     try:
         java_home = find_java(SPARK, os.environ)
-    except WrongJava:  # a user is told; a test takes another one if there is one
+    except UnsupportedJava:  # a user is told; a test takes another one if there is one
         java_home = find_java(SPARK, {"PATH": os.environ["PATH"]})
     places = replace(places_of(os.environ), cache=jar_folder)
     try:
         return Installation(java_home, [load_jar(jar, places).path for jar in JARS])
-    except WrongJar as error:
+    except JarChecksumMismatch as error:
         raise AssertionError(str(error)) from error
 
 

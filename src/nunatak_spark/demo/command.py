@@ -25,7 +25,7 @@ from nunatak_spark.demo.demo_folder import claimed
 from nunatak_spark.demo.demo_page import render
 from nunatak_spark.demo.demo_run import Play, perform
 from nunatak_spark.demo.sample_data import size_of
-from nunatak_spark.errors import CannotRun, NoJar, WrongJar
+from nunatak_spark.errors import CannotRun, JarChecksumMismatch, JarNotFound
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
 from nunatak_spark.jars import load_jar, places_of
@@ -156,9 +156,9 @@ def _packages(installation: Installation) -> dict[str, str]:
     """Nothing if the jar is here or Maven gets it; else Spark's own resolver is asked for it."""
     try:
         load_jar(installation.spark.runtime, places_of(os.environ, spark_home=installation.spark_home))
-    except WrongJar:
+    except JarChecksumMismatch:
         raise
-    except NoJar:
+    except JarNotFound:
         if os.environ.get("NUNATAK_MAVEN_URL") or places_of(os.environ).maven is not None:
             raise  # a way was there, and failed
         return {"spark.jars.packages": installation.spark.runtime.coordinate}

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from nunatak_spark.errors import Clash
+from nunatak_spark.errors import ConfigurationConflict
 
 MARK = ".nunatak-demo"  # whoever finds it knows that everything beside it may go
 
@@ -16,13 +16,17 @@ def claimed(folder: Path) -> Iterator[Path]:
     """The folder, empty but for the mark, and nobody else's while the block runs."""
     mark = folder / MARK
     if folder.exists() and not mark.exists() and any(folder.iterdir()):
-        raise Clash(f"{folder} is there already, and no demo made it", fix="Name another one with --folder.")
+        raise ConfigurationConflict(
+            f"{folder} is there already, and no demo made it", fix="Name another one with --folder."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with mark.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Clash(f"A demo runs in {folder} already", fix="End it, or name another one with --folder.") from error
+            raise ConfigurationConflict(
+                f"A demo runs in {folder} already", fix="End it, or name another one with --folder."
+            ) from error
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)

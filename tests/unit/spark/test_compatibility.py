@@ -9,7 +9,7 @@ import pytest
 from nunatak.connect import SPARK_EXTENSIONS, SPARK_RUNTIME
 from nunatak_spark.compatibility import RUNTIME, Jar, matrix
 from nunatak_spark.configuration import EXTENSIONS_CLASS
-from nunatak_spark.errors import CannotRun, WrongPyspark
+from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 from tests.support.spark import JARS
 
 PROJECT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def test_a_patch_version_is_as_good_as_another() -> None:
 
 @pytest.mark.parametrize("version", ["4.3.0", "4.2", "3.4.1", "41", ""])
 def test_a_pyspark_without_a_runtime_is_refused_with_the_line_that_helps(version: str) -> None:
-    with pytest.raises(WrongPyspark, match=re.escape("pip install 'nunatak[spark]'")) as refusal:
+    with pytest.raises(UnsupportedPyspark, match=re.escape("pip install 'nunatak[spark]'")) as refusal:
         matrix().spark(version)
 
     assert version in refusal.value.problem

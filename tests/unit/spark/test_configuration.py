@@ -24,7 +24,7 @@ from nunatak_spark.configuration import (
     quiet_settings,
     submit_settings,
 )
-from nunatak_spark.errors import CannotRun, Clash
+from nunatak_spark.errors import CannotRun, ConfigurationConflict
 from nunatak_spark.jars import Found
 
 SPARK = matrix().spark("4.1")
@@ -115,9 +115,9 @@ def test_adding_twice_changes_nothing_more() -> None:
 def test_a_catalog_of_the_same_name_elsewhere_is_refused_without_naming_secrets() -> None:
     present = Catalog("http://other:1").settings()
 
-    with pytest.raises(Clash, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
+    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
         additions(present, Catalog(URI).settings())
-    with pytest.raises(Clash) as refusal:
+    with pytest.raises(ConfigurationConflict) as refusal:
         additions({"spark.sql.catalog.lake.token": "old-t0ps"}, Catalog(URI, token="t0ps").secrets())
     assert "t0ps" not in str(refusal.value)
 
@@ -174,7 +174,7 @@ def test_a_runtime_that_the_user_chose_is_not_joined_by_ours(present: dict[str, 
     ],
 )
 def test_a_runtime_for_another_spark_is_refused(present: dict[str, str]) -> None:
-    with pytest.raises(Clash, match=r"belongs to another Spark than 4\.1"):
+    with pytest.raises(ConfigurationConflict, match=r"belongs to another Spark than 4\.1"):
         jar_settings(present, SPARK, [RUNTIME], [])
 
 

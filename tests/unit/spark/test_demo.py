@@ -10,7 +10,7 @@ from nunatak_spark.demo import plot_geometry
 from nunatak_spark.demo.command import commands_for
 from nunatak_spark.demo.demo_folder import MARK, claimed
 from nunatak_spark.demo.sample_data import Size, files_of, size_of
-from nunatak_spark.errors import Clash
+from nunatak_spark.errors import ConfigurationConflict
 
 
 def test_the_scale_is_that_of_the_orders_and_the_mess_is_always_a_mess() -> None:
@@ -79,7 +79,7 @@ def test_acts_follow_each_other_without_a_gap() -> None:
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(Clash, match="no demo made it"), claimed(tmp_path):
+    with pytest.raises(ConfigurationConflict, match="no demo made it"), claimed(tmp_path):
         pytest.fail("it was taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
@@ -98,7 +98,7 @@ def test_what_an_earlier_demo_left_is_cleared_away(tmp_path: Path) -> None:
 def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
         claimed(tmp_path) as folder,
-        pytest.raises(Clash, match="runs in"),
+        pytest.raises(ConfigurationConflict, match="runs in"),
         claimed(folder),
     ):
         pytest.fail("both have it")

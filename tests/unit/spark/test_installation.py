@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nunatak_spark.compatibility import matrix
-from nunatak_spark.errors import Clash, WrongJava, WrongPyspark
+from nunatak_spark.errors import ConfigurationConflict, UnsupportedJava, UnsupportedPyspark
 from nunatak_spark.installation import examined, spark_in
 from nunatak_spark.java import find_java, java_version
 
@@ -45,14 +45,14 @@ def test_a_wrong_java_home_is_refused_and_a_right_one_named(tmp_path: Path, vers
     wrong, right = a_java(tmp_path / "wrong", version), a_java(tmp_path / "jvm" / "seventeen", "17.0.1")
     places = (f"{tmp_path}/jvm/*",)
 
-    with pytest.raises(WrongJava, match="runs on Java 17 or 21") as refusal:
+    with pytest.raises(UnsupportedJava, match="runs on Java 17 or 21") as refusal:
         find_java(SPARK, {"JAVA_HOME": str(wrong)}, places)
 
     assert refusal.value.fix == f"export JAVA_HOME={right}"
 
 
 def test_a_java_home_without_java_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongJava, match="no Java at all") as refusal:
+    with pytest.raises(UnsupportedJava, match="no Java at all") as refusal:
         find_java(SPARK, {"JAVA_HOME": str(tmp_path)}, ())
 
     assert "Install a JDK 17 or 21" in refusal.value.fix
@@ -71,7 +71,7 @@ def test_a_wrong_java_on_the_path_is_passed_over_for_one_that_fits(tmp_path: Pat
 
 
 def test_no_java_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongJava, match="No Java was found that fits"):
+    with pytest.raises(UnsupportedJava, match="No Java was found that fits"):
         find_java(SPARK, {"PATH": str(tmp_path)}, ())
 
 
@@ -88,17 +88,17 @@ def test_a_jvm_that_runs_already_needs_no_java(tmp_path: Path) -> None:
 
 
 def test_a_pyspark_without_a_runtime_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongPyspark, match=r"pyspark 4\.3\.0 has no Iceberg runtime"):
+    with pytest.raises(UnsupportedPyspark, match=r"pyspark 4\.3\.0 has no Iceberg runtime"):
         examined("4.3.0", a_spark(tmp_path / "spark", "4.3.0"), {})
 
 
 def test_a_spark_home_of_another_minor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Clash, match=r"holds Spark 3\.5\.9"):
+    with pytest.raises(ConfigurationConflict, match=r"holds Spark 3\.5\.9"):
         examined("4.1.4", a_spark(tmp_path / "spark", "3.5.9", "2.12"), {})
 
 
 def test_a_spark_for_another_scala_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Clash, match=r"for Scala 2\.13"):
+    with pytest.raises(ConfigurationConflict, match=r"for Scala 2\.13"):
         examined("3.5.9", a_spark(tmp_path / "spark", "3.5.9", "2.13"), {})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nunatak_spark.compatibility import Jar
-from nunatak_spark.errors import Clash, NoJar, WrongJar
+from nunatak_spark.errors import ConfigurationConflict, JarChecksumMismatch, JarNotFound
 from nunatak_spark.jars import Places, find_jar, load_jar, places_of
 
 CONTENT = b"the classes"
@@ -74,19 +74,19 @@ def test_a_second_iceberg_with_spark_is_refused_even_if_a_jar_is_named(
     named = replace(places, named=(put(tmp_path / "mine" / JAR.file_name),))
 
     for where in (places, named):
-        with pytest.raises(Clash, match=other):
+        with pytest.raises(ConfigurationConflict, match=other):
             find_jar(JAR, where)
 
 
 def test_a_named_jar_with_other_bytes_is_refused(places: Places, tmp_path: Path) -> None:
     wrong = put(tmp_path / JAR.file_name, b"something else")
 
-    with pytest.raises(WrongJar, match=r"not the .* that was pinned"):
+    with pytest.raises(JarChecksumMismatch, match=r"not the .* that was pinned"):
         find_jar(JAR, replace(places, named=(wrong,)))
 
 
 def test_a_named_path_that_is_not_there_is_refused(places: Places, tmp_path: Path) -> None:
-    with pytest.raises(NoJar, match="There is no"):
+    with pytest.raises(JarNotFound, match="There is no"):
         find_jar(JAR, replace(places, named=(tmp_path / "nowhere.jar",)))
 
 
@@ -108,7 +108,7 @@ def test_a_broken_copy_is_passed_over_for_a_whole_one(places: Places) -> None:
 
 
 def test_without_any_way_to_get_it_the_refusal_says_all_of_them(places: Places) -> None:
-    with pytest.raises(NoJar) as refusal:
+    with pytest.raises(JarNotFound) as refusal:
         load_jar(JAR, places)
 
     assert "Install Maven" in refusal.value.fix
@@ -168,7 +168,7 @@ def test_a_jar_is_downloaded_once_into_the_cache(places: Places, repository: Rep
 def test_other_bytes_than_the_pinned_ones_are_not_kept(places: Places, repository: Repository) -> None:
     repository.content = b"something else"
 
-    with pytest.raises(WrongJar, match=r"not the .* that was pinned"):
+    with pytest.raises(JarChecksumMismatch, match=r"not the .* that was pinned"):
         load_jar(JAR, replace(places, maven_url=repository.url()))
 
     assert list(places.cache.iterdir()) == []
@@ -181,7 +181,7 @@ def test_a_broken_copy_in_the_cache_is_replaced(places: Places, repository: Repo
 
 
 def test_a_repository_without_the_jar_is_named_in_the_refusal(places: Places, repository: Repository) -> None:
-    with pytest.raises(NoJar, match="404") as refusal:
+    with pytest.raises(JarNotFound, match="404") as refusal:
         load_jar(replace(JAR, version="9.9"), replace(places, maven_url=repository.url()))
 
     assert repository.url() in refusal.value.problem
@@ -191,7 +191,7 @@ def test_a_password_in_the_address_is_sent_and_never_printed(places: Places, rep
     named = replace(places, maven_url=repository.url("robot:s%40cret@"))
 
     load_jar(JAR, named)
-    with pytest.raises(NoJar) as refusal:
+    with pytest.raises(JarNotFound) as refusal:
         load_jar(replace(JAR, version="9.9"), named)
 
     assert repository.asked[0][1] == f"Basic {base64.b64encode(b'robot:s@cret').decode()}"
@@ -200,7 +200,7 @@ def test_a_password_in_the_address_is_sent_and_never_printed(places: Places, rep
 
 @pytest.mark.parametrize("address", ["file:///etc", "ftp://host/maven", "maven"])
 def test_an_address_that_is_not_of_the_web_is_refused(places: Places, address: str) -> None:
-    with pytest.raises(NoJar, match="is not an address"):
+    with pytest.raises(JarNotFound, match="is not an address"):
         load_jar(JAR, replace(places, maven_url=address))
 
 
@@ -226,7 +226,7 @@ printf '%s' '{CONTENT.decode()}' > "$folder/{JAR.file_name}"
 def test_what_maven_says_when_it_fails_is_passed_on(places: Places, tmp_path: Path) -> None:
     maven = a_maven(tmp_path / "bin", "echo 'Could not find artifact'; exit 1")
 
-    with pytest.raises(NoJar, match="Could not find artifact"):
+    with pytest.raises(JarNotFound, match="Could not find artifact"):
         load_jar(JAR, replace(places, maven=maven))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nunatak_spark.comparison_jobs import CompareSpec, FingerprintSpec
-from nunatak_spark.errors import WrongSpec
+from nunatak_spark.errors import InvalidSpec
 from nunatak_spark.jobs import JOBS, Progress, Report, Spec, Step, find_job, parse_spec, run
 from nunatak_spark.runner import CANNOT_RUN, DONE, WRONG_USAGE, main
 from tests.support.sql_session import Session
@@ -44,7 +44,7 @@ def test_anybodys_job_is_found_by_its_place() -> None:
     "name", ["vacuum", "no.such.module:job", f"{__name__}:nothing", "json:loads", f"{__name__}:JOBS"]
 )
 def test_what_is_no_job_is_refused(name: str) -> None:
-    with pytest.raises(WrongSpec):
+    with pytest.raises(InvalidSpec):
         find_job(name)
 
 
@@ -57,7 +57,7 @@ def test_a_specification_is_json() -> None:
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"table": 3}', '{"table": "a", "tabel": "b"}', "{", ""])
 def test_a_wrong_specification_is_refused_with_its_fields(text: str) -> None:
-    with pytest.raises(WrongSpec, match="Its fields are table, snapshot-id, by"):
+    with pytest.raises(InvalidSpec, match="Its fields are table, snapshot-id, by"):
         parse_spec(find_job("fingerprint"), text)
 
 

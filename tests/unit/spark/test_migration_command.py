@@ -11,7 +11,7 @@ import pytest
 
 import nunatak_spark.migration
 from nunatak_spark.cli.migrate_run import Needs
-from nunatak_spark.errors import CannotRun, WrongPyspark
+from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.migration.migration_run import asking
 from nunatak_spark.migration.model import Found, Method, Planned, Source, State, Table
@@ -339,7 +339,7 @@ def test_without_pyspark_a_database_says_how_to_install_it(monkeypatch: pytest.M
 def test_without_pyspark_a_file_elsewhere_is_not_called_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
 
-    with pytest.raises(WrongPyspark):
+    with pytest.raises(UnsupportedPyspark):
         read_document(lambda: import_pyspark("pyspark.sql").SparkSession, "s3://bucket/metadata.json")
 
 
