@@ -502,7 +502,7 @@ def test_a_connection_cut_before_the_commit_is_tried_again(
 def test_a_commit_that_nobody_can_be_asked_about_is_unknown(
     full: PostgresStore, postgres: PostgresServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak.database.postgres.RESOLVE_SECONDS", 0.2)
+    monkeypatch.setattr("nunatak.database.server_store.RESOLVE_SECONDS", 0.2)
 
     async def lose() -> None:
         async with postgres_proxy(postgres.port) as proxy:
@@ -560,7 +560,7 @@ def test_a_crash_of_the_server_among_commits_loses_none_that_was_answered_and_do
     full: PostgresStore, postgres: PostgresServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those on their way are asked after when it is back; one that was refused as unavailable did not happen."""
-    monkeypatch.setattr("nunatak.database.postgres.RESOLVE_SECONDS", 60)  # a starved machine gets time to bring it back
+    monkeypatch.setattr("nunatak.database.server_store.RESOLVE_SECONDS", 60)  # time for a starved machine
     run(full.apply([insert(f"w{number}") for number in range(4)]))
     answered: list[str] = []
     refused: list[str] = []

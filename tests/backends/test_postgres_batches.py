@@ -336,7 +336,7 @@ def test_commits_that_the_database_undoes_are_tried_again(
 def test_a_change_that_is_undone_again_and_again_is_given_up(
     store: PostgresStore, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak.database.postgres.LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("nunatak.database.server_store.LONGEST_PAUSE_SECONDS", 0.001)
     run(execute(database, undo_first("40001", 1000, "nunatak_commits")))
 
     outcomes = run(at_once(store, [[commit(name)] for name in TABLES[:2]]))
@@ -429,7 +429,7 @@ def test_a_connection_cut_while_losers_are_looked_after_takes_nothing_back(
 def test_commits_that_nobody_can_be_asked_about_are_unknown_each(
     store: PostgresStore, postgres: PostgresServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak.database.postgres.RESOLVE_SECONDS", 0.2)
+    monkeypatch.setattr("nunatak.database.server_store.RESOLVE_SECONDS", 0.2)
 
     async def lose() -> list[Any]:
         async with postgres_proxy(postgres.port) as proxy:

@@ -22,9 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from nunatak.catalog import commits
 from nunatak.catalog.turns import Turns
-from nunatak.database import rules, sqlite_changes
-from nunatak.database.records import MoveHead, RenameHead
+from nunatak.database import rules
+from nunatak.database.records import Change, MoveHead, RenameHead
 from nunatak.database.sqlite import SqliteStore
+from nunatak.database.sqlite_writer import Writer
 from nunatak.iceberg import requirements, updates
 from tests.support.in_process import MOMENT, World, database_of, in_memory
 from tests.support.model import Answer, Divergence, Entry, Kind, Model, Name, Namespace, Request, is_name
@@ -720,28 +721,27 @@ def _a_property_cannot_be_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_renamed_view_stays(patch: pytest.MonkeyPatch) -> None:
-    honest = sqlite_changes.Writer._rename_head
+    honest = Writer._apply
 
-    def rename(self: sqlite_changes.Writer, change: RenameHead) -> None:
-        if change.kind == "TABLE":
-            honest(self, change)
+    def apply(self: Writer, change: Change) -> object:
+        return None if isinstance(change, RenameHead) and change.kind == "VIEW" else honest(self, change)
 
-    patch.setattr(sqlite_changes.Writer, "_rename_head", rename)
+    patch.setattr(Writer, "_apply", apply)
 
 
 def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
     """No compare-and-swap, and no turns that would hide it."""
-    honest = sqlite_changes.Writer._move_head
+    honest = Writer._move_head
 
-    def move(self: sqlite_changes.Writer, change: MoveHead) -> None:
-        row = self._row("find_head", {**rules.named(change.key), "known": None})
-        honest(self, msgspec.structs.replace(change, expected=row[0]) if row is not None else change)
+    def move(self: Writer, change: MoveHead) -> None:
+        found = self._step("find_head", {**rules.named(change.key), "known": None})
+        honest(self, msgspec.structs.replace(change, expected=found.rows[0][0]) if found.rows else change)
 
     @asynccontextmanager
     async def take(self: Turns, keys: object) -> AsyncIterator[None]:
         yield
 
-    patch.setattr(sqlite_changes.Writer, "_move_head", move)
+    patch.setattr(Writer, "_move_head", move)
     patch.setattr(Turns, "take", take)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nunatak.database import postgres as store_module
-from nunatak.database import postgres_connections
+from nunatak.database import postgres_connections, server_store
 from nunatak.database.postgres import open_store
 from nunatak.errors import OutcomeUnknown
 from tests.backends.builders import create_namespace, insert, move, stored
@@ -145,7 +144,7 @@ def test_a_commit_that_waits_for_the_standby_for_too_long_is_unknown_and_not_ack
 ) -> None:
     """To cancel it would make it visible here without the standby having it, and found again it would look done."""
     monkeypatch.setattr(postgres_connections, "COMMAND_SECONDS", 0.5)
-    monkeypatch.setattr(store_module, "RESOLVE_SECONDS", 1.5)
+    monkeypatch.setattr(server_store, "RESOLVE_SECONDS", 1.5)
 
     async def commit(url: str) -> str:
         store = await open_store(url)

@@ -38,15 +38,14 @@ BESIDE = {
 }
 DRIVERS = {
     "nunatak.database.sqlite",
-    "nunatak.database.sqlite_changes",
+    "nunatak.database.sqlite_writer",
     "nunatak.database.sqlite_backup",
     "nunatak.database.postgres",
     "nunatak.database.postgres_backup",
-    "nunatak.database.postgres_changes",
+    "nunatak.database.postgres_batches",
     "nunatak.database.postgres_connections",
     "nunatak.database.postgres_migrations",
     "nunatak.database.mariadb",
-    "nunatak.database.mariadb_changes",
     "nunatak.database.mariadb_connections",
     "nunatak.database.mariadb_migrations",
     "nunatak.objectstore.local",

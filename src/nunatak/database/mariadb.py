@@ -2,96 +2,50 @@
 
 import asyncio
 import logging
-import random
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from nunatak.database import mariadb_changes
+from nunatak.database.changes import Step, Steps, commit_steps, why_not_moved
 from nunatak.database.mariadb_connections import (
     LOCK_TIMEOUT,
     POOL_SIZE,
     REPEATED,
     Connections,
     Session,
-    in_named_style_all,
     is_certain,
     is_lost,
+    mariadb_statements,
     number_of,
     refusal,
 )
 from nunatak.database.mariadb_migrations import migrate
-from nunatak.database.records import (
-    AddJob,
-    Change,
-    CreateNamespace,
-    DropNamespace,
-    Head,
-    Key,
-    Kind,
-    LeaseJob,
-    MoveHead,
-    Neighbour,
-    SaveAnswer,
-    SaveReport,
-    Write,
-)
-from nunatak.database.rules import key_taken, named
-from nunatak.database.server_reads import ServerReads, commit_ids_of
-from nunatak.database.statements import read_statements
-from nunatak.database.store import KeyTaken
-from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
+from nunatak.database.namespace_children import in_pages
+from nunatak.database.records import AddJob, Change, Head, Key, Kind, LeaseJob, SaveAnswer, SaveReport
+from nunatak.database.rules import answered, commit_values, key_taken, named
+from nunatak.database.server_store import Attempt, ServerStore, Unanswered, Undone
+from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
+from nunatak.errors import CatalogError
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TRIES = 10  # for a change that a deadlock or a lost connection undid, before the caller is told to come back later
-TRY_SECONDS = 20.0  # and none is begun after this long, so that waiting for locks comes to an end
-READ_TRIES = 3  # a server that restarts ends sessions more than once
-FIRST_PAUSE_SECONDS = 0.005
-LONGEST_PAUSE_SECONDS = 0.5
-RESOLVE_SECONDS = 5.0  # to find out what became of a commit whose answer was lost
-RESOLVE_PAUSE_SECONDS = 0.05
+BEGIN: Step = ("begin_transaction", {})
+COMMIT: Step = ("commit_transaction", {})
 
 
-class _Undone(Exception):
-    """Certain that nothing was applied, and that trying again may help; `token` is that of a session that was lost."""
-
-    def __init__(self, token: str | None = None) -> None:
-        super().__init__("nothing was applied")
-        self.token = token
-
-
-class _Unanswered(Exception):
-    """The commit may have happened, or not; `results` are those it would have.
-
-    Either the connection was lost, or the server reported something that says too little: `refused` is what it means
-    if it turns out that nothing happened.
-    """
-
-    def __init__(
-        self, results: list[object], token: str, transaction_id: str | None, refused: CatalogError | None
-    ) -> None:
-        super().__init__("the commit was not answered")
-        self.results = results
-        self.token = token
-        self.transaction_id = transaction_id
-        self.refused = refused
-
-
-class MariadbStore(ServerReads):
+class MariadbStore(ServerStore):
     """The Store on a MariaDB or MySQL database; made by `open_store`."""
 
+    once = (*ServerStore.once, AddJob, SaveReport, LeaseJob)  # a note of them is sent with COMMIT, at no cost
+
     def __init__(self, connections: Connections) -> None:
-        self._counts = {"read": 0, "transaction": 0, "group": 0, "retry": 0}
+        super().__init__(in_pages)
         self._connections = connections
-        self._working: set[asyncio.Task[list[object]]] = set()
-        self._closing = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -105,114 +59,66 @@ class MariadbStore(ServerReads):
 
     # Writing
 
-    async def apply(self, changes: Sequence[Change]) -> list[object]:
-        if self._closing:
-            raise ServiceUnavailable("The server is stopping.")
-        self._counts["transaction"] += 1
-        # A caller that goes away cancels only its own waiting: what was begun is carried out.
-        task = asyncio.create_task(self._apply(changes))
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
-        return await asyncio.shield(task)
+    async def _try(self, changes: Sequence[Change]) -> list[object]:
+        return await self._connections.call(partial(self._try_in_thread, changes))
 
-    async def _apply(self, changes: Sequence[Change]) -> list[object]:
-        cause: BaseException | None = None
-        deadline = time.monotonic() + TRY_SECONDS
-        for attempt in range(TRIES):
-            if attempt:
-                self._counts["retry"] += 1
-                pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            if time.monotonic() > deadline:
-                break
-            try:
-                results = await self._connections.call(partial(self._attempt, changes))
-            except _Undone as undone:
-                cause = undone.__cause__
-                if undone.token is not None:
-                    await self._end_lost(undone.token)
-            except _Unanswered as lost:
-                happened = await self._resolve(changes, lost)
-                if happened is None:
-                    raise OutcomeUnknown("The database did not confirm the commit and cannot be asked now") from lost
-                if happened:
-                    return lost.results
-                if lost.refused is not None:
-                    raise lost.refused from lost.__cause__
-                cause = lost.__cause__
-            else:
-                self._counts["group"] += 1
-                return results
-        if cause is not None and number_of(cause) == LOCK_TIMEOUT and _has_key(changes):
-            # Whoever holds on to the key may yet do what this request asks for, which is not to be told otherwise.
-            raise key_taken() from cause
-        raise ServiceUnavailable("The database could not apply the change in several tries") from cause
-
-    def _attempt(self, changes: Sequence[Change], session: Session) -> list[object]:
-        """Once, in a thread; raises a CatalogError (nothing applied), _Undone or _Unanswered."""
-        results: list[object] = [None] * len(changes)
-        transaction_id: str | None = None
-        committing = False
+    def _try_in_thread(self, changes: Sequence[Change], session: Session) -> list[object]:
+        attempt = Attempt([None] * len(changes))
         try:
-            if mariadb_changes.is_plain_commit(changes):
-                committing = True
-                moved = mariadb_changes.commit(session, changes)
-                committing = False
-                if not moved:
-                    change = next(change for change in changes if isinstance(change, MoveHead))
-                    raise mariadb_changes.why_not_moved(session, change)
-                return results
-            mariadb_changes.begin(session, changes)
-            results = mariadb_changes.apply_all(session, changes)
-            ending = [mariadb_changes.COMMIT]
-            if not commit_ids_of(changes) and _happens_once(changes, results):
-                transaction_id = secrets.token_hex(16)
-                ending.insert(0, ("note_outcome", {"transaction_id": transaction_id}))
-            committing = True
-            session.batch(ending)
-            return results
-        except CatalogError:
-            _roll_back(session)
-            raise
+            self._attempt(session, changes, attempt)
         except Exception as error:
-            if is_lost(error, session):
+            lost = not isinstance(error, CatalogError) and is_lost(error, session)
+            failure = self._failure(error, attempt, session.token, lost=lost, certain=is_certain(error))
+            if lost:
                 self._lost(session)
-                if committing:
-                    raise _Unanswered(results, session.token, transaction_id, None) from error
-                raise _Undone(session.token) from error
-            if committing and not is_certain(error):
+            elif isinstance(failure, Unanswered):
                 session.end()
-                raise _Unanswered(results, session.token, transaction_id, refusal(error)) from error
-            _roll_back(session)
-            if number_of(error) in REPEATED:
-                raise _Undone from error
-            refused = refusal(error)
-            if refused.status >= 500 and not isinstance(refused, KeyTaken):
-                log.exception("a change could not be applied")
-            raise refused from error
+            else:
+                _roll_back(session)
+            if failure is error:
+                raise
+            raise failure from error
+        return attempt.results
 
-    async def _end_lost(self, token: str) -> None:
-        """A server that noticed nothing would hold on to what the session has locked, against the next try."""
+    def _attempt(self, session: Session, changes: Sequence[Change], attempt: Attempt) -> None:
+        if is_plain_commit(changes):
+            attempt.committing = True
+            _, moved, *_ = session.batch([BEGIN, *_plain_commit(changes), COMMIT])
+            attempt.committing = False
+            if not moved.matched:
+                raise session.drive(why_not_moved(moved_by(changes)))
+            return
+        locks: list[Step] = [("take_lock", {"lock": name}) for name in locks_for(changes)]
+        pointers: list[Step] = [("lock_head", named(key)) for key in pointers_to_lock(changes)]
+        session.batch([BEGIN, *locks, *pointers])
+        attempt.results = [session.drive(self._steps[type(change)](change)) for change in changes]
+        ending = [COMMIT]
+        if self._must_be_told_apart(changes, attempt.results):
+            attempt.transaction = secrets.token_hex(16)
+            ending.insert(0, ("note_outcome", {"transaction_id": attempt.transaction}))
+        attempt.committing = True
+        session.batch(ending)
+
+    async def _happened(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
+        return await self._connections.call_apart(partial(_outcome, changes, unanswered))
+
+    async def _end_lost(self, lost: str) -> None:
         try:
-            await self._connections.call_apart(lambda session: _is_over(session, token))
+            await self._connections.call_apart(partial(_is_over, token=lost))
         except Exception:
             log.info("a lost session could not be ended", exc_info=True)
 
-    async def _resolve(self, changes: Sequence[Change], lost: _Unanswered) -> bool | None:
-        """Whether a commit that was not answered happened; None if it cannot be found out in time."""
-        deadline = time.monotonic() + RESOLVE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                outcome = await self._connections.call_apart(partial(_outcome, changes, lost))
-            except ServiceUnavailable:
-                outcome = None
-            except Exception:
-                log.warning("asking after a commit failed", exc_info=True)
-                outcome = None
-            if outcome is not None:
-                return outcome
-            await asyncio.sleep(RESOLVE_PAUSE_SECONDS)
-        return None
+    def _given_up(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
+        if cause is not None and number_of(cause) == LOCK_TIMEOUT and _has_key(changes):
+            # Whoever holds on to the key may yet do what this request asks for, which is not to be told otherwise.
+            return key_taken()
+        return super()._given_up(changes, cause)
+
+    def _is_worth_another_try(self, error: BaseException) -> bool:
+        return number_of(error) in REPEATED
+
+    def _refusal(self, error: BaseException) -> CatalogError:
+        return refusal(error)
 
     def _lost(self, session: Session) -> None:
         session.end()
@@ -220,20 +126,11 @@ class MariadbStore(ServerReads):
 
     # Reading
 
-    async def _ask(self, question: Callable[[Session], T]) -> T:
-        cause: BaseException | None = None
-        for attempt in range(READ_TRIES):
-            self._counts["retry"] += attempt > 0
-            self._counts["read"] += 1
-            try:
-                return await self._connections.call(partial(self._read, question))
-            except _Undone as lost:
-                cause = lost.__cause__
-        assert cause is not None
-        raise refusal(cause) from cause
+    async def _read_once(self, question: Callable[[Session], T]) -> T:
+        return await self._connections.call(partial(self._read_in_thread, question))
 
-    def _read(self, question: Callable[[Session], T], session: Session) -> T:
-        """Once, in a thread; raises a CatalogError, or _Undone if the session was lost meanwhile."""
+    def _read_in_thread(self, question: Callable[[Session], T], session: Session) -> T:
+        """Raises a CatalogError, or Undone if the session was lost meanwhile."""
         try:
             return question(session)
         except CatalogError:
@@ -243,13 +140,13 @@ class MariadbStore(ServerReads):
                 self._lost(session)
             elif number_of(error) not in REPEATED:
                 raise refusal(error) from error
-            raise _Undone from error
+            raise Undone from error
 
-    async def _row(self, name: str, values: Mapping[str, object]) -> Any:
-        return await self._ask(lambda session: session.row(name, values))
+    async def _read(self, steps: Callable[[], Steps[T]]) -> T:
+        return await self._ask(partial(self._read_once, lambda session: session.drive(steps())))
 
-    async def _rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]:
-        return await self._ask(lambda session: session.rows(name, values))
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        return await self._ask(partial(self._read_once, lambda session: session.rows(statement, values)))
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
         row = await self._row("find_head", {**named(key), "known": known})
@@ -261,70 +158,56 @@ class MariadbStore(ServerReads):
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit + 1}
-        names = [row[0] for row in await self._rows("list_heads", values)]
+        names = [row[0] for row in await self.rows("list_heads", values)]
         page = names[:limit]
         text = ",".join(f"{head}{msgspec.json.encode(name).decode()}}}" for name in page)
         return text, page[-1] if page else None, len(names) > limit
 
-    async def namespace_exists(self, catalog: str, namespace: str) -> bool:
-        return await self._ask(lambda session: mariadb_changes.namespace_exists(session, catalog, namespace))
-
-    async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
-        return await self._ask(lambda session: mariadb_changes.list_namespaces(session, catalog, parent, after, limit))
-
-    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
-        if not places:
-            return []
-        rows = await self._rows("tables_writing_to", {"places": list(places)})
-        return [Key(row[0], row[1], row[2]) for row in rows]
-
-    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
-        return await self._ask(lambda session: mariadb_changes.overlapping(session, location, ancestors))
-
     async def close(self) -> None:
-        self._closing = True
-        await asyncio.gather(*self._working, return_exceptions=True)
+        await self._finish_work()
         await self._connections.close()
 
 
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> MariadbStore:
     """The store at `mariadb://…`, of this version's schema; NotInstalled, Unsuitable or ServiceUnavailable."""
-    connections = Connections(url, in_named_style_all(read_statements("mariadb")), pool_size)
+    connections = Connections(url, mariadb_statements(), pool_size)
     await asyncio.to_thread(migrate, connections)
     return MariadbStore(connections)
 
 
 async def migrate_url(url: str) -> list[str]:
     """Bring the database to this version's schema; returns the names of the migrations applied."""
-    return await asyncio.to_thread(migrate, Connections(url, in_named_style_all(read_statements("mariadb")), 1))
+    return await asyncio.to_thread(migrate, Connections(url, mariadb_statements(), 1))
 
 
-def _happens_once(changes: Sequence[Change], results: Sequence[object]) -> bool:
-    """Whether doing it twice would be noticed, so that the transaction must leave a note. One that changed nothing, as
-    that of a server which looks for work and finds none, is not worth it."""
-    once = (CreateNamespace, DropNamespace, SaveAnswer, AddJob, SaveReport, Write)
-    return any(
-        isinstance(change, once) or (isinstance(change, LeaseJob) and result is not None)
-        for change, result in zip(changes, results, strict=True)
-    )
+def _plain_commit(changes: Sequence[Change]) -> list[Step]:
+    """What goes along does nothing unless the pointer moved."""
+    along: list[Step] = []
+    for change in changes:
+        if isinstance(change, AddJob):
+            along.append(("queue_moved", {"kind": change.kind, "payload": change.payload}))
+        elif isinstance(change, SaveAnswer):
+            along.append(("answer_moved", answered(change)))
+    return [*commit_steps(commit_values(changes)), *along]
 
 
 def _has_key(changes: Sequence[Change]) -> bool:
     return any(isinstance(change, SaveAnswer) for change in changes)
 
 
-def _outcome(changes: Sequence[Change], lost: _Unanswered, session: Session) -> bool | None:
+def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: Session) -> bool | None:
     """Whether the change happened, or None while the lost session may still make it happen."""
     # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
-    if not _is_over(session, lost.token):
+    if not _is_over(session, unanswered.lost):
         return None
     commit_ids = commit_ids_of(changes)
     if commit_ids:
         (found,) = session.row("commits_found", {"commit_ids": commit_ids})
         return bool(found)
-    if lost.transaction_id is None:
+    transaction = unanswered.attempt.transaction
+    if transaction is None:
         return False  # done again, whatever became of it
-    (found,) = session.row("outcome_found", {"transaction_id": lost.transaction_id})
+    (found,) = session.row("outcome_found", {"transaction_id": transaction})
     return bool(found)
 
 

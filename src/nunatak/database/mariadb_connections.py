@@ -8,11 +8,12 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from nunatak.database.changes import NO_RESULT, Result, Step, Steps, drive
 from nunatak.database.rules import key_taken
-from nunatak.database.statements import in_named_style
+from nunatak.database.statements import in_named_style, read_statements
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 
 try:
@@ -31,6 +32,7 @@ COMMAND_SECONDS = 30.0  # a server that says nothing for this long is taken for 
 WAIT_SECONDS = 10.0  # for a session, when all are taken
 LOCK_SECONDS = 5  # for a row or a table that another transaction holds; then the change is tried again
 SMALLEST_PACKET = 1 << 20  # until the server has told what it takes
+STATEMENT_BYTES = 64 * 1024  # of a statement that saves bytes, without these
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}  # both have SKIP LOCKED from here on
 
 # Whatever the server's default: values are refused rather than cut, and `||` joins texts as in the other databases.
@@ -54,7 +56,6 @@ _SEVERAL_ON, _SEVERAL_OFF = b"\0\0", b"\1\0"  # of COM_SET_OPTION
 _HERE = {"127.0.0.1", "::1", "localhost"}
 
 Statements = Mapping[str, tuple[str, tuple[str, ...]]]
-Step = tuple[str, Mapping[str, object]]
 
 
 class NotInstalled(InternalError):
@@ -65,15 +66,8 @@ class Unsuitable(InternalError):
     """The server is there, but a catalog cannot be kept on it as it is set up."""
 
 
-class Result(NamedTuple):
-    """What one statement gave: the rows, and how many they are or were matched."""
-
-    matched: int
-    rows: Sequence[Any]
-
-
-def in_named_style_all(statements: Mapping[str, str]) -> Statements:
-    return {name: in_named_style(sql) for name, sql in statements.items()}
+def mariadb_statements() -> Statements:
+    return {name: in_named_style(sql) for name, sql in read_statements("mariadb").items()}
 
 
 class Session:
@@ -88,12 +82,21 @@ class Session:
         self.token = token
         self.packet_bytes = packet_bytes
 
+    def drive(self, steps: Steps[T]) -> T:
+        """Run a generator of `changes` to its end."""
+        return drive(steps, self.batch, pymysql.err.IntegrityError)
+
     def batch(self, steps: Sequence[Step]) -> list[Result]:
         """Send the named statements together, in one round trip; the first that fails ends them and is raised."""
+        texts = [self._text(name, values) for name, values in steps]
+        results = iter(self._send_texts([text for text in texts if text]))
+        return [next(results) if text else NO_RESULT for text in texts]
+
+    def _send_texts(self, texts: Sequence[bytes]) -> list[Result]:
         results: list[Result] = []
         packet: list[bytes] = []
         size = 0
-        for text in [self._text(name, values) for name, values in steps]:
+        for text in texts:
             if len(text) + 2 > self.packet_bytes:
                 raise BadRequest(
                     f"The database cannot keep a value of this request: a statement of {len(text)} bytes is larger "
@@ -104,7 +107,7 @@ class Session:
                 packet, size = [], 0
             packet.append(text)
             size += len(text) + 2
-        return results + self._send_together(packet)
+        return results + self._send_together(packet) if packet else results
 
     def rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]:
         return self.batch([(name, values)])[0].rows
@@ -125,8 +128,14 @@ class Session:
 
     def _text(self, name: str, values: Mapping[str, object]) -> bytes:
         sql, names = self._statements[name]
-        text: str = sql % {each: self._literal(values[each]) for each in names}
+        text: str = sql % {each: self._literal(self._fitting(each, values[each])) for each in names}
         return text.encode()  # a character that UTF-8 cannot hold is noticed before anything is sent
+
+    def _fitting(self, name: str, value: object) -> object:
+        """Bytes of metadata, sent as hex, are not kept beside the pointer if they are too many: the file has them."""
+        if name != "content" or not isinstance(value, bytes):
+            return value
+        return value if 2 * len(value) + STATEMENT_BYTES <= self.packet_bytes else None
 
     def _literal(self, value: object) -> str:
         """A value as SQL. A text that could end a literal, or begin another statement, is sent as hexadecimal digits:

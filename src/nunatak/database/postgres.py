@@ -2,20 +2,20 @@
 
 import asyncio
 import logging
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from nunatak.database import postgres_changes
 from nunatak.database.batches import Batches, Member
+from nunatak.database.changes import Steps
+from nunatak.database.changes import why_not_moved as why_one_not_moved
+from nunatak.database.namespace_children import at_once
 from nunatak.database.postgres_batches import (
     Lookup,
     claims_of,
     commit_together,
     find_together,
     may_go_together,
-    moved_by,
     why_not_moved,
 )
 from nunatak.database.postgres_connections import (
@@ -23,37 +23,22 @@ from nunatak.database.postgres_connections import (
     Connections,
     Session,
     is_lost,
-    numbered_all,
+    lock_number,
+    postgres_statements,
     refusal,
     sqlstate_of,
 )
 from nunatak.database.postgres_migrations import migrate
-from nunatak.database.records import (
-    Change,
-    CreateNamespace,
-    DropNamespace,
-    Head,
-    Key,
-    Kind,
-    MoveHead,
-    Neighbour,
-    Write,
-)
-from nunatak.database.server_reads import ServerReads, commit_ids_of
-from nunatak.database.statements import read_statements
-from nunatak.database.store import KeyTaken
-from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
+from nunatak.database.records import Change, CreateNamespace, DropNamespace, Head, Key, Kind, Write
+from nunatak.database.rules import commit_values
+from nunatak.database.server_store import UNCONFIRMED, Attempt, ServerStore, Unanswered, Undone
+from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
+from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TRIES = 10  # for a change that a deadlock or a lost connection undid, before the caller is told to come back later
-READ_TRIES = 3  # a server that restarts ends sessions more than once
-FIRST_PAUSE_SECONDS = 0.005
-LONGEST_PAUSE_SECONDS = 0.5
-RESOLVE_SECONDS = 5.0  # to find out what became of a commit whose answer was lost
-RESOLVE_PAUSE_SECONDS = 0.05
 REPEATED = {"40001", "40P01"}  # serialization failure and deadlock: undone, and worth another try
 LARGEST_BATCH = 64  # beyond this a statement's share per member hardly falls, and its members wait for all of it
 MOST_IN_FLIGHT = 4  # batches of each kind; with fewer on their way, each is larger
@@ -67,27 +52,11 @@ BATCH_SETTINGS = {
 }
 
 
-UNCONFIRMED = "The database did not confirm the commit and cannot be asked now"
-
-
-class _Undone(Exception):
-    """Certain that nothing of the change was applied, and that trying again may help."""
-
-
-class _Unanswered(Exception):
-    """The connection was lost when the commit may have happened; `results` are those it would have."""
-
-    def __init__(self, results: list[object], transaction: str | None) -> None:
-        super().__init__("the commit was not answered")
-        self.results = results
-        self.transaction = transaction
-
-
-class PostgresStore(ServerReads):
+class PostgresStore(ServerStore):
     """The Store on a PostgreSQL database; made by `open_store`."""
 
     def __init__(self, connections: Connections, batch_connections: Connections, in_flight: int) -> None:
-        self._counts = {"read": 0, "transaction": 0, "group": 0, "retry": 0}
+        super().__init__(at_once)
         self._connections = connections
         self._batch_connections = batch_connections  # never all taken: there are as many as batches on their way
         self._heads: Batches[Lookup, Head | None] = Batches(
@@ -96,8 +65,6 @@ class PostgresStore(ServerReads):
         self._commits: Batches[Sequence[Change], list[object]] = Batches(
             self._commit_heads, largest=LARGEST_BATCH, in_flight=in_flight
         )
-        self._working: set[asyncio.Task[Any]] = set()
-        self._closing = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -117,19 +84,10 @@ class PostgresStore(ServerReads):
     # Writing
 
     async def apply(self, changes: Sequence[Change]) -> list[object]:
-        if self._closing:
-            raise ServiceUnavailable("The server is stopping.")
+        if self._closing or not may_go_together(changes):
+            return await super().apply(changes)
         self._counts["transaction"] += 1
-        # A caller that goes away cancels only its own waiting: what was begun is carried out.
-        if may_go_together(changes):
-            return await self._commits.ask(changes, claims_of(changes))
-        return await asyncio.shield(self._begin(self._apply(changes)))
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
-        return task
+        return await self._commits.ask(changes, claims_of(changes))
 
     async def _commit_heads(self, members: list[Member[Sequence[Change], list[object]]]) -> None:
         """Plain commits in one statement. Whoever it does not settle goes on alone, in nobody's way."""
@@ -182,7 +140,7 @@ class PostgresStore(ServerReads):
     async def _ask_after(self, lost: Session, members: Sequence[Member[Sequence[Change], list[object]]]) -> None:
         """The connection was lost when all of them may have been committed: the log knows which were."""
         ids = [moved_by(member.asked).entry.commit_id for member in members]
-        found = await self._resolve(partial(_commits_found, lost=lost, commit_ids=ids))
+        found = await self._resolve(partial(self._in_new_session, partial(_commits_found, lost=lost, commit_ids=ids)))
         for member, commit_id in zip(members, ids, strict=True):
             if found is None:
                 member.settle(OutcomeUnknown(UNCONFIRMED))
@@ -191,107 +149,69 @@ class PostgresStore(ServerReads):
             else:
                 self._go_alone([member])
 
-    async def _apply(self, changes: Sequence[Change]) -> list[object]:
-        cause: BaseException | None = None
-        for attempt in range(TRIES):
-            if attempt:
-                self._counts["retry"] += 1
-                pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            session = await self._connections.take()
-            try:
-                return await self._attempt(session, changes)
-            except _Undone as undone:
-                cause = undone.__cause__
-                if session.connection.is_closed():
-                    await self._abandon(session)
-            except _Unanswered as lost:
-                question = partial(_outcome, lost=session, changes=changes, transaction=lost.transaction)
-                happened = await self._resolve(question)
-                if happened:
-                    return lost.results
-                if happened is None:
-                    raise OutcomeUnknown(UNCONFIRMED) from lost
-                cause = lost.__cause__
-            finally:
-                self._connections.give_back(session)
-        raise ServiceUnavailable("The database could not apply the change in several tries") from cause
-
-    async def _attempt(self, session: Session, changes: Sequence[Change]) -> list[object]:
-        """Once; raises a CatalogError (nothing applied), _Undone or _Unanswered."""
-        results: list[object] = [None] * len(changes)
-        transaction: str | None = None
-        committing = False
+    async def _try(self, changes: Sequence[Change]) -> list[object]:
+        session = await self._connections.take()
+        attempt = Attempt([None] * len(changes))
         try:
-            if postgres_changes.is_plain_commit(changes):
-                committing = True
-                (moved,) = await session.row("commit_head", postgres_changes.commit_values(changes))
-                committing = False
-                if not moved:
-                    change = next(change for change in changes if isinstance(change, MoveHead))
-                    raise await postgres_changes.why_not_moved(session, change)
-            else:
-                await session.script(postgres_changes.begin_sql(postgres_changes.locks_for(changes)))
-                results = await postgres_changes.apply_all(session, changes)
-                if not commit_ids_of(changes) and not _repeatable(changes):
-                    (transaction,) = await session.row("this_transaction", {})
-                committing = True
-                await session.script("COMMIT")
-            self._counts["group"] += 1
-            return results
-        except CatalogError:
-            await _roll_back(session)
-            raise
+            await self._attempt(session, changes, attempt)
         except asyncio.CancelledError:
             session.end()
             raise
         except Exception as error:
-            if is_lost(error, session):
+            lost = not isinstance(error, CatalogError) and is_lost(error, session)
+            if lost:
                 self._lost(session)
-                if committing:
-                    raise _Unanswered(results, transaction) from error
-                raise _Undone from error
-            await _roll_back(session)
-            if sqlstate_of(error) in REPEATED:
-                raise _Undone from error
-            refused = refusal(error)
-            if refused.status >= 500 and not isinstance(refused, KeyTaken):
-                log.exception("a change could not be applied")
-            raise refused from error
+            else:
+                await _roll_back(session)
+            failure = self._failure(error, attempt, session, lost=lost)
+            if failure is error:
+                raise
+            raise failure from error
+        finally:
+            self._connections.give_back(session)
+        return attempt.results
 
-    async def _resolve(self, question: Callable[[Session], Awaitable[T | None]]) -> T | None:
-        """What a new session says of a commit that was not answered; None if it cannot be found out in time."""
-        deadline = asyncio.get_running_loop().time() + RESOLVE_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
-            try:
-                session = await self._connections.open()
-            except ServiceUnavailable:
-                await asyncio.sleep(RESOLVE_PAUSE_SECONDS)
-                continue
-            try:
-                outcome = await question(session)
-            except Exception:
-                log.warning("asking after a commit failed", exc_info=True)
-                outcome = None
-            finally:
-                session.end()
-            if outcome is not None:
-                return outcome
-            await asyncio.sleep(RESOLVE_PAUSE_SECONDS)
-        return None
-
-    async def _abandon(self, lost: Session) -> None:
-        """End a session that does not know yet that it was lost: whatever it has locked would stay so."""
-        try:
-            session = await self._connections.open()
-        except ServiceUnavailable:
+    async def _attempt(self, session: Session, changes: Sequence[Change], attempt: Attempt) -> None:
+        if is_plain_commit(changes):
+            attempt.committing = True
+            moved = await session.row("commit_head", commit_values(changes))
+            attempt.committing = False
+            if moved is None:
+                raise await session.drive(why_one_not_moved(moved_by(changes)))
             return
+        await session.script(begin_sql(changes))
+        if keys := pointers_to_lock(changes):
+            columns = zip(*((key.catalog, key.namespace, key.name) for key in keys), strict=True)
+            await session.rows("lock_heads", dict(zip(("catalogs", "namespaces", "names"), columns, strict=True)))
+        attempt.results = [await session.drive(self._steps[type(change)](change)) for change in changes]
+        if self._must_be_told_apart(changes, attempt.results):
+            (attempt.transaction,) = await session.row("this_transaction", {})
+        attempt.committing = True
+        await session.script("COMMIT")
+
+    async def _happened(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
+        transaction = unanswered.attempt.transaction
+        question = partial(_outcome, lost=unanswered.lost, changes=changes, transaction=transaction)
+        return await self._in_new_session(question)
+
+    async def _end_lost(self, lost: Session) -> None:
         try:
-            await _is_gone(session, lost)
+            await self._in_new_session(partial(_is_gone, lost=lost))
         except Exception:
             log.warning("ending a lost session failed", exc_info=True)
+
+    async def _in_new_session(self, question: Callable[[Session], Awaitable[T]]) -> T:
+        session = await self._connections.open()
+        try:
+            return await question(session)
         finally:
             session.end()
+
+    def _is_worth_another_try(self, error: BaseException) -> bool:
+        return sqlstate_of(error) in REPEATED
+
+    def _refusal(self, error: BaseException) -> CatalogError:
+        return refusal(error)
 
     def _lost(self, session: Session) -> None:
         session.end()
@@ -300,34 +220,28 @@ class PostgresStore(ServerReads):
 
     # Reading
 
-    async def _ask(self, connections: Connections, question: Callable[[Session], Awaitable[T]]) -> T:
-        """Every read comes through here; one that met a lost session or a conflict is asked again."""
-        cause: BaseException | None = None
-        for attempt in range(READ_TRIES):
-            self._counts["retry"] += attempt > 0
-            self._counts["read"] += 1
-            session = await connections.take()
-            try:
-                return await question(session)
-            except asyncio.CancelledError:
-                session.end()
-                raise
-            except Exception as error:
-                if is_lost(error, session):
-                    self._lost(session)
-                elif sqlstate_of(error) not in REPEATED:
-                    raise refusal(error) from error
-                cause = error
-            finally:
-                connections.give_back(session)
-        assert cause is not None
-        raise refusal(cause) from cause
+    async def _read_once(self, connections: Connections, question: Callable[[Session], Awaitable[T]]) -> T:
+        session = await connections.take()
+        try:
+            return await question(session)
+        except asyncio.CancelledError:
+            session.end()
+            raise
+        except Exception as error:
+            if is_lost(error, session):
+                self._lost(session)
+            elif sqlstate_of(error) not in REPEATED:
+                raise refusal(error) from error
+            raise Undone from error
+        finally:
+            connections.give_back(session)
 
-    async def _row(self, name: str, values: Mapping[str, object]) -> Any:
-        return await self._ask(self._connections, lambda session: session.row(name, values))
+    async def _read(self, steps: Callable[[], Steps[T]]) -> T:
+        return await self._ask(partial(self._read_once, self._connections, lambda session: session.drive(steps())))
 
-    async def _rows(self, name: str, values: Mapping[str, object]) -> list[Any]:
-        return await self._ask(self._connections, lambda session: session.rows(name, values))
+    async def rows(self, statement: str, values: Mapping[str, object]) -> list[Any]:
+        question = partial(Session.rows, name=statement, values=values)
+        return await self._ask(partial(self._read_once, self._connections, question))
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
         if self._heads.idle:
@@ -336,7 +250,8 @@ class PostgresStore(ServerReads):
         return await self._heads.ask((key, known))
 
     async def _find_together(self, asked: list[Lookup]) -> list[Head | None]:
-        return await self._ask(self._batch_connections, lambda session: find_together(session, asked))
+        question = partial(find_together, asked=asked)
+        return await self._ask(partial(self._read_once, self._batch_connections, question))
 
     async def _find_heads(self, members: list[Member[Lookup, Head | None]]) -> None:
         asked = list(dict.fromkeys(member.asked for member in members))
@@ -360,33 +275,17 @@ class PostgresStore(ServerReads):
         text, last, more = await self._row("list_heads", {**values, "limit": limit, "head": head})
         return text or "", last, more
 
-    async def namespace_exists(self, catalog: str, namespace: str) -> bool:
-        row = await self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
-        return bool(row[0])
-
-    async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
-        return await postgres_changes.list_namespaces(self._rows, catalog, parent, after, limit)
-
-    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
-        rows = await self._rows("tables_writing_to", {"places": list(places)})
-        return [Key(row[0], row[1], row[2]) for row in rows]
-
-    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
-        return await postgres_changes.overlapping(self._rows, location, ancestors)
-
     async def close(self) -> None:
         self._closing = True
         await self._commits.drain()
-        # Of those that are done the set may not have been told yet; waiting for them alone would let nobody tell it.
-        while working := [task for task in self._working if not task.done()]:
-            await asyncio.gather(*working, return_exceptions=True)
+        await self._finish_work()
         await self._connections.close()
         await self._batch_connections.close()
 
 
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
     """The store at `postgresql://…`, its schema brought to this version; NotInstalled or ServiceUnavailable."""
-    statements = numbered_all(read_statements("postgres"))
+    statements = postgres_statements()
     in_flight = max(1, min(MOST_IN_FLIGHT, pool_size // 5))
     connections = Connections(url, statements, max(1, pool_size - 2 * in_flight))
     await migrate(connections)
@@ -395,12 +294,15 @@ async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
 
 async def migrate_url(url: str) -> list[str]:
     """Bring the database to this version's schema; returns the names of the migrations applied."""
-    return await migrate(Connections(url, numbered_all(read_statements("postgres")), 1))
+    return await migrate(Connections(url, postgres_statements(), 1))
 
 
-def _repeatable(changes: Sequence[Change]) -> bool:
-    """Whether doing it twice does no more harm than once."""
-    return not any(isinstance(change, CreateNamespace | DropNamespace | Write) for change in changes)
+def begin_sql(changes: Sequence[Change]) -> str:
+    """The transaction and its locks in one round trip."""
+    # Sorted by number, as servers of earlier versions sort them.
+    locks = sorted(lock_number(name) for name in locks_for(changes))
+    taken = [f"SELECT pg_advisory_xact_lock({number})" for number in locks]
+    return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *taken])
 
 
 async def _commits_found(session: Session, lost: Session, commit_ids: Sequence[str]) -> set[str] | None:
@@ -438,7 +340,8 @@ async def _is_seen(session: Session, changes: Sequence[Change]) -> bool:
         return all([await session.row("audit_found", row.values) is not None for row in rows])
     for change in changes:
         if isinstance(change, CreateNamespace | DropNamespace):
-            there = await postgres_changes.namespace_exists(session, change.catalog, change.namespace)
+            where = {"catalog": change.catalog, "namespace": change.namespace}
+            (there,) = await session.row("namespace_exists", where)
             if there != isinstance(change, CreateNamespace):
                 return False
     return True

@@ -5,10 +5,11 @@ Every function here takes any number of members, and for one alone the statement
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from nunatak.database import postgres_changes, rules
+from nunatak.database import rules
 from nunatak.database.postgres_connections import Session
 from nunatak.database.records import AddJob, Change, Head, Key, MoveHead, SaveAnswer
-from nunatak.database.rules import named
+from nunatak.database.rules import commit_values, named
+from nunatak.database.transactions import is_plain_commit, moved_by
 from nunatak.errors import CatalogError
 
 LARGEST_CONTENT_BYTES = 256 * 1024  # larger metadata would make the others of its batch wait while it is sent
@@ -39,7 +40,7 @@ async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head 
 
 
 def may_go_together(changes: Sequence[Change]) -> bool:
-    content = moved_by(changes).new.content if postgres_changes.is_plain_commit(changes) else None
+    content = moved_by(changes).new.content if is_plain_commit(changes) else None
     return content is not None and len(content) <= LARGEST_CONTENT_BYTES
 
 
@@ -52,16 +53,10 @@ def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
     return frozenset(claims)
 
 
-def moved_by(changes: Sequence[Change]) -> MoveHead:
-    """What a plain commit moves."""
-    return next(change for change in changes if isinstance(change, MoveHead))
-
-
 async def commit_together(session: Session, commits: Sequence[Sequence[Change]]) -> set[int]:
     """Which of them moved, counted from 0; the others changed nothing."""
     if len(commits) == 1:
-        (count,) = await session.row("commit_head", postgres_changes.commit_values(commits[0]))
-        return {0} if count else set()
+        return set() if await session.row("commit_head", commit_values(commits[0])) is None else {0}
     return {member - 1 for (member,) in await session.rows("commit_heads", _columns(commits))}
 
 
@@ -89,7 +84,7 @@ async def why_not_moved(session: Session, moves: Sequence[MoveHead]) -> list[Cat
 
 def _columns(commits: Sequence[Sequence[Change]]) -> Mapping[str, object]:
     """What `commit_heads` is given: for each column of `commit_head` one value per member."""
-    rows = [postgres_changes.commit_values(changes) for changes in commits]
+    rows = [commit_values(changes) for changes in commits]
     columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
     jobs = [
         (member, change.kind, change.payload)

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from hashlib import sha256
+from operator import itemgetter
+from typing import Any, TypeVar
 
+from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, Steps, violated
 from nunatak.database.rules import key_taken
-from nunatak.database.statements import numbered
+from nunatak.database.statements import numbered, read_covered, read_statements, returns_rows
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 
 try:
@@ -19,6 +23,8 @@ except ModuleNotFoundError:  # pragma: no cover - the extra `postgres` brings it
     asyncpg = None
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 POOL_SIZE = 10  # beyond some five sessions per core of the database, more make it slower
 CONNECT_SECONDS = 5.0
@@ -42,15 +48,20 @@ NOT_NULL_VIOLATION, LOCK_NOT_AVAILABLE = "23502", "55P03"
 KEYS = "nunatak_idempotency"
 _UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a character PostgreSQL does not keep
 
-Statements = Mapping[str, tuple[str, tuple[str, ...]]]
+# By name: the SQL, the names of its parameters, whether it returns rows, and which steps behind it it covers.
+Statements = Mapping[str, tuple[str, tuple[str, ...], bool, frozenset[str]]]
 
 
 class NotInstalled(Exception):
     """The driver comes with the extra `postgres`."""
 
 
-def numbered_all(statements: Mapping[str, str]) -> Statements:
-    return {name: numbered(sql) for name, sql in statements.items()}
+def postgres_statements() -> Statements:
+    covered = read_covered("postgres")
+    return {
+        name: (*numbered(sql), returns_rows(sql), covered.get(name, frozenset()))
+        for name, sql in read_statements("postgres").items()
+    }
 
 
 class Session:
@@ -66,19 +77,62 @@ class Session:
 
     async def row(self, name: str, values: Mapping[str, object]) -> Any:
         """The first row, or None."""
-        sql, names = self._statements[name]
+        sql, names, *_ = self._statements[name]
         return await self.connection.fetchrow(sql, *[values[each] for each in names])
 
     async def rows(self, name: str, values: Mapping[str, object]) -> list[Any]:
-        sql, names = self._statements[name]
+        sql, names, *_ = self._statements[name]
         found: list[Any] = await self.connection.fetch(sql, *[values[each] for each in names])
         return found
 
     async def run(self, name: str, values: Mapping[str, object]) -> int:
         """Run a statement for its effect; returns how many rows it changed."""
-        sql, names = self._statements[name]
+        sql, names, *_ = self._statements[name]
         tag: str = await self.connection.execute(sql, *[values[each] for each in names])
         return int(tag.rpartition(" ")[2])
+
+    async def batch(self, steps: Sequence[Step]) -> list[Result]:
+        """The named statements in order: a round trip for each that is not covered by one before it.
+
+        A statement that follows itself, with other values, is sent with it at once and has no result.
+        """
+        results: list[Result] = []
+        covered: set[str] = set()
+        for name, group in itertools.groupby(steps, key=itemgetter(0)):
+            many = [values for _, values in group]
+            sql, names, reads, covers = ("", (), False, frozenset()) if name in covered else self._statements[name]
+            if not sql:
+                results += [NO_RESULT] * len(many)
+                continue
+            covered |= covers
+            if len(many) > 1 and not reads:
+                await self.connection.executemany(sql, [[values[each] for each in names] for values in many])
+                results += [NO_RESULT] * len(many)
+                continue
+            for values in many:
+                if reads:
+                    rows = await self.rows(name, values)
+                    results.append(Result(len(rows), rows))
+                else:
+                    results.append(Result(await self.run(name, values), ()))
+        return results
+
+    async def drive(self, steps: Steps[T]) -> T:
+        """Run a generator of `changes` to its end."""
+        try:
+            batch = next(steps)
+            while True:
+                try:
+                    results = await self.batch(batch)
+                except asyncpg.UniqueViolationError as error:
+                    batch = steps.throw(violated(error))
+                else:
+                    batch = steps.send(results)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        except ConstraintViolation as unexpected:
+            raise unexpected.__cause__ or unexpected from None
 
     async def script(self, sql: str) -> str:
         """Run SQL without parameters, several statements if need be; returns the tag of the last."""
@@ -132,7 +186,7 @@ class Connections:
                 max_cached_statement_lifetime=0,
                 server_settings=self._settings,
             )
-            sql, _ = self._statements["describe_session"]
+            sql, *_ = self._statements["describe_session"]
             pid, started, durability = await connection.fetchrow(sql)
             if durability == "off":
                 # A commit that was answered must survive a crash of the database.
@@ -218,6 +272,11 @@ class Connections:
             with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await session.connection.close(timeout=CONNECT_SECONDS)
             session.end()
+
+
+def lock_number(name: str) -> int:
+    """An advisory lock's number; a collision would make two strangers wait for each other, no more."""
+    return int.from_bytes(sha256(f"nunatak {name}".encode()).digest()[:8], "big", signed=True)
 
 
 def sqlstate_of(error: BaseException) -> str:

@@ -3,8 +3,7 @@
 import asyncio
 import random
 
-from nunatak.database.postgres_changes import lock_number
-from nunatak.database.postgres_connections import Connections, Session, refusal, sqlstate_of
+from nunatak.database.postgres_connections import Connections, Session, lock_number, refusal, sqlstate_of
 from nunatak.database.schema import Migration, MigrationFailed, missing
 from nunatak.errors import CatalogError
 

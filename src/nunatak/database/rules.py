@@ -6,19 +6,21 @@ from typing import Any
 import msgspec
 
 from nunatak.database.records import (
+    AddJob,
+    Change,
     CommitEntry,
     Found,
     InsertHead,
     Key,
     Kind,
     LeaseJob,
+    MoveHead,
     Pointer,
     PostponeJob,
     RenameHead,
     SaveAnswer,
     Stored,
     UpdateNamespace,
-    Write,
 )
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import (
@@ -122,13 +124,6 @@ def overlap(location: str) -> BadRequest:
     )
 
 
-def written(change: Write, rows: int) -> int:
-    """How many rows a statement changed, unless it had to change one."""
-    if rows == 0 and change.refusal is not None:
-        raise change.refusal
-    return rows
-
-
 def being_purged(printed: str) -> BadRequest:
     return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
 
@@ -147,6 +142,10 @@ def holds_children(printed: str, count: int) -> NamespaceNotEmpty:
 
 def named(key: Key) -> dict[str, object]:
     return {"catalog": key.catalog, "namespace": key.namespace, "name": key.name}
+
+
+def namespace_of(key: Key) -> dict[str, object]:
+    return {"catalog": key.catalog, "namespace": key.namespace}
 
 
 def kept(new: Stored) -> dict[str, object]:
@@ -177,6 +176,31 @@ def answered(change: SaveAnswer) -> Mapping[str, object]:
         "now_ms": change.now_ms,
         "expires_ms": change.expires_ms,
     }
+
+
+_NO_ANSWER: Mapping[str, object] = dict.fromkeys(
+    ("key_principal", "key", "key_hash", "key_status", "key_body", "key_location", "key_now_ms", "key_expires_ms")
+)
+
+
+def commit_values(changes: Sequence[Change]) -> dict[str, object]:
+    """What `commit_head` is given for one moved pointer, and for what goes along with it."""
+    jobs = [change for change in changes if isinstance(change, AddJob)]
+    values: dict[str, object] = {
+        **_NO_ANSWER,
+        "job_kinds": [job.kind for job in jobs],
+        "job_payloads": [job.payload for job in jobs],
+    }
+    for change in changes:
+        if isinstance(change, MoveHead):
+            values |= named(change.key) | kept(change.new) | logged(change.entry)
+            values["expected"] = change.expected
+        elif isinstance(change, SaveAnswer):
+            answer = change.answer
+            values |= {"key_principal": change.principal, "key": change.key, "key_hash": change.request_hash}
+            values |= {"key_status": answer.status, "key_body": answer.body, "key_location": answer.metadata_location}
+            values |= {"key_now_ms": change.now_ms, "key_expires_ms": change.expires_ms}
+    return values
 
 
 def leased(change: LeaseJob) -> dict[str, object]:
@@ -216,16 +240,6 @@ def purge_payload(
             "shadow-of": shadow_of,
         }
     )
-
-
-def shadow_of(row: Sequence[Any] | None) -> str | None:
-    """The source of a shadow, also of one that was cut over, from the row of `find_shadow`."""
-    return None if row is None else row[0]
-
-
-def is_closed(row: Sequence[Any] | None) -> bool:
-    """Whether a shadow takes no commits, from the row of `find_shadow`."""
-    return row is not None and row[1] == "shadow"
 
 
 def in_catalog(key: Key, uuid: str | None) -> dict[str, object]:

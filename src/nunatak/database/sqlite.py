@@ -9,37 +9,26 @@ import fcntl
 import logging
 import os
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
-from nunatak.database import rules, sqlite_changes
-from nunatak.database.records import (
-    Answer,
-    Change,
-    ForgetAnswers,
-    Found,
-    Head,
-    Key,
-    Kind,
-    LogLine,
-    Neighbour,
-    Pointer,
-    SavedAnswer,
-    SaveSecret,
-    Stock,
-    StuckJob,
-)
+from nunatak.database import sqlite_writer
+from nunatak.database.changes import Result, Step, Steps, drive
+from nunatak.database.namespace_children import one_by_one
+from nunatak.database.reads import StoreReads
+from nunatak.database.records import Change, Head, Key, Kind
 from nunatak.database.schema import Migration, MigrationFailed, missing
 from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # at most some 30 MB of lists, while nothing changes
 GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
@@ -78,7 +67,7 @@ class _Waiting:
 _Group = tuple[asyncio.AbstractEventLoop, list[_Waiting], Callable[[list[_Waiting]], None]]
 
 
-class SqliteStore:
+class SqliteStore(StoreReads):
     """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading.
 
     Without a path it is in memory, and gone when the store is closed.
@@ -87,6 +76,7 @@ class SqliteStore:
     def __init__(self, path: Path | None, *, exclusive: bool = True) -> None:
         if apsw.SQLITE_VERSION_NUMBER < OLDEST_SAFE_SQLITE:
             raise RuntimeError(f"SQLite {apsw.sqlite_lib_version()} can corrupt its log; install apsw 3.51.3 or newer")
+        super().__init__(one_by_one)
         self.counts = {"read": 0, "transaction": 0, "group": 0}
         self._statements = read_statements()
         self._in_memory = path is None
@@ -100,7 +90,7 @@ class SqliteStore:
                 self._reader = _connect(path)
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
-        self._writer = sqlite_changes.Writer(writer, self._statements)
+        self._writer = sqlite_writer.Writer(writer, self._statements, self._steps)
         self._waiting: list[_Waiting] = []
         self._idle = asyncio.Event()  # no group is on its way
         self._idle.set()
@@ -221,15 +211,18 @@ class SqliteStore:
 
     # Reading
 
-    def _row(self, name: str, values: Mapping[str, object] | tuple[()]) -> tuple[Any, ...] | None:
-        self.counts["read"] += 1
-        cursor = self._execute(self._statements[name], values)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-        return row
-
-    def _rows(self, name: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def _rows_now(self, name: str, values: Mapping[str, object] | tuple[()]) -> list[tuple[Any, ...]]:
         self.counts["read"] += 1
         return self._execute(self._statements[name], values).fetchall()
+
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        return self._rows_now(statement, values)
+
+    async def _read(self, steps: Callable[[], Steps[T]]) -> T:
+        return drive(steps(), self._read_batch, apsw.ConstraintError)
+
+    def _read_batch(self, batch: list[Step]) -> list[Result]:
+        return [Result(len(rows), rows) for rows in (self._rows_now(name, values) for name, values in batch)]
 
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None:
         """`find_head` without a hop or a value, for the hot path: location, kind, bytes as stored, policy's version."""
@@ -242,14 +235,6 @@ class SqliteStore:
         row = self.pointer_now(key, known)
         return None if row is None else Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
-    async def find_kind(self, key: Key) -> Kind | None:
-        row = self._row("find_type", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
-        return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
-
-    async def find_twin(self, key: Key) -> tuple[str, str] | None:
-        row = self._row("find_twin", {"catalog": key.catalog, "namespace": key.namespace, "name": key.name})
-        return None if row is None else (row[0], row[1])
-
     async def list_heads(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
@@ -260,10 +245,8 @@ class SqliteStore:
         if kept is not None and kept[0] == version:
             return kept[1]
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
-        row = self._row("list_heads", {**values, "limit": limit, "head": head})
-        assert row is not None
-        text, count, last = row
-        more = count == limit and self._row("has_head_after", {**values, "after": last}) is not None
+        ((text, count, last),) = self._rows_now("list_heads", {**values, "limit": limit, "head": head})
+        more = count == limit and self._rows_now("has_head_after", {**values, "after": last}) != []
         if len(self._lists) >= KEPT_LISTS:
             self._lists.clear()
         if count <= MAX_KEPT_NAMES:
@@ -272,85 +255,11 @@ class SqliteStore:
 
     def _version(self) -> object:
         """Differs once anybody has changed anything. SQLite counts for a connection only what others committed."""
-        return self._reader.total_changes() if self._in_memory else self._row("data_version", ())
-
-    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        return self._rows(statement, values)
-
-    async def search_names(
-        self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
-    ) -> tuple[list[Found], tuple[str, str] | None]:
-        values = rules.search_values(catalog, text, kind, after, piece)
-        return rules.matches_of(self._rows("search_names", values), piece)
-
-    async def namespace_exists(self, catalog: str, namespace: str) -> bool:
-        row = self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
-        return row is not None and bool(row[0])
-
-    async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
-        rows = self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
-        if not rows and not await self.namespace_exists(catalog, namespace):
-            return None
-        return {key: value for key, value in rows if key != "exists"}
-
-    async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
-        return sqlite_changes.list_namespaces(self._row, catalog, parent, after, limit)
-
-    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
-        found = [row for place in places for row in self._rows("tables_writing_to", {"place": place})]
-        return [Key(row[0], row[1], row[2]) for row in found]
-
-    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
-        return sqlite_changes.overlapping(self._rows, location, ancestors)
-
-    async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
-        values = {"uuid": table_uuid, "snapshot_id": snapshot_id, "request_hash": request_hash}
-        return self._row("find_commit", values) is not None
-
-    async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
-        row = self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
-        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
-
-    async def next_job_time(self) -> int | None:
-        row = self._row("next_job_time", {})
-        return None if row is None else row[0]
-
-    async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        return [Key(*row) for row in self._rows("keys_after", {**rules.named(after), "limit": limit})]
-
-    async def find_pointer(self, key: Key) -> Pointer | None:
-        row = self._row("find_pointer", rules.named(key))
-        return rules.pointer_of(row, self._row("find_stored", rules.named(key)) if row is None else None)
-
-    async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
-        rows = self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
-        return [LogLine(*row) for row in rows]
-
-    async def points_at(self, file_name: str) -> bool:
-        return self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
-
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
-        pointers, answers = self._row("count_pointers", {}), self._row("count_answers", {"before_ms": before_ms})
-        assert pointers is not None
-        assert answers is not None
-        jobs = self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
-        return Stock(pointers[0], answers[0], tuple(StuckJob(*row) for row in jobs))
-
-    async def secret(self, name: str) -> bytes:
-        row = self._row("find_secret", {"name": name})
-        if row is None:
-            await self.apply([SaveSecret(name, secrets.token_bytes(32))])
-            row = self._row("find_secret", {"name": name})
-        assert row is not None
-        value: bytes = row[0]
-        return value
+        return self._reader.total_changes() if self._in_memory else self._rows_now("data_version", ())
 
     async def forget_overwritten(self) -> None:
         """The log still has the pages of before; if somebody reads them now, closing the store empties it."""
-        self._rows("empty_log", {})
-
-    async def check(self) -> None:
-        await self.apply([ForgetAnswers(0)])
+        self._rows_now("empty_log", {})
 
     async def close(self) -> None:
         self._broken = "The server is stopping."
@@ -414,7 +323,7 @@ def _connect(path: Path) -> apsw.Connection:
 
 
 def _prepared(connection: apsw.Connection) -> apsw.Connection:
-    connection.set_busy_timeout(sqlite_changes.BUSY_MS)
+    connection.set_busy_timeout(sqlite_writer.BUSY_MS)
     # A plan does not depend on the values: otherwise SQLite compiles a statement anew whenever other ones are bound.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in PRAGMAS:

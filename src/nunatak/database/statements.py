@@ -1,5 +1,8 @@
 """The named SQL statements of `queries/*.sql`, read once: a name, what is special about it, and the SQL.
 
+A heading `-- insert_head + save_head` names a statement that also does what the step `save_head` behind it would do:
+one round trip instead of two. A statement without SQL is a step that this database does not need.
+
 The databases share them, except for what `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql` say in own words;
 MariaDB, which knows neither ON CONFLICT nor UPDATE … RETURNING, also says anew what the others share.
 """
@@ -15,30 +18,48 @@ DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgres", "mariadb")
 
 MIGRATIONS: Traversable = resources.files(__package__).joinpath("migrations")  # a test adds one of a version to come
 
-_NAME = re.compile(r"^-- ([a-z_]+)$", re.MULTILINE)
+_HEADING = re.compile(r"^-- ([a-z_]+(?: \+ [a-z_]+)*)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_RETURNS_ROWS = re.compile(r"\A(SELECT|WITH|SHOW|PRAGMA)\b|\bRETURNING\b")
 
 
 def read_statements(dialect: Dialect = "sqlite") -> dict[str, str]:
-    """All statements by name."""
+    """All statements by name; the empty ones have nothing to do on this database."""
+    return {heading[0]: sql for heading, sql in _read_dialect(dialect).items()}
+
+
+def read_covered(dialect: Dialect = "sqlite") -> dict[str, frozenset[str]]:
+    """Of a statement that does the work of other steps of the same batch, too (`-- one + other`), their names."""
+    return {heading[0]: frozenset(heading[1:]) for heading in _read_dialect(dialect) if len(heading) > 1}
+
+
+def returns_rows(sql: str) -> bool:
+    return _RETURNS_ROWS.search(sql) is not None
+
+
+def _read_dialect(dialect: Dialect) -> dict[tuple[str, ...], str]:
     own = _read_files(lambda name: name.startswith(f"{dialect}_"))
     shared = _read_files(lambda name: not name.startswith(tuple(f"{each}_" for each in DIALECTS)))
-    if dialect != "mariadb" and (twice := own.keys() & shared.keys()):
+    twice = {heading[0] for heading in own} & {heading[0] for heading in shared}
+    if dialect != "mariadb" and twice:
         raise ValueError(f"two statements are named {', '.join(sorted(twice))}")
-    return shared | own
+    return {heading: sql for heading, sql in shared.items() if heading[0] not in twice} | own
 
 
-def _read_files(wanted: Callable[[str], bool]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _read_files(wanted: Callable[[str], bool]) -> dict[tuple[str, ...], str]:
+    found: dict[tuple[str, ...], str] = {}
+    names: set[str] = set()
     for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".sql") or not wanted(file.name):
             continue
-        parts = _NAME.split(file.read_text("utf-8"))
-        for name, body in zip(parts[1::2], parts[2::2], strict=True):
-            if name in found:
-                raise ValueError(f"two statements are named {name}")
+        parts = _HEADING.split(file.read_text("utf-8"))
+        for title, body in zip(parts[1::2], parts[2::2], strict=True):
+            heading = tuple(title.split(" + "))
+            if heading[0] in names:
+                raise ValueError(f"two statements are named {heading[0]}")
+            names.add(heading[0])
             lines = [line for line in body.splitlines() if not line.startswith("--")]
-            found[name] = "\n".join(lines).strip()
+            found[heading] = "\n".join(lines).strip()
     return found
 
 

@@ -5,6 +5,20 @@ INSERT INTO nunatak_commits
 VALUES (:commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :previous, :snapshot_id, :request_hash,
         :principal, :request_id, :committed_ms, :origin);
 
+-- log_rename
+-- As log_commit, of a table that stands under its new name already.
+INSERT INTO nunatak_commits
+  (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
+   previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
+VALUES (:commit_id, :operation, :catalog, :namespace, :name,
+  coalesce((SELECT h.table_uuid FROM nunatak_heads h
+            WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_name = :name), ''),
+  (SELECT t.metadata_location FROM iceberg_tables t
+   WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name),
+  (SELECT t.metadata_location FROM iceberg_tables t
+   WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name),
+  :snapshot_id, :request_hash, :principal, :request_id, :committed_ms, :origin);
+
 -- find_commit
 -- The same snapshot added by the same request: a client sent again what we had already done.
 SELECT 1 FROM nunatak_commits
@@ -27,6 +41,9 @@ WHERE nunatak_idempotency.expires_ms <= :now_ms;
 -- forget_answers
 DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
 
+-- forget_outcomes
+-- Nothing, except on MariaDB, which notes there which transactions were committed.
+
 -- add_job
 INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :location);
 
@@ -39,6 +56,9 @@ SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1
 
 -- next_job_time
 SELECT min(not_before_ms) FROM nunatak_jobs;
+
+-- lease_taken_job
+-- Nothing: take_job has leased it.
 
 -- extend_lease
 UPDATE nunatak_jobs SET not_before_ms = :until_ms WHERE job_id = :job_id AND leased_by = :owner;

@@ -8,7 +8,7 @@ COMMIT;
 -- The row stays locked until the transaction ends, whether it was there before or not.
 INSERT INTO nunatak_locks (name) VALUES (:lock) ON DUPLICATE KEY UPDATE name = name;
 
--- move_head
+-- commit_head
 -- Compare and swap: matches nothing if somebody moved the pointer first, or if the table is a shadow.
 UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
@@ -20,9 +20,6 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- remember_moved
 -- What follows in the same round trip does nothing unless the pointer moved. Rows are counted as matched, not as changed.
 SET @moved = ROW_COUNT();
-
--- tell_moved
-SELECT @moved;
 
 -- save_moved_head
 INSERT INTO nunatak_heads
@@ -67,6 +64,23 @@ INSERT INTO iceberg_tables
   (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
 VALUES (:catalog, :namespace, :name, :new, NULL, :type);
 
+-- take_head
+-- Read, and locked until this transaction ends: DELETE returns no rows on MySQL.
+SELECT metadata_location FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND coalesce(iceberg_type, 'TABLE') = :type FOR UPDATE;
+
+-- delete_taken_head
+DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- take_saved_head
+SELECT h.table_uuid, h.location, s.source FROM nunatak_heads h
+LEFT JOIN nunatak_shadows s ON s.catalog_name = h.catalog_name AND s.table_uuid = h.table_uuid
+WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_name = :name;
+
+-- forget_taken_head
+DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
 -- save_head
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
@@ -74,24 +88,6 @@ VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
 ON DUPLICATE KEY UPDATE
   metadata_location = VALUES(metadata_location), table_uuid = VALUES(table_uuid),
   location = VALUES(location), content = VALUES(content);
-
--- saved_head
-SELECT table_uuid, location FROM nunatak_heads
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
-
--- delete_head
-DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
-
--- forget_head
-DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
-
--- rename_head
-UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
-
--- rename_saved_head
-UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
 -- save_place
 INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
@@ -115,12 +111,12 @@ ON DUPLICATE KEY UPDATE
   request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
--- due_job
--- Of servers that ask at once, each skips what another is about to take.
+-- take_job
+-- Read and locked; of servers that ask at once, each skips what another is about to take.
 SELECT job_id, kind, payload, attempts + 1 FROM nunatak_jobs WHERE not_before_ms <= :now_ms
 ORDER BY job_id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
--- lease_job
+-- lease_taken_job
 -- A job that is leased is not due before its lease ends, so one column tells both.
 UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1 WHERE job_id = :job_id;
 
@@ -161,3 +157,9 @@ SELECT count(*) FROM nunatak_outcomes WHERE transaction_id = :transaction_id;
 -- forget_outcomes
 -- They are asked for within seconds, if at all.
 DELETE FROM nunatak_outcomes WHERE noted_at < CURRENT_TIMESTAMP - INTERVAL 1 HOUR;
+
+-- forget_table_properties
+-- Nothing: there is no such table here.
+
+-- rename_table_properties
+-- Nothing: there is no such table here.

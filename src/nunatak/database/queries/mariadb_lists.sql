@@ -41,13 +41,17 @@ SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :
 -- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location IN :around OR (h.location > :location || '/' AND h.location < :location || '0');
+WHERE h.location IN (SELECT value FROM json_table(:around, '$[*]' COLUMNS (value VARCHAR(1000) PATH '$')) AS asked)
+UNION
+SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
+JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
+WHERE h.location > :location || '/' AND h.location < :location || '0';
 
 -- tables_writing_to
 -- Live tables whose writers put files into one of these very places.
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place IN :places;
+WHERE p.place IN (SELECT value FROM json_table(:places, '$[*]' COLUMNS (value VARCHAR(1000) PATH '$')) AS asked);
 
 -- keys_after
 -- Every name that has a pointer or that something is stored for, in order. Each half stops at a page by itself. Rows are

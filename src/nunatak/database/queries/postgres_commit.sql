@@ -1,4 +1,4 @@
--- commit_head
+-- commit_head + remember_moved + save_moved_head + log_moved
 -- Compare and swap: nothing at all happens if somebody moved the pointer first, or if the table is a shadow. One statement, hence one round trip
 -- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
 -- A key that is taken gets no hash instead of a new one, which its column refuses, and the whole statement with it.
@@ -40,9 +40,9 @@ WITH moved AS (
     status = excluded.status, body = excluded.body,
     metadata_location = excluded.metadata_location, expires_ms = excluded.expires_ms
 )
-SELECT count(*) FROM moved;
+SELECT 1 FROM moved;
 
--- insert_head
+-- insert_head + mark_namespace + save_head + log_commit
 -- Nothing happens if the name is taken, be it by a client that knows nothing of our locks. The namespace is marked: it
 -- may exist only because of a table that is dropped later.
 WITH inserted AS (
@@ -74,7 +74,7 @@ WITH inserted AS (
     :origin::text
   FROM inserted
 )
-SELECT count(*) FROM inserted;
+SELECT 1 FROM inserted;
 
 -- lock_heads
 -- Several pointers are locked in one order, so that two commits never wait for each other.
@@ -88,17 +88,6 @@ FOR UPDATE OF iceberg_tables;
 -- As it stands now, and it stays so until this transaction ends.
 SELECT metadata_location, iceberg_type FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
-
--- save_places
-INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
-SELECT place, :catalog::text, :namespace::text, :name::text FROM unnest(:places::text[]) AS place
-ON CONFLICT DO NOTHING;
-
--- save_namespace_properties
-INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-SELECT :catalog::text, :namespace::text, property.key, property.value
-FROM unnest(:keys::text[], :property_values::text[]) AS property (key, value)
-ON CONFLICT (catalog_name, namespace, property_key) DO UPDATE SET property_value = excluded.property_value;
 
 -- this_transaction
 SELECT pg_current_xact_id()::text;

@@ -1,4 +1,4 @@
--- lease_job
+-- take_job
 -- A job that is leased is not due before its lease ends, so one column tells both. Of servers that ask at once, each
 -- skips what another is about to take.
 UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1

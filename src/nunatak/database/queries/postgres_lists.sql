@@ -61,14 +61,14 @@ SELECT child, position FROM walk WHERE is_new ORDER BY number;
 -- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location = ANY (:around::text[])
+WHERE h.location = ANY (ARRAY(SELECT jsonb_array_elements_text(:around::text::jsonb)))
    OR (h.location > :location::text || '/' AND h.location < :location::text || '0');
 
 -- tables_writing_to
 -- Live tables whose writers put files into one of these very places.
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place = ANY (:places::text[]);
+WHERE p.place = ANY (ARRAY(SELECT jsonb_array_elements_text(:places::text::jsonb)));
 
 -- owners_at
 -- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.

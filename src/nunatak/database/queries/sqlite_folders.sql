@@ -1,24 +1,16 @@
--- heads_inside
--- Live tables and views whose folder is this one or lies inside it. Warehouses share no folder, so all are asked.
--- What another client has dropped is remembered here but has no pointer any more.
+-- heads_overlapping
+-- Live tables and views whose folder is this one, lies inside it or is one of those above. Warehouses may share a
+-- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location = :location OR (h.location > :location || '/' AND h.location < :location || '0');
-
--- head_at
-SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location = :location;
+WHERE h.location IN (SELECT value FROM json_each(:around))
+   OR (h.location > :location || '/' AND h.location < :location || '0');
 
 -- tables_writing_to
--- Live tables whose writers put files into this very place.
+-- Live tables whose writers put files into one of these very places.
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place = :place;
-
--- save_place
-INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
-VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;
+WHERE p.place IN (SELECT value FROM json_each(:places));
 
 -- owners_at
 -- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.

@@ -1,4 +1,4 @@
--- lease_job
+-- take_job
 -- A job that is leased is not due before its lease ends, so one column tells both.
 UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1
 WHERE job_id = (SELECT job_id FROM nunatak_jobs WHERE not_before_ms <= :now_ms ORDER BY job_id LIMIT 1)

@@ -40,28 +40,6 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
 UPDATE nunatak_heads SET content = :content
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location = :new;
 
--- delete_head
-DELETE FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-  AND coalesce(iceberg_type, 'TABLE') = :type
-RETURNING metadata_location;
-
--- forget_head
-DELETE FROM nunatak_heads
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-RETURNING table_uuid, location, metadata_location;
-
--- rename_head
-UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-  AND coalesce(iceberg_type, 'TABLE') = :type
-RETURNING metadata_location;
-
--- rename_saved_head
-UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
-RETURNING table_uuid;
-
 -- rename_table_properties
 UPDATE iceberg_table_properties SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
@@ -77,3 +55,43 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- rename_places
 UPDATE nunatak_places SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- take_head
+-- Deletes a pointer and returns it. MariaDB, which cannot do both at once, deletes in delete_taken_head.
+DELETE FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND coalesce(iceberg_type, 'TABLE') = :type
+RETURNING metadata_location;
+
+-- delete_taken_head
+-- Nothing: take_head has deleted it.
+
+-- take_saved_head
+-- As take_head, for what is kept beside the pointer; with the source, if the table is a shadow.
+DELETE FROM nunatak_heads
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+RETURNING table_uuid, location, (
+  SELECT s.source FROM nunatak_shadows s
+  WHERE s.catalog_name = nunatak_heads.catalog_name AND s.table_uuid = nunatak_heads.table_uuid);
+
+-- forget_taken_head
+-- Nothing: take_saved_head has deleted it.
+
+-- clear_empty_head
+-- Nothing: insert_head overwrites a row without a pointer.
+
+-- forget_head
+DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- rename_head
+UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
+  AND coalesce(iceberg_type, 'TABLE') = :type;
+
+-- rename_saved_head
+UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- save_place
+INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
+VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;

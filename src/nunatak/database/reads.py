@@ -1,24 +1,23 @@
-"""What the stores on a database server read alike: the same statements, whatever carries them there."""
+"""What every store reads alike: the same statements, whatever carries them to the database."""
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from nunatak.database import rules
+from nunatak.database.changes import Children, Steps, json_list, neighbours, overlap_values, steps_by_change
 from nunatak.database.records import (
     Answer,
     Change,
-    DeleteHead,
     ForgetAnswers,
     Found,
-    InsertHead,
     Key,
     Kind,
     LogLine,
-    MoveHead,
+    Neighbour,
     Pointer,
-    RenameHead,
     SavedAnswer,
     SaveSecret,
     Stock,
@@ -26,24 +25,30 @@ from nunatak.database.records import (
 )
 from nunatak.database.rules import named
 
+T = TypeVar("T")
 
-class ServerReads(ABC):
-    """A driver says how one statement is asked, and how a change is applied."""
+
+class StoreReads(ABC):
+    """A driver says how statements are asked, changes applied and the children of a namespace listed."""
+
+    def __init__(self, children: Children) -> None:
+        self._children = children
+        self._steps = steps_by_change(children)
 
     @abstractmethod
     async def apply(self, changes: Sequence[Change]) -> list[object]: ...
 
     @abstractmethod
-    async def namespace_exists(self, catalog: str, namespace: str) -> bool: ...
+    async def _read(self, steps: Callable[[], Steps[T]]) -> T:
+        """The value of a generator that only reads, all on one connection; made anew if the connection is lost."""
 
     @abstractmethod
-    async def _row(self, name: str, values: Mapping[str, object]) -> Any: ...
+    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]: ...
 
-    @abstractmethod
-    async def _rows(self, name: str, values: Mapping[str, object]) -> Sequence[Any]: ...
-
-    async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        return await self._rows(statement, values)
+    async def _row(self, name: str, values: Mapping[str, object]) -> Any:
+        """The first row, or None."""
+        rows = await self.rows(name, values)
+        return rows[0] if rows else None
 
     async def find_kind(self, key: Key) -> Kind | None:
         row = await self._row("find_type", named(key))
@@ -57,10 +62,24 @@ class ServerReads(ABC):
         self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
     ) -> tuple[list[Found], tuple[str, str] | None]:
         values = rules.search_values(catalog, text, kind, after, piece)
-        return rules.matches_of(await self._rows("search_names", values), piece)
+        return rules.matches_of(await self.rows("search_names", values), piece)
+
+    async def namespace_exists(self, catalog: str, namespace: str) -> bool:
+        row = await self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
+        return bool(row[0])
+
+    async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
+        return await self._read(partial(self._children, catalog, parent, after, limit))
+
+    async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
+        rows = await self.rows("tables_writing_to", {"places": json_list(places)})
+        return [Key(row[0], row[1], row[2]) for row in rows]
+
+    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
+        return neighbours(await self.rows("heads_overlapping", overlap_values(location, ancestors)))
 
     async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
-        rows = await self._rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
+        rows = await self.rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
         if not rows and not await self.namespace_exists(catalog, namespace):
             return None
         return {row[0]: row[1] for row in rows if row[0] != "exists"}
@@ -79,14 +98,14 @@ class ServerReads(ABC):
         return due_ms
 
     async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        return [Key(*row) for row in await self._rows("keys_after", {**named(after), "limit": limit})]
+        return [Key(*row) for row in await self.rows("keys_after", {**named(after), "limit": limit})]
 
     async def find_pointer(self, key: Key) -> Pointer | None:
         row = await self._row("find_pointer", named(key))
         return rules.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
-        rows = await self._rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
+        rows = await self.rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
         return [LogLine(*row) for row in rows]
 
     async def points_at(self, file_name: str) -> bool:
@@ -95,7 +114,7 @@ class ServerReads(ABC):
     async def take_stock(self, before_ms: int, attempts: int) -> Stock:
         (pointers,) = await self._row("count_pointers", {})
         (answers,) = await self._row("count_answers", {"before_ms": before_ms})
-        jobs = await self._rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
+        jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
         return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
 
     async def secret(self, name: str) -> bytes:
@@ -112,9 +131,3 @@ class ServerReads(ABC):
 
     async def check(self) -> None:
         await self.apply([ForgetAnswers(0)])
-
-
-def commit_ids_of(changes: Sequence[Change]) -> list[str]:
-    """By which the log knows this change, if it happened."""
-    logged = (InsertHead, MoveHead, DeleteHead, RenameHead)
-    return [change.entry.commit_id for change in changes if isinstance(change, logged)]

@@ -1,0 +1,385 @@
+"""Every kind of change, written once and without I/O: a generator that yields batches of named statements.
+
+A driver carries out a batch, in one round trip if it can, and sends back a Result for each statement. What a generator
+raises is why its change is refused; the driver then rolls the transaction back.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from nunatak.database import rules
+from nunatak.database.records import (
+    AddJob,
+    AdoptHead,
+    CommitEntry,
+    CreateNamespace,
+    DeleteHead,
+    DropNamespace,
+    ExtendLease,
+    FinishJob,
+    ForgetAnswers,
+    ForgetHead,
+    InsertHead,
+    Job,
+    Key,
+    LeaseJob,
+    MoveHead,
+    Neighbour,
+    PostponeJob,
+    RenameHead,
+    SaveAnswer,
+    SaveReport,
+    SaveSecret,
+    UpdateNamespace,
+    Write,
+)
+from nunatak.database.rules import named
+from nunatak.errors import CatalogError
+
+MAX_COUNTED_CHILDREN = 1000  # beyond this nobody wants to know how many
+
+T = TypeVar("T")
+
+
+class Result(NamedTuple):
+    """What a statement did: the rows it returned, and how many they are or, if it returns none, how many it matched."""
+
+    matched: int
+    rows: Sequence[Any]
+
+
+NO_RESULT = Result(0, ())
+
+Step = tuple[str, Mapping[str, object]]  # the name of a statement in queries/*.sql, and its values
+Steps = Generator[list[Step], Sequence[Result], T]
+Children = Callable[[str, str, str, int], Steps[tuple[list[str], str | None]]]
+
+
+class ConstraintViolation(Exception):
+    """Thrown into a generator when a unique key refuses its batch; the cause is the driver's error."""
+
+
+def drive(steps: Steps[T], carry_out: Callable[[list[Step]], Sequence[Result]], violation: type[Exception]) -> T:
+    """Run a generator to its end with a blocking driver; `violation` is what that driver raises for a unique key."""
+    try:
+        batch = next(steps)
+        while True:
+            try:
+                results = carry_out(batch)
+            except violation as error:
+                batch = steps.throw(violated(error))
+            else:
+                batch = steps.send(results)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    except ConstraintViolation as unexpected:
+        raise unexpected.__cause__ or unexpected from None
+
+
+def violated(error: Exception) -> ConstraintViolation:
+    violation = ConstraintViolation()
+    violation.__cause__ = error
+    return violation
+
+
+# Tables and views
+
+
+def insert_head(change: InsertHead) -> Steps[None]:
+    key, new = change.key, change.new
+    exists, found = yield [("namespace_exists", rules.namespace_of(key)), ("find_type", named(key))]
+    if not exists.rows[0][0]:
+        raise rules.missing_namespace(change.printed_namespace)
+    _refuse_taken(change, found)
+    if change.check_overlap:
+        yield from _refuse_overlap(new.location, key, rules.twin(change))
+    if change.registered:
+        (purge,) = yield [("purge_of", {"location": new.location})]
+        if purge.rows:
+            raise rules.being_purged(change.printed)
+    values = {**named(key), **rules.kept(new), **rules.logged(change.entry), "type": change.kind, "previous": None}
+    insertion: list[Step] = [
+        ("clear_empty_head", values),
+        ("insert_head", values),
+        ("mark_namespace", values),  # the namespace may exist only because of a table that is dropped later
+        ("save_head", values),
+        ("log_commit", values),
+    ]
+    try:
+        _, inserted, *_ = yield [*insertion, *_save_places(key, new.places)]
+    except ConstraintViolation:
+        inserted = NO_RESULT
+    if not inserted.matched:  # another client of the tables, which knows nothing of our locks, was faster
+        (found,) = yield [("find_type", named(key))]
+        _refuse_taken(change, found)
+        raise rules.taken(change.kind, change.kind, change.printed)
+
+
+def _refuse_taken(change: InsertHead, found: Result) -> None:
+    if found.rows:
+        raise rules.taken(change.kind, found.rows[0][0], change.printed)
+
+
+def _refuse_overlap(location: str, key: Key, table_uuid: str | None) -> Steps[None]:
+    (found,) = yield [("heads_overlapping", overlap_values(location, rules.ancestors_of(location)))]
+    for other in neighbours(found.rows):
+        if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
+            raise rules.overlap(location)
+
+
+def overlap_values(location: str, ancestors: Sequence[str]) -> dict[str, object]:
+    return {"location": location, "around": json_list([location, *ancestors])}
+
+
+def json_list(texts: Sequence[str]) -> str:
+    """Several values for one parameter, as every database can read them."""
+    return msgspec.json.encode(texts).decode()
+
+
+def neighbours(rows: Sequence[Sequence[Any]]) -> list[Neighbour]:
+    return [Neighbour(Key(row[0], row[1], row[2]), row[3], row[4]) for row in rows]
+
+
+def move_head(change: MoveHead) -> Steps[None]:
+    moved, *_ = yield commit_steps(rules.commit_values([change]))
+    if not moved.matched:
+        raise (yield from why_not_moved(change))
+    yield from after_move(change)
+
+
+def commit_steps(values: Mapping[str, object]) -> list[Step]:
+    """The first matches nothing unless the pointer is where it is expected; then the others do nothing."""
+    return [("commit_head", values), ("remember_moved", {}), ("save_moved_head", values), ("log_moved", values)]
+
+
+def after_move(change: MoveHead) -> Steps[None]:
+    """What a commit needs besides `commit_head`, in the same transaction."""
+    if change.check_overlap:
+        yield from _refuse_overlap(change.new.location, change.key, change.new.table_uuid)
+    if change.places_changed:
+        yield _save_places(change.key, change.new.places)
+
+
+def why_not_moved(change: MoveHead) -> Steps[CatalogError]:
+    shadow_key = rules.in_catalog(change.key, change.new.table_uuid)
+    found, shadow = yield [("find_type", named(change.key)), ("find_shadow", shadow_key)]
+    if not found.rows:
+        return rules.missing(change.kind, change.printed)
+    if shadow.rows and shadow.rows[0][1] == "shadow":
+        return rules.shadowed(change.printed, shadow.rows[0][0])
+    return rules.moved(change.printed)
+
+
+def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]:
+    """Where its metadata is, and its folder and uuid if known: what a purge needs."""
+    key = change.key
+    taken, saved = yield [("take_head", {**named(key), "type": change.kind}), ("take_saved_head", named(key))]
+    if not taken.rows:
+        raise rules.missing(change.kind, change.printed)
+    pointer = taken.rows[0][0]
+    if change.expected is not None and pointer != change.expected:
+        raise rules.moved(change.printed)
+    uuid, location, shadow_of = saved.rows[0] if saved.rows else (None, None, None)
+    steps: list[Step] = [
+        ("delete_taken_head", named(key)),
+        ("forget_taken_head", named(key)),
+        ("forget_table_properties", named(key)),
+        ("forget_places", named(key)),
+        _log(change.entry, key, uuid or "", None, pointer),
+    ]
+    if shadow_of is not None:
+        steps.append(("forget_shadow", rules.in_catalog(key, uuid)))
+    if change.purge and pointer:
+        payload = rules.purge_payload(key, pointer, location, uuid, shadow_of)
+        where = location if shadow_of is None else None  # files that stay are in nobody's way
+        steps.append(("add_job", {"kind": "purge", "payload": payload, "location": where}))
+    yield steps
+    return pointer, location, uuid
+
+
+def rename_head(change: RenameHead) -> Steps[None]:
+    key, to = change.key, change.to
+    found, exists, taken = yield [
+        ("find_type", named(key)),
+        ("namespace_exists", rules.namespace_of(to)),
+        ("find_type", named(to)),
+    ]
+    if not found.rows or (found.rows[0][0] or "TABLE") != change.kind:
+        raise rules.missing(change.kind, change.printed)
+    if not exists.rows[0][0]:
+        raise rules.missing_namespace(change.printed_to_namespace)
+    if taken.rows:
+        raise rules.rename_taken(change, taken.rows[0][0])
+    values = {**named(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
+    try:
+        (renamed,) = yield [("rename_head", values)]
+    except ConstraintViolation as error:  # another client has taken the name since
+        raise rules.rename_taken(change, change.kind) from error.__cause__
+    if not renamed.matched:  # another client has dropped it since
+        raise rules.missing(change.kind, change.printed)
+    yield [
+        ("forget_head", named(to)),  # what another client has dropped may still be remembered under this name
+        ("forget_table_properties", named(to)),
+        ("forget_places", named(to)),
+        ("mark_namespace", rules.namespace_of(key)),
+        ("rename_saved_head", values),
+        ("rename_table_properties", values),
+        ("rename_places", values),
+        ("log_rename", {**named(to), **rules.logged(change.entry)}),
+    ]
+
+
+def adopt_head(change: AdoptHead) -> Steps[None]:
+    key, new = change.key, change.new
+    found, stored = yield [("lock_head", named(key)), ("find_stored", named(key))]
+    if not found.rows or found.rows[0][0] != new.metadata_location:
+        return  # moved again: whoever reads next adopts that one
+    steps: list[Step] = [("save_head", {**named(key), **rules.kept(new)}), *_save_places(key, new.places)]
+    if not stored.rows or stored.rows[0][0] != new.metadata_location:  # else only the bytes were missing
+        steps.append(_log(change.entry, key, new.table_uuid, new.metadata_location, None))
+    yield steps
+
+
+def forget_stale_head(change: ForgetHead) -> Steps[None]:
+    (forgotten,) = yield [("forget_stale_head", named(change.key))]
+    if forgotten.matched:
+        yield [("forget_places", named(change.key))]
+
+
+def _save_places(key: Key, places: Sequence[str]) -> list[Step]:
+    saved: list[Step] = [("save_place", {**named(key), "place": place}) for place in dict.fromkeys(places)]
+    return [("forget_places", named(key)), *saved]
+
+
+def _log(entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> Step:
+    return ("log_commit", {**named(key), **rules.logged(entry), "uuid": uuid, "new": new, "previous": previous})
+
+
+# Namespaces
+
+
+def create_namespace(change: CreateNamespace) -> Steps[None]:
+    where = {"catalog": change.catalog, "namespace": change.namespace}
+    (exists,) = yield [("namespace_exists", where)]
+    if exists.rows[0][0]:
+        raise rules.taken_namespace(change.printed)
+    levels = (*change.ancestors, change.namespace)
+    marks: list[Step] = [("mark_namespace", {"catalog": change.catalog, "namespace": level}) for level in levels]
+    yield [*marks, *_save_properties(where, change.properties)]
+
+
+def _save_properties(where: Mapping[str, object], properties: Mapping[str, str]) -> list[Step]:
+    return [("save_namespace_property", {**where, "key": key, "value": value}) for key, value in properties.items()]
+
+
+def drop_namespace(children: Children, change: DropNamespace) -> Steps[None]:
+    where = {"catalog": change.catalog, "namespace": change.namespace}
+    exists, held = yield [("namespace_exists", where), ("first_entry", where)]
+    if not exists.rows[0][0]:
+        raise rules.missing_namespace(change.printed)
+    if held.rows:
+        raise rules.holds_entries(change.printed, held.rows[0][0], held.rows[0][1])
+    found, _ = yield from children(change.catalog, change.namespace, "", MAX_COUNTED_CHILDREN)
+    if found:
+        raise rules.holds_children(change.printed, len(found))
+    yield [("drop_namespace", where)]
+
+
+def update_namespace(change: UpdateNamespace) -> Steps[None]:
+    where = {"catalog": change.catalog, "namespace": change.namespace}
+    read: list[Step] = [("namespace_properties", where)] if change.removals else []
+    exists, *present = yield [("namespace_exists", where), *read]
+    if not exists.rows[0][0]:
+        raise rules.missing_namespace(change.printed)
+    if present:
+        rules.refuse_other_removals(change, {row[0] for row in present[0].rows})
+    removed: list[Step] = [("remove_namespace_property", {**where, "key": key}) for key in change.removals]
+    yield [("mark_namespace", where), *removed, *_save_properties(where, change.updates)]
+
+
+# Answers, jobs, reports
+
+
+def save_answer(change: SaveAnswer) -> Steps[None]:
+    (saved,) = yield [("save_answer", rules.answered(change))]
+    if not saved.matched:
+        raise rules.key_taken()
+
+
+def forget_answers(change: ForgetAnswers) -> Steps[None]:
+    yield [("forget_answers", {"now_ms": change.now_ms}), ("forget_outcomes", {})]
+
+
+def add_job(change: AddJob) -> Steps[None]:
+    yield [("add_job", {"kind": change.kind, "payload": change.payload, "location": None})]
+
+
+def lease_job(change: LeaseJob) -> Steps[Job | None]:
+    (taken,) = yield [("take_job", rules.leased(change))]
+    if not taken.rows:
+        return None
+    job_id, kind, payload, attempts = taken.rows[0]
+    yield [("lease_taken_job", {**rules.leased(change), "job_id": job_id})]
+    return Job(job_id, kind, payload, attempts)
+
+
+def extend_lease(change: ExtendLease) -> Steps[bool]:
+    values = {"job_id": change.job_id, "owner": change.owner, "until_ms": change.until_ms}
+    (extended,) = yield [("extend_lease", values)]
+    return extended.matched == 1
+
+
+def finish_job(change: FinishJob) -> Steps[None]:
+    yield [("finish_job", {"job_id": change.job_id, "owner": change.owner})]
+
+
+def postpone_job(change: PostponeJob) -> Steps[None]:
+    yield [("postpone_job", rules.postponed(change))]
+
+
+def save_report(change: SaveReport) -> Steps[None]:
+    values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
+    yield [("add_report", values), ("trim_reports", {"keep": rules.kept_reports(change.report)})]
+
+
+def save_secret(change: SaveSecret) -> Steps[None]:
+    yield [("save_secret", {"name": change.name, "value": change.value})]
+
+
+def write(change: Write) -> Steps[int]:
+    (written,) = yield [(change.statement, change.values)]
+    if not written.matched and change.refusal is not None:
+        raise change.refusal
+    return written.matched
+
+
+StepsByChange = Mapping[type, Callable[[Any], Steps[object]]]
+
+
+def steps_by_change(children: Children) -> StepsByChange:
+    """The generator of each kind of change; `children` lists those of a namespace as the database does it fastest."""
+    return {
+        InsertHead: insert_head,
+        MoveHead: move_head,
+        DeleteHead: delete_head,
+        RenameHead: rename_head,
+        AdoptHead: adopt_head,
+        ForgetHead: forget_stale_head,
+        CreateNamespace: create_namespace,
+        DropNamespace: partial(drop_namespace, children),
+        UpdateNamespace: update_namespace,
+        SaveAnswer: save_answer,
+        ForgetAnswers: forget_answers,
+        AddJob: add_job,
+        LeaseJob: lease_job,
+        ExtendLease: extend_lease,
+        FinishJob: finish_job,
+        PostponeJob: postpone_job,
+        SaveReport: save_report,
+        SaveSecret: save_secret,
+        Write: write,
+    }
