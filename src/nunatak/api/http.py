@@ -249,7 +249,9 @@ def mark_sender(request: Request) -> None:
 async def decoded(request: Request, decode: Callable[[bytes], Body]) -> Body:
     """The body as `decode` reads it, in a thread if it is large; what follows from it waits for its sender's turn."""
     mark_sender(request)
-    return await request.catalog.large_work.run_if(len(request.body) > LARGE_BYTES, decode, request.body)
+    if len(request.body) > LARGE_BYTES:
+        return await request.catalog.large_work.run(decode, request.body)
+    return decode(request.body)
 
 
 def compress(body: bytes, encoding: str) -> bytes:

@@ -76,14 +76,14 @@ class TableCommit(msgspec.Struct, frozen=True):
 
 
 def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest], size_bytes: int = 0) -> TableCommit:
-    parts = tuple((request.requirements, _together(request.updates)) for request in requests)
-    check_counts(updates=sum(len(part) for _, part in parts), requirements=sum(len(required) for required, _ in parts))
+    parts = tuple([(request.requirements, _together(request.updates)) for request in requests])
+    merged = parts[0][1] if len(parts) == 1 else [update for _, part in parts for update in part]
+    check_counts(updates=len(merged), requirements=sum([len(required) for required, _ in parts]))
     if len(parts) > MAX_PARTS:
         raise BadRequest(
             f"Too many changes of {identifier}: {len(parts)}, at most {MAX_PARTS} are allowed in one transaction",
             hint="Put the updates of one table into one change.",
         )
-    merged = parts[0][1] if len(parts) == 1 else [update for _, part in parts for update in part]
     places, paths = tuple(places_of_updates(merged)), tuple(paths_in_updates(merged))
     return TableCommit(identifier, parts, merged, places, paths, _added_snapshot(merged), size_bytes)
 
@@ -136,17 +136,19 @@ async def commit_tables(
     `answer` is that of a transaction. Without it the answer is the metadata of the one table.
     """
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
-    with catalog.contention.attempt(keys, caller.address):
+    contention, is_transaction = catalog.contention, answer is not None
+    for key in keys if contention.tables else ():
+        contention.arrived(key, caller.address)
+    try:
         async with catalog.turns.take(keys):
             for attempt in range(MAX_TRIES):
                 if attempt:
                     caller.progress.tries = attempt + 1
-                    pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    await _pause(attempt)
                 try:
                     remembered = None if attempt else await _plan_from_memory(catalog, warehouse, caller, keys, commits)
                     planned = remembered or await _plan_all(
-                        catalog, warehouse, caller, keys, commits, is_transaction=answer is not None
+                        catalog, warehouse, caller, keys, commits, is_transaction=is_transaction
                     )
                 except CatalogError as error:
                     repeated = await _already_done(catalog, caller, keys, commits, error)
@@ -166,6 +168,19 @@ async def commit_tables(
                 f"Commit failed after {MAX_TRIES} tries: {moved.message}",
                 hint="All of the request's tables are unchanged; refresh and try again.",
             )
+    except CommitFailed:
+        for key in keys:
+            contention.refused(key, caller.address)
+        raise
+    finally:
+        for key in keys if contention.tables else ():
+            contention.attempted(key, caller.address)
+
+
+async def _pause(attempt: int) -> None:
+    """Longer with each attempt, and never the same for two servers."""
+    pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
 
 async def _plan_from_memory(
@@ -184,7 +199,7 @@ async def _plan_from_memory(
         if before is None or not isinstance(before.parsed, TableMetadata):
             return None
         try:
-            plan = await _plan(catalog, warehouse, caller, key, commit, before)
+            plan = await _plan(catalog, warehouse, caller, key, commit, before, before.parsed)
         except CatalogError:
             return None
         if plan.after is plan.base:
@@ -211,7 +226,8 @@ async def _plan_all(
             before = await find_head(catalog, key, "TABLE", caller.policy)
             if before is None and await _was_created(catalog, caller, commit):
                 raise OutcomeUnknown(NO_LONGER_THERE)
-            planned.append(await _plan(catalog, warehouse, caller, key, commit, before))
+            base = await read_table(catalog, before) if before is not None else None
+            planned.append(await _plan(catalog, warehouse, caller, key, commit, before, base))
         except CatalogError as error:
             if is_transaction and error.status in REFUSALS and str(commit.identifier) not in error.message:
                 raise error.reworded(f"{commit.identifier}: {error.message}", error.hint) from error
@@ -228,9 +244,9 @@ async def _plan(
     key: Key,
     commit: TableCommit,
     before: Loaded | None,
+    base: TableMetadata | None,
 ) -> Publication:
     """Check every requirement and work out the new metadata; nothing is written."""
-    base = await read_table(catalog, before) if before is not None else None
     if base is None:
         await _check_creation(catalog, key, commit)
     state = base
@@ -247,7 +263,9 @@ async def _plan(
         check_properties(after.properties)
     own = await check_places(catalog, warehouse, key, after)
     outside = paths_outside(own, commit.paths)
-    await refuse_foreign(catalog, caller, key, after, base, own, outside)
+    if caller.rights is not None:
+        await refuse_foreign(catalog, caller, key, after, base, own, outside)
+    deletes_files = after.properties.get(DELETE_OLD_METADATA, "false").lower() == "true"
     return Publication(
         key,
         commit.identifier,
@@ -257,7 +275,7 @@ async def _plan(
         after,
         commit.snapshot_id,
         points_elsewhere=any(is_inside_any(warehouse.allowed, path) for _, path in outside),
-        then=_old_files_job(key, base, after) if base is not None else (),
+        then=_old_files_job(key, base, after) if base is not None and deletes_files else (),
     )
 
 
@@ -312,9 +330,7 @@ async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> No
 
 
 def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[Change]:
-    """Deletes the metadata files that the table's log names no longer, if the table asks for that."""
-    if after.properties.get(DELETE_OLD_METADATA, "false").lower() != "true":
-        return []
+    """Deletes the metadata files that the table's log names no longer."""
     kept = {log["metadata-file"] for log in after.metadata_log}
     trimmed = [log["metadata-file"] for log in base.metadata_log if log["metadata-file"] not in kept]
     if not trimmed:

@@ -7,11 +7,9 @@ has had its time). It is a courtesy only: nothing is locked, no other load waits
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nunatak.database.records import Key
-from nunatak.errors import CommitFailed
 
 CONTENDED_SECONDS = 2.0  # a table without a conflict for this long is quiet again
 HOLD_SECONDS = 0.05  # from a writer's load to its commit; whoever takes longer gives up the turn
@@ -35,10 +33,6 @@ class Contention:
 
     def __init__(self) -> None:
         self.tables: dict[Key, _Table] = {}
-
-    def attempt(self, keys: Sequence[Key], writer: Writer | None) -> "_Attempt":
-        """A context for one commit, from its arrival until it has won or lost."""
-        return _Attempt(self, keys, writer)
 
     def refused(self, key: Key, writer: Writer | None) -> None:
         """A commit lost: from now on the table is contended."""
@@ -109,27 +103,3 @@ class Contention:
         if table.timer is not None:
             table.timer.cancel()
         del self.tables[key]
-
-
-class _Attempt:
-    """A context written out: every commit enters one, and a generator would cost it several times as much."""
-
-    __slots__ = ("_contention", "_keys", "_writer")
-
-    def __init__(self, contention: Contention, keys: Sequence[Key], writer: Writer | None) -> None:
-        self._contention = contention
-        self._keys = keys
-        self._writer = writer
-
-    def __enter__(self) -> None:
-        if self._contention.tables:
-            for key in self._keys:
-                self._contention.arrived(key, self._writer)
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, CommitFailed):
-            for key in self._keys:
-                self._contention.refused(key, self._writer)
-        if self._contention.tables:
-            for key in self._keys:
-                self._contention.attempted(key, self._writer)

@@ -9,7 +9,7 @@ workers and this server follow paths, and would read or delete the other table's
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -29,6 +29,8 @@ from nunatak.objectstore.location import Location, is_inside_any, missing_file, 
 
 # What somebody needs on another table to make its files their own table's.
 READ_AND_WRITE = Privilege.TABLE_READ_META | Privilege.TABLE_READ_DATA | Privilege.TABLE_WRITE
+# The updates that bring paths in; most others are as frequent as these, and all are looked at.
+WITH_PATHS = (AddSnapshot, SetStatistics, SetPartitionStatistics)
 
 PAGE = 1000  # pointers read at a time
 CHUNK = 500  # paths asked for together; between two chunks other requests have their turn
@@ -62,6 +64,8 @@ def own_places(metadata: Metadata) -> tuple[Location, ...]:
 def paths_in_updates(updates: Iterable[Update]) -> Iterator[NamedPath]:
     """Every path that a commit brings in."""
     for update in updates:
+        if not isinstance(update, WITH_PATHS):
+            continue
         match update:
             case AddSnapshot():
                 yield from _paths_of_snapshot(update.snapshot)
@@ -70,7 +74,7 @@ def paths_in_updates(updates: Iterable[Update]) -> Iterator[NamedPath]:
             case SetPartitionStatistics():
                 yield from _path_of_statistics(update.partition_statistics)
             case _:
-                pass
+                assert_never(update)
 
 
 def paths_in_metadata(metadata: Metadata) -> Iterator[NamedPath]:

@@ -19,6 +19,7 @@ from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.chosen_places import ChosenPlace, places_of
 from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
+from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 from nunatak.objectstore.location import (
@@ -163,6 +164,8 @@ def stored_beside(metadata_location: str, metadata: Metadata, content: bytes | N
 
 def places_outside(metadata: Metadata) -> tuple[str, ...]:
     """Where writers put files outside the table's folder; what cannot be read as a place is nobody's."""
+    if metadata.properties.keys().isdisjoint(STEERING_PROPERTIES):
+        return ()
     places: list[str] = []
     for chosen in places_of(None, metadata.properties):
         try:

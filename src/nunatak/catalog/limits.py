@@ -17,15 +17,12 @@ _SECRETS = re.compile(
 
 
 def check_counts(*, updates: int, requirements: int) -> None:
-    for what, count, most in (
-        ("updates", updates, MAX_UPDATES),
-        ("requirements", requirements, MAX_REQUIREMENTS),
-    ):
-        if count > most:
-            raise BadRequest(
-                f"Too many {what}: {count}, at most {most} are allowed in one commit",
-                hint="Send several commits, one after the other.",
-            )
+    if updates <= MAX_UPDATES and requirements <= MAX_REQUIREMENTS:
+        return
+    what = f"updates: {updates}, at most {MAX_UPDATES}"
+    if updates <= MAX_UPDATES:
+        what = f"requirements: {requirements}, at most {MAX_REQUIREMENTS}"
+    raise BadRequest(f"Too many {what} are allowed in one commit", hint="Send several commits, one after the other.")
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

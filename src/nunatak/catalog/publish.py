@@ -55,10 +55,6 @@ class Publication(msgspec.Struct, frozen=True):
     first: Sequence[Change] = ()  # applied before the pointer, in the same transaction
     then: Sequence[Change] = ()  # applied after it
 
-    @property
-    def kind(self) -> Kind:
-        return "TABLE" if isinstance(self.after, TableMetadata) else "VIEW"
-
 
 async def publish(
     catalog: Catalog, caller: Caller, publications: Sequence[Publication], answer: Answer | None = None
@@ -88,8 +84,7 @@ async def publish(
         raise
     for each, version, stored in zip(changed, versions, written, strict=True):
         catalog.cache.keep(each.key, version)
-        if stored.content is None and _may_wait(catalog, each, version):
-            assert catalog.stowing is not None
+        if catalog.stowing is not None and stored.content is None and len(version.data) <= SMALL_BYTES:
             catalog.stowing.add(each.key, version)
     if len(changes) > len(changed) and any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()
@@ -100,21 +95,21 @@ async def _new_versions(catalog: Catalog, changed: Sequence[Publication]) -> tup
     """A commit id and the new metadata for each; the id is also in the name of the file. Nothing is written."""
     commit_ids, versions = [], []
     for number, each in enumerate(changed, 1):
-        commit_id = catalog.new_uuid()
+        commit_id, metadata, before = catalog.new_uuid(), each.after, each.before
+        if each.registered is not None:
+            version = each.registered
+        else:
+            previous = before.metadata_location if before is not None else None
+            location = new_metadata_location(metadata.location, metadata.properties, previous, commit_id)
+            if isinstance(metadata, TableMetadata):
+                version = Loaded.of_table(location, metadata, local_path(location), before)
+            else:
+                version = loaded_of(location, view_metadata.encode(metadata), metadata)
         commit_ids.append(commit_id)
-        versions.append(each.registered or _new_version(each, commit_id))
+        versions.append(version)
         if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests are served
     return commit_ids, versions
-
-
-def _new_version(publication: Publication, commit_id: str) -> Loaded:
-    metadata, before = publication.after, publication.before
-    previous = before.metadata_location if before is not None else None
-    metadata_location = new_metadata_location(metadata.location, metadata.properties, previous, commit_id)
-    if isinstance(metadata, TableMetadata):
-        return Loaded.of_table(metadata_location, metadata, local_path(metadata_location), before)
-    return loaded_of(metadata_location, view_metadata.encode(metadata), metadata)
 
 
 def _with_unchanged(publications: Sequence[Publication], versions: Sequence[Loaded]) -> list[Loaded]:
@@ -134,6 +129,8 @@ def _with_unchanged(publications: Sequence[Publication], versions: Sequence[Load
 
 async def _write_files(catalog: Catalog, changed: Sequence[Publication], versions: Sequence[Loaded]) -> list[Stored]:
     """All files and folders; if one cannot be written, no file is kept. Returns what goes beside each pointer."""
+    if len(changed) == 1 and not changed[0].folders:  # a commit to one table
+        return [await _write_file(catalog, changed[0], versions[0])]
     writes: list[Awaitable[Stored | None]] = [
         _write_file(catalog, each, version) for each, version in zip(changed, versions, strict=True)
     ]
@@ -144,11 +141,8 @@ async def _write_files(catalog: Catalog, changed: Sequence[Publication], version
         if not version.metadata_location.startswith(f"{folder}/")  # that one comes with the file
     ]
     outcomes: list[Stored | BaseException | None] = []
-    if len(writes) == 1:
-        outcomes.append(await writes[0])
-    else:
-        for start in range(0, len(writes), AT_ONCE):
-            outcomes += await asyncio.gather(*writes[start : start + AT_ONCE], return_exceptions=True)
+    for start in range(0, len(writes), AT_ONCE):
+        outcomes += await asyncio.gather(*writes[start : start + AT_ONCE], return_exceptions=True)
     written = [outcome for outcome in outcomes if isinstance(outcome, Stored)]
     failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
     if failed is not None:
@@ -162,22 +156,13 @@ async def _write_file(catalog: Catalog, publication: Publication, version: Loade
     if publication.registered is not None:
         return await stored_of(metadata_location, metadata, data)
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
-        content = None if _may_wait(catalog, publication, version) else packed(data)
+        # A table may be written many times a second: the copy in the database follows when it is quiet.
+        is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
+        content = None if is_rewritten and catalog.stowing is not None else packed(data)
         await catalog.objects.write_synced(metadata_location, data)
     else:
         content = await catalog.objects.write_metadata(metadata_location, data, packed)
     return stored_beside(metadata_location, metadata, content)
-
-
-def _may_wait(catalog: Catalog, publication: Publication, version: Loaded) -> bool:
-    """Whether the bytes may be stored beside the pointer later: those of a table that is written again and again."""
-    return (
-        catalog.stowing is not None
-        and publication.before is not None
-        and publication.registered is None
-        and len(version.data) <= SMALL_BYTES
-        and publication.kind == "TABLE"
-    )
 
 
 async def _delete_files(catalog: Catalog, changed: Sequence[Publication], written: Sequence[Stored]) -> None:
@@ -195,6 +180,7 @@ def _changes(
 ) -> list[Change]:
     """The pointer set or moved, with what belongs to it."""
     key, before, base, after = publication.key, publication.before, publication.base, publication.after
+    kind: Kind = "TABLE" if isinstance(after, TableMetadata) else "VIEW"
     printed, is_registered = str(publication.identifier), publication.registered is not None
     line = entry(catalog, caller, publication.operation, commit_id, snapshot_id=publication.snapshot_id)
     if before is None or base is None:
@@ -202,26 +188,22 @@ def _changes(
         owned = ownership.owned(catalog, caller, ownership.securable_of(key))
         if not is_registered:
             stored = with_references(stored, after)
-        new = InsertHead(key, publication.kind, stored, line, printed, parent, registered=is_registered)
+        new = InsertHead(key, kind, stored, line, printed, parent, registered=is_registered)
         return [*publication.first, new, *owned, *publication.then]
-    places_changed = is_registered or publication.points_elsewhere or _has_other_places(base, after, stored)
-    if places_changed and not is_registered:
+    has_moved = after.location != base.location
+    has_other_places = publication.points_elsewhere or (
+        (has_moved or after.properties is not base.properties) and stored.places != places_outside(base)
+    )
+    if has_other_places and not is_registered:
         stored = with_references(stored, after)
     moved = MoveHead(
         key,
-        publication.kind,
+        kind,
         before.metadata_location,
         stored,
         line,
         printed,
-        check_overlap=is_registered or after.location != base.location,
-        places_changed=places_changed,
+        check_overlap=is_registered or has_moved,
+        places_changed=is_registered or has_other_places,
     )
     return [*publication.first, moved, *publication.then]
-
-
-def _has_other_places(base: Metadata, after: Metadata, stored: Stored) -> bool:
-    """Whether writers of the table put files into other places than before."""
-    if after.properties is base.properties and after.location == base.location:
-        return False
-    return stored.places != places_outside(base)

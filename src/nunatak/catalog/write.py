@@ -3,7 +3,7 @@
 The audit row of a table or view is its line of the commit log, which comes with the change itself.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
@@ -23,6 +23,7 @@ from nunatak.errors import CatalogError, OutcomeUnknown
 from nunatak.iceberg.identifiers import from_jdbc
 
 GRACE_SECONDS = 300  # a key is remembered longer than advertised: clocks differ, retries are late
+OF_NAMESPACES = (CreateNamespace, UpdateNamespace, DropNamespace)
 MOST_NAMED = 50  # properties in an audit row; their values may be anything, and are left out
 LONGEST_NAMED = 100
 
@@ -32,9 +33,9 @@ async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], ans
 
     What is handed over is carried out, although the client may go away meanwhile.
     """
-    changes = list(_audited(catalog, caller, changes))
+    changes = [*changes, *[_audit_row(catalog, caller, each) for each in changes if isinstance(each, OF_NAMESPACES)]]
     if caller.key is not None:
-        changes = [*changes, remembered(catalog, caller, answer)]
+        changes.append(remembered(catalog, caller, answer))
     progress, before = caller.progress, caller.progress.moment
     progress.moment = Moment.SENT
     try:
@@ -48,29 +49,16 @@ async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], ans
     progress.moment = Moment.APPLIED
 
 
-def _audited(catalog: Catalog, caller: Caller, changes: Sequence[Change]) -> Iterator[Change]:
-    """The changes, and behind each that leaves no line in the commit log its audit row."""
-    for change in changes:
-        yield change
-        match change:
-            case CreateNamespace():
-                yield _row(catalog, caller, change, "create-namespace", {"set": _named(change.properties)})
-            case UpdateNamespace():
-                told = {"set": _named(change.updates), "removed": _named(change.removals)}
-                yield _row(catalog, caller, change, "update-namespace", told)
-            case DropNamespace():
-                yield _row(catalog, caller, change, "drop-namespace", {})
-            case _:
-                pass
-
-
-def _row(
-    catalog: Catalog,
-    caller: Caller,
-    change: CreateNamespace | UpdateNamespace | DropNamespace,
-    action: str,
-    told: dict[str, list[str]],
-) -> Write:
+def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | UpdateNamespace | DropNamespace) -> Write:
+    """Of a change that leaves no line in the commit log."""
+    told: dict[str, list[str]] = {}
+    match change:
+        case CreateNamespace():
+            action, told = "create-namespace", {"set": _named(change.properties)}
+        case UpdateNamespace():
+            action, told = "update-namespace", {"set": _named(change.updates), "removed": _named(change.removals)}
+        case DropNamespace():
+            action = "drop-namespace"
     return audit_row(
         at_ms=catalog.now_ms(),
         principal=caller.principal,

@@ -4,6 +4,7 @@ The same functions tell which right a request needs and which places are checked
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -13,6 +14,13 @@ from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.view_commit import ViewUpdate
 
 NAMESPACE_LOCATION = "location"
+# Most commits hold none of these, and all commits are looked at.
+_NAMING_PLACES = (
+    commit_request.SetLocation,
+    commit_request.SetProperties,
+    view_commit.SetLocation,
+    view_commit.SetProperties,
+)
 
 
 class ChosenPlace(msgspec.Struct, frozen=True):
@@ -35,6 +43,8 @@ def places_of(location: str | None, properties: Mapping[str, str] | None) -> Ite
 def places_of_updates(updates: Iterable[Update | ViewUpdate]) -> Iterator[ChosenPlace]:
     """All that these updates set, also what a later one sets again or removes, in the old spelling and the new."""
     for update in updates:
+        if not isinstance(update, _NAMING_PLACES):
+            continue
         match update:
             case commit_request.SetLocation() | view_commit.SetLocation():
                 yield from places_of(update.location, None)
@@ -44,7 +54,7 @@ def places_of_updates(updates: Iterable[Update | ViewUpdate]) -> Iterator[Chosen
             case view_commit.SetProperties():
                 yield from places_of(None, update.updates)
             case _:
-                pass
+                assert_never(update)
 
 
 def places_of_namespace(properties: Mapping[str, str] | None) -> Iterator[ChosenPlace]:

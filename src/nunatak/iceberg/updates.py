@@ -135,6 +135,20 @@ def _within(number: int, largest: int, what: str) -> int:
 class _Draft:
     """The metadata while updates are applied to it. Collections are replaced, never mutated: the base shares them."""
 
+    # Made when an update first needs them; at the end they yield the lists of the metadata.
+    _schemas: Definitions | None = None
+    _specs: Definitions | None = None
+    _orders: Definitions | None = None
+    _snapshots: ChangedSnapshots | None = None
+    _refs_of: dict[int, set[str]] | None = None
+    _partition_fields: partition_spec.PartitionFields | None = None
+
+    last_added_schema_id: int | None = None
+    last_added_spec_id: int | None = None
+    last_added_order_id: int | None = None
+    has_removed_snapshots = False
+    has_started_over = False
+
     def __init__(self, base: TableMetadata, *, is_new: bool, now_ms: int) -> None:
         self.base = base
         self.is_new = is_new
@@ -167,25 +181,12 @@ class _Draft:
         self.metadata_log = base.metadata_log
         self.unknown = base.unknown
 
-        # Made when an update first needs them; at the end they yield the lists above.
-        self._schemas: Definitions | None = None
-        self._specs: Definitions | None = None
-        self._orders: Definitions | None = None
-        self._snapshots: ChangedSnapshots | None = None
         self._files: dict[str, Keyed] = {}
-        self._refs_of: dict[int, set[str]] | None = None
         self._parsed: dict[int, schema.Schema] = {}
-        self._partition_fields: partition_spec.PartitionFields | None = None
         self._owned: set[str] = set()
-
         self.added_schema_ids: set[int] = set()
-        self.last_added_schema_id: int | None = None
-        self.last_added_spec_id: int | None = None
-        self.last_added_order_id: int | None = None
         self.added_snapshots: dict[int, Json] = {}
         self.set_as_main: list[int] = []
-        self.has_removed_snapshots = False
-        self.has_started_over = False
 
     def apply(self, update: Update) -> None:
         match update:

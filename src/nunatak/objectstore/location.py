@@ -68,8 +68,9 @@ def parse_location(text: str) -> Location:
     return Location(scheme, authority, segments)
 
 
+@lru_cache(maxsize=64)  # a commit asks for its new file twice, and then nobody does
 def parse_file_location(text: str) -> Location:
-    """The same for a file that was not asked for before and may never be again: only its folder is remembered."""
+    """The same for a file that was not asked for before and may never be again: its folder is remembered longer."""
     folder, _, name = text.rpartition("/")
     if folder.count("/") < 3 or folder.endswith("/") or name in _NO_NAMES or _REFUSED.search(name):
         return parse_location(text)
@@ -80,13 +81,14 @@ def parse_file_location(text: str) -> Location:
 def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Location:
     """The place `text` names, refused unless one of the allowed places contains it."""
     location = parse_location(text)
-    if not any(place.contains(location) for place in allowed):
-        places = ", ".join(str(place) for place in allowed)
-        raise BadRequest(
-            f"Invalid {what}: {text} lies outside the locations allowed for this warehouse ({places})",
-            hint="Leave the location out to let the catalog choose one, or allow it with NUNATAK_ALLOWED_LOCATIONS.",
-        )
-    return location
+    for place in allowed:
+        if place.contains(location):
+            return location
+    places = ", ".join(str(place) for place in allowed)
+    raise BadRequest(
+        f"Invalid {what}: {text} lies outside the locations allowed for this warehouse ({places})",
+        hint="Leave the location out to let the catalog choose one, or allow it with NUNATAK_ALLOWED_LOCATIONS.",
+    )
 
 
 def is_inside_any(places: Sequence[Location], text: str) -> bool:
