@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from nunatak.access.addresses import is_loopback
 from nunatak.access.doors import check_doors
 from nunatak.api.route import TOP_WORDS
 from nunatak.api.transport.tls import tls_context
@@ -21,7 +22,6 @@ from nunatak.settings import Settings, SettingsError, files_with_secrets, withou
 log = logging.getLogger(__name__)
 
 DATABASE_FILE = "nunatak.db"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def check(settings: Settings) -> ssl.SSLContext | None:
@@ -34,7 +34,7 @@ def check(settings: Settings) -> ssl.SSLContext | None:
             f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
             "database_url to postgresql://… to share the catalog among several"
         )
-    if settings.host not in LOOPBACK:
+    if not is_loopback(settings.host):
         _refuse_strangers(settings)
     read_places(settings)
     _check_database(settings)

@@ -1,4 +1,4 @@
-"""Whom an address stands for, where requests of one sender are counted together."""
+"""What an address stands for: the network of a sender, or this machine."""
 
 import ipaddress
 from functools import lru_cache
@@ -16,3 +16,11 @@ def network_of(address: str) -> str:
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or host name is this machine, so that nobody listens in between."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

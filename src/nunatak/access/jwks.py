@@ -1,7 +1,6 @@
 """The public keys of an external issuer: fetched with limits, remembered, and never from an address a token names."""
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from nunatak.access.addresses import is_loopback
 from nunatak.errors import ServiceUnavailable
 from nunatak.settings import SettingsError
 
@@ -171,13 +171,6 @@ def _check_url(what: str, url: str) -> SplitResult:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(f"{what}: {url!r} must be https, so that nobody in between can replace the keys")
     return parts
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Answer:

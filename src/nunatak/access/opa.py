@@ -1,7 +1,6 @@
 """Open Policy Agent decides: one POST for all securables of a request, and no decision means nobody may do anything."""
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 import httptools
 import msgspec
 
+from nunatak.access.addresses import is_loopback
 from nunatak.access.external import Undecided, agreed, principals_asked_about, sum_of
 from nunatak.access.securables import chain, parts, printed
 from nunatak.access.sessions import Session
@@ -74,16 +74,9 @@ def _checked_url(text: str) -> SplitResult:
         raise SettingsError("opa_url must name a document, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights")
     if url.username is not None or url.password is not None or url.fragment:
         raise SettingsError("opa_url takes neither a user nor a fragment; a bearer token goes into opa_token")
-    if url.scheme == "http" and not _is_loopback(host):
+    if url.scheme == "http" and not is_loopback(host):
         raise SettingsError("opa_url must be https unless OPA is on this machine: answers could be forged on the way")
     return url
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Opa:

@@ -18,6 +18,7 @@ from nunatak.database.records import AdoptHead, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.chosen_places import ChosenPlace, places_of
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -32,8 +33,6 @@ from nunatak.objectstore.location import (
 )
 
 Metadata = TableMetadata | ViewMetadata
-
-STORED_LIMIT_BYTES = 8 * 1024 * 1024  # beyond this the database would bloat; the file and the cache serve it
 
 _of_thread = threading.local()
 
@@ -150,7 +149,7 @@ def packed(data: bytes | memoryview) -> bytes | None:
     if packer is None:
         packer = _of_thread.packer = zstandard.ZstdCompressor(level=1)
     content = packer.compress(data)
-    return content if len(content) <= STORED_LIMIT_BYTES else None
+    return content if len(content) <= LARGE_METADATA_FILE_BYTES else None
 
 
 def stored_beside(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:

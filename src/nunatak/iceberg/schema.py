@@ -60,11 +60,6 @@ class Schema:
         return None if field_id is None else self.fields[field_id]
 
 
-def check_schema(schema: Json, format_version: int) -> None:
-    """Refuse a schema that is malformed, or that needs a newer format version."""
-    check_compatibility(parse_schema(schema), format_version)
-
-
 def parse_schema(schema: object) -> Schema:
     """Index `schema`; its `json` is a copy in canonical spelling that keeps unknown fields."""
     if schema is None:
@@ -126,10 +121,6 @@ def content_digest(schema: Schema) -> bytes:
 
 def stored_digest(schema: Json) -> bytes:
     return content_digest(parse_schema(schema))
-
-
-def same_schema(one: Schema, other: Schema) -> bool:
-    return content_digest(one) == content_digest(other)
 
 
 def with_schema_id(schema: Schema, schema_id: int) -> Json:

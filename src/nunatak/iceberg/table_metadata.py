@@ -80,10 +80,6 @@ class TableMetadata(msgspec.Struct, frozen=True):
         return next(spec for spec in self.partition_specs if spec["spec-id"] == self.default_spec_id)
 
     @property
-    def default_sort_order(self) -> Json:
-        return next(order for order in self.sort_orders if order["order-id"] == self.default_sort_order_id)
-
-    @property
     def current_snapshot(self) -> Json | None:
         return None if self.current_snapshot_id is None else self.find_snapshot(self.current_snapshot_id)
 

@@ -37,6 +37,7 @@ from nunatak.iceberg.commit_request import (
     Update,
     UpgradeFormatVersion,
 )
+from nunatak.iceberg.conventions import PIN_PREFIX
 from nunatak.iceberg.definitions import Definitions, Keyed
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.properties import (
@@ -62,7 +63,6 @@ from nunatak.iceberg.table_metadata import (
     strip_trailing_slash,
 )
 
-PIN = "nunatak-pin-"  # how the tags begin by which a job holds on to a snapshot
 LAST_ADDED = -1  # the wire's way to mean what was added last in the same commit
 CLOCK_TOLERANCE_MS = 60_000  # commits come from different machines; their clocks may differ by a minute
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
@@ -580,7 +580,7 @@ class _Draft:
         """A client that does not know of a pin yet is told to look again; one that removes the tag first may."""
         for name in names:
             ref = self.refs[name]
-            if not name.startswith(PIN) or ref["type"] != "tag":
+            if not name.startswith(PIN_PREFIX) or ref["type"] != "tag":
                 continue
             pinned = self.all_snapshots().find(ref["snapshot-id"])
             # Iceberg counts the age of a tag from the time of its snapshot.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nunatak.catalog.shadows import Shadow
+from nunatak.iceberg.conventions import TARGET_FILE_BYTES
 from nunatak.iceberg.shapes import Json
 from nunatak.iceberg.snapshot import MAIN
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -15,7 +16,6 @@ from nunatak.maintenance.layout import MIN_INPUT_FILES, Layout
 
 MIB = 1 << 20
 TARGET_FILE_SIZE = "write.target-file-size-bytes"
-DEFAULT_TARGET_BYTES = 512 * MIB  # Iceberg's own
 SMALL_SHARE = 0.75  # below this part of the target Iceberg's rewrite takes a file for too small
 
 
@@ -53,7 +53,7 @@ class Facts:
     properties: Mapping[str, str]
     partitioned: bool = False
     splitting_column: str | None = None
-    target_bytes: int = DEFAULT_TARGET_BYTES
+    target_bytes: int = TARGET_FILE_BYTES
     data_files: int | None = 0
     data_bytes: int | None = 0
     delete_files: int | None = 0
@@ -215,7 +215,7 @@ def facts_of(
         properties=metadata.properties,
         partitioned=any(field.get("transform") != "void" for field in fields),
         splitting_column=_splitting_column(metadata),
-        target_bytes=whole_property(metadata.properties, TARGET_FILE_SIZE) or DEFAULT_TARGET_BYTES,
+        target_bytes=whole_property(metadata.properties, TARGET_FILE_SIZE) or TARGET_FILE_BYTES,
         data_files=data_files,
         data_bytes=data_bytes,
         delete_files=delete_files,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 from nunatak.maintenance.commands import Subject, sql_identifier
 from nunatak.maintenance.facts import MIB, Facts, whole_property
 from nunatak.maintenance.layout import MIN_INPUT_FILES
@@ -39,7 +40,7 @@ MANY_MANIFESTS = (30.0, 1000.0)  # below this planning is quick whatever is in t
 SKEW = (10.0, 100.0)  # the largest partition against the average one: one task works while the others wait
 SNAPSHOTS = (100.0, 2000.0)  # every load carries all of them
 SNAPSHOT_AGE_DAYS = (30.0, 365.0)  # older ones keep files that nothing reads any more
-METADATA_BYTES = (8.0 * MIB, 64.0 * MIB)  # from 8 MiB on the database does not keep a copy, and every commit writes it
+METADATA_BYTES = (float(LARGE_METADATA_FILE_BYTES), 64.0 * MIB)
 METADATA_FILES = (1000.0, 20_000.0)  # one is written by every commit, and each holds all that the table had then
 STALE_BRANCH_DAYS = 30
 STALE_BRANCHES = (0.0, 5.0)

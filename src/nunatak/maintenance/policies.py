@@ -292,12 +292,6 @@ def check_type(text: str) -> str:
     return text
 
 
-def check_place(securable: str) -> str:
-    if securable == securables.SERVER:
-        raise BadRequest("A policy is not set on the server", hint="Set it on a warehouse, a namespace or a table.")
-    return securable
-
-
 def nearest(attached: Iterable[Attached], securable: str) -> dict[str, Attached]:
     """By type, those that count for `securable`; others than those around it may be among `attached`."""
     around = set(securables.chain(securable))

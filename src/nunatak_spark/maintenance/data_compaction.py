@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nunatak.iceberg.conventions import TARGET_FILE_BYTES
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance import compaction_plan as planning
@@ -16,7 +17,6 @@ from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin
 from nunatak_spark.progress import tasks_told
 from nunatak_spark.sql_text import literal, quote_identifier
 
-TARGET_BYTES = 512 << 20  # Iceberg's own, for a table that says nothing
 FEW_FILES = 20_000  # up to which it is quicker to count them here than to have Spark plan an aggregation
 MOST_PARTITIONS = 10_000  # that are told apart; more are rewritten all the same
 GAINS = totals("data files", "delete files")
@@ -48,7 +48,7 @@ def sizes_of(work: Work, table: Table) -> Sizes:
     # Whoever asks for a compaction wants the deletes gone; a policy says by its triggers whether they are why.
     because = any(reason.startswith("delete-file") for reason in work.spec.reasons)
     return Sizes(
-        target=int(asked.get("target-file-size-bytes") or TARGET_BYTES),
+        target=int(asked.get("target-file-size-bytes") or TARGET_FILE_BYTES),
         min_input_files=int(asked.get("min-input-files") or planning.MIN_INPUT_FILES),
         group=int(asked.get("max-file-group-size-bytes") or planning.LARGEST_GROUP_BYTES),
         deletes_count=has_deletes and (because or not by_policy),

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from nunatak.iceberg.conventions import TARGET_FILE_BYTES
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.maintenance.compaction_plan import Sizes
-from nunatak_spark.maintenance.data_compaction import TARGET_BYTES, compact_table
+from nunatak_spark.maintenance.data_compaction import compact_table
 from nunatak_spark.maintenance.job_context import Outcome, Work
 from nunatak_spark.maintenance.job_failures import retried
 from nunatak_spark.maintenance.loaded_table import Table, call, load, options
@@ -28,7 +29,7 @@ class Layout:
 def compact_deletes(work: Work) -> Outcome:
     table = load(work)
     if table.format_version >= VECTORS:
-        target = int(table.properties.get("write.target-file-size-bytes") or TARGET_BYTES)
+        target = int(table.properties.get("write.target-file-size-bytes") or TARGET_FILE_BYTES)
         return compact_table(work, table, Sizes(target=target, min_input_files=MANY_FILES, deletes_count=True))
     layout = survey(work, table)
     if layout.files <= layout.fewest and find_pinned(work, table) is None:

@@ -1,17 +1,17 @@
 """Snapshot pins: a tag that keeps the snapshot a job began with, which the server removes for nobody."""
 
 from nunatak.errors import CommitFailed
+from nunatak.iceberg.conventions import PIN_PREFIX
 from nunatak_spark.maintenance.job_context import Work
 from nunatak_spark.maintenance.loaded_table import Snapshot, Table
 
-PREFIX = "nunatak-pin-"  # what the server knows them by
 LIFE_MS = 3_600_000  # one step of a job is shorter; each renews it
 EVIDENCE_MS = 7 * 86_400_000  # for a snapshot that somebody may have to go back to
 TRIES = 5
 
 
 def pin_of(work: Work) -> str:
-    return f"{PREFIX}{work.job}"
+    return f"{PIN_PREFIX}{work.job}"
 
 
 def find_pinned(work: Work, table: Table) -> Snapshot | None:

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from importlib import resources
 from typing import Any
 
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 from nunatak_spark.telemetry import svg_plots
 from nunatak_spark.telemetry.markup import Markup, tag, together
 from nunatak_spark.telemetry.svg_plots import Series
@@ -14,7 +15,7 @@ from nunatak_spark.telemetry.telemetry_report import Findings, Row
 
 SHOWN = 15  # rows of a table; the views have them all
 NAMESPACES = 5  # that have a line of their own
-CONFLICT_RATIO, COMMIT_P95_MS, METADATA_BYTES, PLANNING_P95_MS = 0.05, 500, 8 * 1024 * 1024, 1000
+CONFLICT_RATIO, COMMIT_P95_MS, PLANNING_P95_MS = 0.05, 500, 1000
 DRAG, MANY_FILES = 0.1, 99
 
 
@@ -141,8 +142,8 @@ SECTIONS = (
         "Large metadata",
         "Each commit writes the whole metadata file, and each load carries it. Above 8 MiB, expire snapshots.",
         (Column("metadata", "metadata_bytes", size), Column("commits", "commits", count)),
-        alarming=over("metadata_bytes", METADATA_BYTES),
-        command=where(over("metadata_bytes", METADATA_BYTES), "maintain expire"),
+        alarming=over("metadata_bytes", LARGE_METADATA_FILE_BYTES),
+        command=where(over("metadata_bytes", LARGE_METADATA_FILE_BYTES), "maintain expire"),
     ),
     Section(
         "scan_planning",

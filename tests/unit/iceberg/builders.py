@@ -7,6 +7,7 @@ from typing import Any
 from nunatak.errors import BadRequest, Conflict
 from nunatak.iceberg import commit_request, requirements, updates
 from nunatak.iceberg.create import new_table
+from nunatak.iceberg.schema import check_compatibility, parse_schema
 from nunatak.iceberg.table_metadata import TableMetadata
 
 Json = dict[str, Any]
@@ -17,6 +18,16 @@ UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
 def a_field(field_id: int, name: str, type_: str | Json = "long", *, required: bool = False, **more: Any) -> Json:
     return {"id": field_id, "name": name, "required": required, "type": type_, **_wire(more)}
+
+
+def check_schema(schema: Json, format_version: int) -> None:
+    """As an update that adds it does."""
+    check_compatibility(parse_schema(schema), format_version)
+
+
+def default_order(table: TableMetadata) -> Json:
+    (order,) = [each for each in table.sort_orders if each["order-id"] == table.default_sort_order_id]
+    return order
 
 
 def a_struct(*fields: Json) -> Json:

@@ -17,6 +17,7 @@ from tests.unit.iceberg.builders import (
     a_struct,
     a_table,
     an_order,
+    default_order,
 )
 
 
@@ -68,7 +69,7 @@ def test_partitions_and_sort_orders_follow_their_columns_to_the_new_ids() -> Non
     )
 
     assert [(field["source-id"], field["field-id"]) for field in table.default_spec["fields"]] == [(1, 1000), (2, 1001)]
-    assert table.default_sort_order == an_order(("year", 2))
+    assert default_order(table) == an_order(("year", 2))
     assert (table.default_spec_id, table.last_partition_id, table.default_sort_order_id) == (0, 1001, 1)
 
 

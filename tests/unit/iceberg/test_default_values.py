@@ -11,7 +11,7 @@ import pytest
 
 from nunatak.errors import IllegalArgument
 from nunatak.iceberg.default_values import canonical_default
-from nunatak.iceberg.schema import parse_schema, same_schema
+from nunatak.iceberg.schema import content_digest, parse_schema
 from nunatak.iceberg.table_metadata import decode, encode
 from tests.unit.iceberg.builders import Json, a_field, a_list, a_map, a_schema, a_struct, a_table, commit, update
 
@@ -216,7 +216,7 @@ def test_a_default_in_another_spelling_does_not_make_another_schema() -> None:
     one = parse_schema(a_schema(a_field(1, "x", "timestamptz", write_default="2024-01-01T10:11Z")))
     other = parse_schema(a_schema(a_field(1, "x", "timestamptz", write_default="2024-01-01T10:11:00+00:00")))
 
-    assert same_schema(one, other)
+    assert content_digest(one) == content_digest(other)
 
 
 def test_a_table_that_was_stored_with_an_integer_can_be_read() -> None:

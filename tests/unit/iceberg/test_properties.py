@@ -14,7 +14,7 @@ from nunatak.errors import BadRequest, Conflict, InvalidMetadata
 from nunatak.iceberg import requirements, updates
 from nunatak.iceberg.commit_request import decode_commit, decode_transaction
 from nunatak.iceberg.create import new_table
-from nunatak.iceberg.schema import check_schema, parse_schema
+from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.table_metadata import TableMetadata, decode, encode, only_referenced_snapshots
 from tests.unit.iceberg import strategies
 from tests.unit.iceberg.builders import (
@@ -28,7 +28,9 @@ from tests.unit.iceberg.builders import (
     a_struct,
     a_table,
     an_order,
+    check_schema,
     commit,
+    default_order,
     requirement,
     set_ref,
     update,
@@ -107,7 +109,7 @@ def test_every_reference_points_at_a_snapshot_and_every_default_at_something(
         assert table.current_snapshot_id == (main["snapshot-id"] if main else None)
         assert table.current_schema
         assert table.default_spec
-        assert table.default_sort_order
+        assert default_order(table)
         assert max(parse_schema(table.current_schema).fields, default=0) <= table.last_column_id
         small = only_referenced_snapshots(table)
         assert {each["snapshot-id"] for each in small.snapshots} == {ref["snapshot-id"] for ref in table.refs.values()}

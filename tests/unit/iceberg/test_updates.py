@@ -17,6 +17,7 @@ from tests.unit.iceberg.builders import (
     an_order,
     append,
     commit,
+    default_order,
     requirement,
     set_ref,
     update,
@@ -393,7 +394,7 @@ class TestSortOrders:
         changed = commit(
             table, [update("add-sort-order", sort_order=by_data), update("set-default-sort-order", sort_order_id=-1)]
         )
-        assert (changed.default_sort_order_id, changed.default_sort_order["fields"]) == (2, by_data["fields"])
+        assert (changed.default_sort_order_id, default_order(changed)["fields"]) == (2, by_data["fields"])
 
         by_id = an_order(("identity", 1), order_id=7)
         reverted = commit(
@@ -408,7 +409,7 @@ class TestSortOrders:
             table, [update("add-sort-order", sort_order=an_order()), update("set-default-sort-order", sort_order_id=-1)]
         )
 
-        assert unsorted.default_sort_order == an_order()
+        assert default_order(unsorted) == an_order()
         assert [order["order-id"] for order in unsorted.sort_orders] == [1, 0]
 
     def test_the_last_added_order_must_have_been_added_in_the_same_commit(self) -> None:

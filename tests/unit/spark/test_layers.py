@@ -17,14 +17,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     ("cli",),
     ("demo", "runner"),
-    ("worker", "migration", "telemetry", "verification", "doctor"),
-    ("leases",),
+    ("worker", "migration", "telemetry", "comparison_jobs", "doctor"),
+    ("job_lease",),
     ("maintenance",),
-    ("comparison", "progress", "telling", "sessions", "system_tables", "leaving"),
+    ("comparison", "progress", "console", "spark_session", "system_tables", "shutdown"),
     ("configuration", "fingerprint", "jobs"),
     ("installation", "jars", "column_types", "session_settings", "sql_text"),
     ("java", "failure_reason"),
-    ("matrix",),
+    ("compatibility",),
     ("errors",),
     ("redaction",),
 ]
@@ -32,7 +32,13 @@ RANKS = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 ABOVE = {"__init__", "__main__"}  # what the package offers, and how it is started
 
 # A job talks to the server over HTTP alone; a command is also a part of the catalog's command line.
-OF_THE_CATALOG = ("nunatak.client", "nunatak.errors", "nunatak.maintenance.job_spec", "nunatak.terminal")
+OF_THE_CATALOG = (
+    "nunatak.client",
+    "nunatak.errors",
+    "nunatak.iceberg.conventions",
+    "nunatak.maintenance.job_spec",
+    "nunatak.terminal",
+)
 OF_ITS_COMMAND_LINE = ("nunatak.cli", "nunatak.settings", "nunatak.maintenance.commands")
 
 
