@@ -1,10 +1,12 @@
 """The fast lane over real sockets: whatever it answers is, byte for byte, what the handler would have answered."""
 
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import BinaryIO
 
 import apsw
@@ -165,6 +167,58 @@ def test_a_table_whose_file_is_gone_says_so(world: World) -> None:
     assert world.call("GET", path).error[:2] == (404, "NotFoundException")
     moved.rename(file)
     assert world.call("GET", path).status == 200
+
+
+def replaced(file: Path, how: str) -> None:
+    """Put something else in the place of a metadata file."""
+    away = file.rename(file.with_suffix(".away"))
+    match how:
+        case "a link":
+            file.symlink_to(away)
+        case "a link to nothing":
+            file.symlink_to(file.with_suffix(".nowhere"))
+        case "a link to itself":
+            file.symlink_to(file)
+        case "a folder":
+            file.mkdir()
+        case "a pipe":
+            os.mkfifo(file)
+        case "an unreadable file":
+            file.write_bytes(away.read_bytes())
+            file.chmod(0)
+        case "an empty file":
+            file.touch()
+        case "a file in place of its folder":
+            file.parent.rename(file.parent.with_suffix(".away"))
+            file.parent.touch()
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("nothing", 404),
+        ("a link", 200),
+        ("a link to nothing", 404),
+        ("a link to itself", 404),
+        ("a folder", 404),
+        ("a pipe", 404),
+        ("an unreadable file", 200),
+        ("an empty file", 200),
+        ("a file in place of its folder", 404),
+    ],
+)
+def test_both_ways_look_at_the_file_in_the_same_way(catalog: LocalCatalog, how: str, status: int) -> None:
+    created = catalog.table("ns", "t")
+    lane = FastLane(catalog.app, catalog.store)
+    path = path_of("ns", "tables", "t")
+    assert lane.answer(path.encode(), []) is not None
+
+    replaced(metadata_file(created), how)
+
+    by_handler, by_lane = catalog.call("GET", path), lane.answer(path.encode(), [])
+    assert by_handler.status == status
+    assert (by_lane is not None) == (status == 200)
+    assert by_lane is None or by_lane[1] == by_handler.body
 
 
 def test_requests_in_a_row_on_one_connection_are_answered_in_order(world: World) -> None:

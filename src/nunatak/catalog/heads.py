@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 import threading
 from collections.abc import Iterable
 
@@ -110,9 +111,23 @@ def local_path(metadata_location: str) -> str | None:
     return path_of(place) if place.scheme == "file" else None
 
 
+def has_file(loaded: Loaded) -> bool:
+    """Whether the metadata file is there, as every load asks before it answers from memory.
+
+    It has to be a regular file; a link to one will do, and whether it can be read is not asked. True for a file that
+    is not on this machine.
+    """
+    if loaded.path is None:
+        return True
+    try:
+        return stat.S_ISREG(os.stat(loaded.path).st_mode)
+    except OSError:
+        return False
+
+
 def check_file(loaded: Loaded) -> None:
     """A local table whose metadata file is gone must say so, although the bytes are still known here."""
-    if loaded.path is not None and not os.path.isfile(loaded.path):
+    if not has_file(loaded):
         raise missing_file(loaded.metadata_location)
 
 

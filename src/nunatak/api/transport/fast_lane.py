@@ -1,10 +1,10 @@
 """The fast lane: a load of a table this process knows is answered in the protocol, before a task or a scope is made.
 
-It promises exactly what the handler of loadTable promises (one read of the pointer, the file looked at, the same bytes
-and headers) and steps aside for everything else: another route, an unknown table, a header that changes the answer.
+It promises exactly what the handler of loadTable promises (one read of the pointer, the same check of the file, the
+same bytes and headers) and steps aside for everything else: another route, an unknown table, a header that changes the
+answer.
 """
 
-import os
 import time
 from typing import Protocol
 from urllib.parse import parse_qsl
@@ -15,7 +15,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api.app import App
 from nunatak.api.http import COMPRESS_FROM_BYTES, accepted_encoding, decode_segment, split_namespace
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import key_of
+from nunatak.catalog.heads import has_file, key_of
 from nunatak.catalog.ownership import securable_of
 from nunatak.database.records import Key
 from nunatak.errors import CatalogError
@@ -151,9 +151,7 @@ class FastLane:
             return None
         if self._guard is not None and not self._is_allowed(load, row[3], client):
             return None
-        try:
-            os.stat(loaded.path)
-        except OSError:
+        if not has_file(loaded):
             return None
         answer = self._bytes(loaded, load.etag, load.packing, started)
         if answer is not None and self._spool is not None:
