@@ -17,6 +17,7 @@ import pytest
 import uvloop
 
 from nunatak.api.app import App
+from nunatak.api.http import RequestHead
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.jobs import run_next
 from nunatak.objectstore.location import parse_location
@@ -111,11 +112,7 @@ class World:
             headers[b"if-none-match"] = match.encode()
         app = self.apps[which % len(self.apps)]
         raw_path = f"/v1/{self.warehouse}{path}".encode()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        _, response = await app.answer(method, raw_path, query.encode(), headers, receive)
+        response = await app.respond(RequestHead(method, raw_path, query.encode(), headers), body)
         shown = dict(response.headers)
         etag = shown[b"etag"].decode() if b"etag" in shown else None
         return Answer(response.status, json.loads(response.body) if response.body else None, etag)
