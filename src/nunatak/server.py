@@ -252,7 +252,8 @@ def _fast_lane(app: App) -> FastLane | None:
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Everything a request needs; close it with `close_app`."""
     places, roots, spool_folder = read_places(settings)
-    objects = ObjectStore(tuple(dict.fromkeys(place for each in places.values() for place in each.allowed)))
+    allowed = tuple(dict.fromkeys(place for each in places.values() for place in each.allowed))
+    objects = ObjectStore(allowed, linux_syscalls=settings.linux_syscalls)
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     new_uuid = uuid_maker()
     server_id = new_uuid()

@@ -290,6 +290,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("tls_key", "", str, "PEM file of its private key; empty: in the certificate's file."),
     Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are accepted."),
+    Setting(
+        "linux_syscalls",
+        True,
+        _flag,
+        "Whether files of a local warehouse are written by direct Linux system calls (openat2, io_submit), which takes "
+        "less CPU; false: by Python's own functions and os.fsync in threads, as on every other system.",
+    ),
     Setting("log_level", "warning", _level, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -346,6 +353,7 @@ class Settings:
     tls_certificate: str
     tls_key: str
     tls_client_ca: str
+    linux_syscalls: bool
     log_level: str
     origins: Mapping[str, str]
 

@@ -85,10 +85,14 @@ def suffer(server: RunningServer, disk: HostileDisk, chance: random.Random) -> R
 
 
 @pytest.mark.timeout(max(600, COMMITS))
-def test_a_bad_disk_makes_no_answer_wrong(tmp_path: Path, disk: HostileDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("linux_syscalls", ["true", "false"])
+def test_a_bad_disk_makes_no_answer_wrong(
+    tmp_path: Path, disk: HostileDisk, monkeypatch: pytest.MonkeyPatch, linux_syscalls: str
+) -> None:
     chance = seeded("object-store")
     data = tmp_path / "data"
-    with running_server(data, environment=disk.environment, broken="hostile-disk") as server:
+    environment = {**disk.environment, "NUNATAK_LINUX_SYSCALLS": linux_syscalls}
+    with running_server(data, environment=environment, broken="hostile-disk") as server:
         run = suffer(server, disk, chance)
         disk.on(0.1)
         made, refused = create_among_faults(server.port, chance)

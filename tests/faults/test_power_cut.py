@@ -107,7 +107,8 @@ class CutOff(Exception):
 async def live(data: Path, power: Power, promised: Promised, chance: random.Random) -> list[str]:
     """Start on what is there, look whether every promise is kept, and write until the power goes."""
     try:
-        app = await build_app(load({"data": data}, {"NUNATAK_CONFIG": os.devnull}))
+        environment = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_LINUX_SYSCALLS": chance.choice(["true", "false"])}
+        app = await build_app(load({"data": data}, environment))
     except (apsw.Error, SettingsError, CatalogError, OSError):
         assert power.is_off  # it went while the server started
         return []

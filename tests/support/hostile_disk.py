@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nunatak.objectstore import calls, fsync, local
+from nunatak.objectstore import local
+from nunatak.objectstore.linux import aio_fsync, syscalls
 from tests.support.syncs import replace_syncs
 
 SWITCH_VARIABLE = "NUNATAK_TEST_DISK"
@@ -73,11 +74,11 @@ def install() -> None:
 
         return call
 
-    honest_write = calls.write_all
+    honest_write = syscalls.write_all
     failing_write = failing("write", honest_write, ON_WRITE)
 
-    class NewFile(calls.Opening):
-        open = failing("open", calls.Opening.open, ON_OPEN)
+    class NewFile(syscalls.Opening):
+        open = failing("open", syscalls.Opening.open, ON_OPEN)
 
     def write_all(file: int, data: bytes | memoryview) -> None:
         if strikes():
@@ -87,7 +88,18 @@ def install() -> None:
         failing_write(file, data)
 
     local.NEW_FILE = NewFile(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
-    calls.write_all = write_all
-    replace_syncs(failing("sync", fsync.sync_all, ON_SYNC))
+    syscalls.write_all = write_all
+    replace_syncs(failing("sync", aio_fsync.sync_all, ON_SYNC))
     os.fsync = failing("sync", os.fsync, ON_SYNC)
+    os.open = _only_new_files(failing("open", os.open, ON_OPEN), os.open)
+    os.write = failing("write", os.write, ON_WRITE)
     os.mkdir = failing("mkdir", os.mkdir, ON_OPEN)
+
+
+def _only_new_files(failing: Callable[..., int], honest: Callable[..., int]) -> Callable[..., int]:
+    """Only a file that is made anew fails to open: the server reads its own files on a good disk."""
+
+    def opened(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        return (failing if flags & os.O_EXCL else honest)(path, flags, *arguments, **options)
+
+    return opened

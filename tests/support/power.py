@@ -1,8 +1,8 @@
 """A disk whose power can be cut: it keeps what was synced, and of the rest what chance leaves of it.
 
 The database's files are written through a VFS for SQLite that keeps a ledger of writes and syncs. For all other files
-it is enough to know what was synced when: `os.fsync` and those of fsync.py are the doors, and all are watched here.
- Nothing is ever really synced, so that thousands of cuts take minutes.
+it is enough to know what was synced when: `os.fsync` and those of objectstore/linux are the doors, and all are watched
+here. Nothing is ever really synced, so that thousands of cuts take minutes.
 """
 
 import os

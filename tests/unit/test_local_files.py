@@ -10,26 +10,35 @@ from typing import Any
 import pytest
 
 from nunatak.errors import BadRequest, Forbidden, NotFound, ServiceUnavailable
-from nunatak.objectstore import calls, fsync
+from nunatak.objectstore.linux import syscalls
 from nunatak.objectstore.local import LocalFiles
 from nunatak.objectstore.location import Location, parse_location
+from tests.support.syncs import forbid_linux_calls, replace_syncs
 
 
-@pytest.fixture(params=["one call", "step by step"])
-def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An allowed place; both ways of opening files keep the same promises."""
-    if request.param == "step by step":
-        monkeypatch.setattr(calls, "AVAILABLE", False)
-    elif not calls.AVAILABLE:
+@pytest.fixture(params=["Linux calls", "openat2 refused", "switched off"])
+def linux_syscalls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """The switch in both positions, and a system that refuses: all of them keep the same promises."""
+    if request.param == "openat2 refused":
+        monkeypatch.setattr(syscalls, "is_available", lambda: False)
+    elif request.param == "switched off":
+        forbid_linux_calls(monkeypatch)
+    elif not syscalls.is_available():
         pytest.skip("this kernel opens files step by step only")
+    return request.param != "switched off"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An allowed place."""
     place = tmp_path / "allowed"
     place.mkdir()
     return place
 
 
 @pytest.fixture
-def files(root: Path) -> LocalFiles:
-    return LocalFiles((parse_location(f"file://{root}"),))
+def files(root: Path, linux_syscalls: bool) -> LocalFiles:
+    return LocalFiles((parse_location(f"file://{root}"),), linux_syscalls=linux_syscalls)
 
 
 def at(path: Path | str) -> Location:
@@ -69,7 +78,7 @@ def test_file_and_folder_are_on_disk_on_return(files: LocalFiles, root: Path, mo
         synced.extend(os.readlink(f"/proc/self/fd/{descriptor}") for descriptor in descriptors)
 
     monkeypatch.setattr(os, "fsync", remembered)
-    monkeypatch.setattr(fsync, "sync_all", lambda descriptors: remembered(*descriptors))
+    replace_syncs(lambda descriptors: remembered(*descriptors), monkeypatch.setattr)
 
     files.write_new(at(root / "new" / "deep" / "file"), b"data")
 
@@ -123,7 +132,7 @@ def test_a_file_that_could_not_be_written_whole_is_taken_away(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (root / "a").mkdir()
-    monkeypatch.setattr(fsync, "sync_all", full)
+    replace_syncs(full, monkeypatch.setattr)
 
     with pytest.raises(ServiceUnavailable, match="No space left on device"):
         files.write_new(at(root / "a" / "file"), b"data")
@@ -163,10 +172,10 @@ def test_no_link_leads_anywhere(files: LocalFiles, root: Path, tmp_path: Path) -
     assert sorted(each.name for each in outside.iterdir()) == ["secret"]
 
 
-def test_the_allowed_place_itself_may_be_a_link(tmp_path: Path) -> None:
+def test_the_allowed_place_itself_may_be_a_link(tmp_path: Path, linux_syscalls: bool) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    files = LocalFiles((at(tmp_path / "link"),))
+    files = LocalFiles((at(tmp_path / "link"),), linux_syscalls=linux_syscalls)
 
     files.write_new(at(tmp_path / "link" / "a" / "file"), b"data")
 
@@ -247,11 +256,11 @@ def test_a_path_is_told_without_its_links(files: LocalFiles, root: Path, tmp_pat
     assert files.without_links(Location("file", "", ("a\0b",))) == Location("file", "", ("a\0b",))
 
 
-def test_the_narrowest_allowed_place_counts(root: Path, tmp_path: Path) -> None:
+def test_the_narrowest_allowed_place_counts(root: Path, tmp_path: Path, linux_syscalls: bool) -> None:
     """With a place inside another, a link above the inner one is part of its own name and may be followed."""
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (root / "link").symlink_to(tmp_path / "real")
-    files = LocalFiles((at(root), at(root / "link" / "inner")))
+    files = LocalFiles((at(root), at(root / "link" / "inner")), linux_syscalls=linux_syscalls)
 
     files.write_new(at(root / "link" / "inner" / "file"), b"data")
     with pytest.raises(BadRequest):

@@ -3,18 +3,22 @@
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from nunatak.errors import InternalError, ServiceUnavailable
-from nunatak.objectstore import fsync
+from nunatak.objectstore.linux import aio_fsync
+from nunatak.objectstore.linux.aio_fsync import LoopFsync
+from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.plain_fsync import ThreadFsync
 from nunatak.objectstore.store import ObjectStore
-from nunatak.objectstore.syncs import SharedSyncs
-from tests.support.syncs import replace_syncs
+from tests.support.syncs import forbid_linux_calls, replace_syncs
 
 
 def places(root: Path, count: int) -> list[Location]:
@@ -31,7 +35,7 @@ def test_those_of_one_moment_share_a_sync_and_those_who_come_later_the_next() ->
             groups.append(len(group))
             await gate.wait()
 
-        syncs = SharedSyncs(sync)
+        syncs = SharedFsync(sync)
         first = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 5)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -55,7 +59,7 @@ def test_a_sync_that_fails_is_told_to_everybody_it_was_for_and_to_nobody_else() 
             if (outcome := outcomes.pop(0)) is not None:
                 raise outcome
 
-        syncs = SharedSyncs(sync)
+        syncs = SharedFsync(sync)
         tasks = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 3)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [OSError] * 3
@@ -73,7 +77,7 @@ def test_one_who_goes_away_leaves_the_others_their_sync() -> None:
         async def sync(group: Sequence[Location]) -> None:
             await gate.wait()
 
-        syncs = SharedSyncs(sync)
+        syncs = SharedFsync(sync)
         tasks = [asyncio.create_task(syncs.wait_for(place)) for place in places(Path("/w"), 2)]
         await asyncio.sleep(0)
         tasks[0].cancel()
@@ -84,26 +88,28 @@ def test_one_who_goes_away_leaves_the_others_their_sync() -> None:
     asyncio.run(run())
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    opened = ObjectStore((parse_location(f"file://{tmp_path}"),))
-    yield opened
-    opened.close()
-
-
-WAYS = ["from the loop", "in a thread", "one by one"]
+WAYS = ["from the loop", "no AIO", "switched off"]
 
 
 @pytest.fixture(params=WAYS)
-def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All ways of bringing files to disk keep the same promises."""
-    if request.param != "from the loop":
-        monkeypatch.setattr(fsync, "_Bell", Mock(side_effect=OSError(errno.ENOSYS, "none")))
-    if request.param == "one by one":
-        monkeypatch.setattr(fsync, "_queue_of_thread", lambda: None)
-    elif fsync._queue_of_thread() is None:
-        pytest.skip("this kernel syncs files one by one only")
-    return str(request.param)
+def linux_syscalls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """The switch in both positions, and a system that refuses: all of them keep the same promises."""
+    if request.param == "switched off":
+        forbid_linux_calls(monkeypatch)
+        return False
+    if request.param == "no AIO":
+        monkeypatch.setattr(aio_fsync, "_Queue", Mock(side_effect=OSError(errno.EPERM, "Operation not permitted")))
+        monkeypatch.setattr(aio_fsync, "_of_thread", threading.local())
+    elif aio_fsync._queue_of_thread() is None:
+        pytest.skip("this system has no AIO")
+    return True
+
+
+@pytest.fixture
+def store(tmp_path: Path, linux_syscalls: bool) -> Iterator[ObjectStore]:
+    opened = ObjectStore((parse_location(f"file://{tmp_path}"),), linux_syscalls=linux_syscalls)
+    yield opened
+    opened.close()
 
 
 def written_at_once(store: ObjectStore, root: Path, count: int) -> list[BaseException | None]:
@@ -118,12 +124,13 @@ def written_at_once(store: ObjectStore, root: Path, count: int) -> list[BaseExce
 
 @pytest.mark.parametrize("count", [1, 3, 200])
 def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
-    tmp_path: Path, store: ObjectStore, disk: str, monkeypatch: pytest.MonkeyPatch, count: int
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     synced: list[list[str]] = []
-    honest = fsync.LoopSyncs.sync_all
+    kind = type(store._disk)
+    honest = kind.sync_all
 
-    async def remembered(syncs: fsync.LoopSyncs, files: Sequence[int]) -> None:
+    async def remembered(syncs: Any, files: Sequence[int]) -> None:
         synced.append([os.readlink(f"/proc/self/fd/{file}") for file in files])
         await honest(syncs, files)
 
@@ -132,7 +139,7 @@ def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
         folder.mkdir()
     assert written_at_once(store, tmp_path / "before", 1) == [None]
     opened = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr(fsync.LoopSyncs, "sync_all", remembered)
+    monkeypatch.setattr(kind, "sync_all", remembered)
 
     assert written_at_once(store, tmp_path, count) == [None] * count
 
@@ -141,6 +148,30 @@ def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
     ]
     assert all((folder / "file.json").read_bytes() == b"{}" for folder in folders)
     assert len(os.listdir("/proc/self/fd")) == opened
+
+
+def test_without_linux_calls_each_file_is_synced_by_os_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linux_syscalls: bool
+) -> None:
+    synced: list[str] = []
+    honest = os.fsync
+
+    def remembered(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        honest(file)
+
+    (tmp_path / "t0").mkdir()
+    opened = ObjectStore((parse_location(f"file://{tmp_path}"),), linux_syscalls=linux_syscalls)
+    has_aio = linux_syscalls and not isinstance(aio_fsync._Queue, Mock)
+    monkeypatch.setattr(os, "fsync", remembered)
+    try:
+        assert written_at_once(opened, tmp_path, 1) == [None]
+        asyncio.run(opened.write_metadata(f"file://{tmp_path}/t0/large.json", b"x" * 500_000, len))
+    finally:
+        opened.close()
+
+    expected = [tmp_path / "t0", tmp_path / "t0", tmp_path / "t0" / "file.json", tmp_path / "t0" / "large.json"]
+    assert sorted(synced) == ([] if has_aio else sorted(map(str, expected)))
 
 
 def test_a_file_that_cannot_be_synced_is_refused_and_not_left(
@@ -187,13 +218,13 @@ async def in_thread(work: Callable[[Sequence[int]], None], files: Sequence[int])
     await asyncio.to_thread(work, files)
 
 
-def test_what_no_disk_can_take_is_an_error_however_it_is_handed_over(tmp_path: Path, disk: str) -> None:
+def test_what_no_disk_can_take_is_an_error_however_it_is_handed_over(tmp_path: Path, linux_syscalls: bool) -> None:
     """One that fails among many is found, and those who ask next are not told of it."""
     files = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(150)]
     ends = os.pipe()
 
     async def run() -> None:
-        syncs = fsync.LoopSyncs(in_thread)
+        syncs = LoopFsync(in_thread) if linux_syscalls else ThreadFsync(in_thread)
         for bad, number in ((ends[0], errno.EINVAL), (max(*files, *ends) + 20, errno.EBADF)):
             for place in (0, 75, 150):
                 with pytest.raises(OSError, match=os.strerror(number)):
@@ -215,19 +246,19 @@ def files(tmp_path: Path) -> Iterator[list[int]]:
 
 
 @pytest.fixture
-def syncs() -> Iterator[fsync.LoopSyncs]:
-    made = fsync.LoopSyncs(in_thread)
+def syncs() -> Iterator[LoopFsync]:
+    made = LoopFsync(in_thread)
     yield made
     made.close()
 
 
 def test_what_the_kernel_does_not_take_a_thread_syncs(
-    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+    files: list[int], syncs: LoopFsync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_threads: list[int] = []
-    honest = fsync._Queue.hand_over
-    monkeypatch.setattr(fsync._Queue, "hand_over", lambda queue, files, bell: honest(queue, files[:5], None))
-    monkeypatch.setattr(fsync, "sync_all", in_threads.extend)
+    honest = aio_fsync._Queue.hand_over
+    monkeypatch.setattr(aio_fsync._Queue, "hand_over", lambda queue, files, bell: honest(queue, files[:5], None))
+    monkeypatch.setattr(aio_fsync, "sync_all", in_threads.extend)
 
     asyncio.run(syncs.sync_all(files))
 
@@ -235,10 +266,10 @@ def test_what_the_kernel_does_not_take_a_thread_syncs(
 
 
 def test_who_asks_while_another_waits_gets_a_thread(
-    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+    files: list[int], syncs: LoopFsync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_threads: list[int] = []
-    monkeypatch.setattr(fsync, "sync_all", in_threads.extend)
+    monkeypatch.setattr(aio_fsync, "sync_all", in_threads.extend)
 
     async def run() -> None:
         await asyncio.gather(syncs.sync_all(files[:4]), syncs.sync_all(files[4:]))
@@ -249,7 +280,7 @@ def test_who_asks_while_another_waits_gets_a_thread(
 
 
 def test_what_somebody_left_unfinished_is_not_told_to_the_next(
-    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+    files: list[int], syncs: LoopFsync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
         asked = asyncio.create_task(syncs.sync_all([*files, 10_000]))
@@ -263,13 +294,13 @@ def test_what_somebody_left_unfinished_is_not_told_to_the_next(
 
 
 def test_a_disk_of_which_nobody_can_tell_is_an_error_and_the_next_gets_a_new_queue(
-    files: list[int], syncs: fsync.LoopSyncs, monkeypatch: pytest.MonkeyPatch
+    files: list[int], syncs: LoopFsync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Mock(side_effect=OSError(errno.EINVAL, "cannot tell"))
 
     async def run() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(fsync._Queue, "finished", broken)
+            patch.setattr(aio_fsync._Queue, "finished", broken)
             with pytest.raises(OSError, match="cannot tell"):
                 await syncs.sync_all(files)
         await syncs.sync_all(files)
@@ -278,7 +309,7 @@ def test_a_disk_of_which_nobody_can_tell_is_an_error_and_the_next_gets_a_new_que
 
 
 def test_each_loop_has_a_bell_of_its_own_and_leaves_none_behind(files: list[int]) -> None:
-    syncs = fsync.LoopSyncs(in_thread)
+    syncs = LoopFsync(in_thread)
     opened = len(os.listdir("/proc/self/fd"))
 
     for _ in range(3):

@@ -3,18 +3,19 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from nunatak.errors import BadRequest, CatalogError, Forbidden, InternalError, ServiceUnavailable
-from nunatak.objectstore import calls, fsync
+from nunatak.objectstore.linux import aio_fsync, syscalls
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.location import Location, missing_file, path_of
+from nunatak.objectstore.plain_fsync import sync_each
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECT_FOLDER = calls.Opening(os.O_RDONLY | os.O_DIRECTORY)
-_FOLDER_BENEATH = calls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
-NEW_FILE = calls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
+_DIRECT_FOLDER = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY)
+_FOLDER_BENEATH = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
+NEW_FILE = syscalls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
 HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
 DEEPEST_FOLDER = 64  # levels below a table's folder that are looked through; each holds a descriptor open
@@ -24,15 +25,23 @@ MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB 
 class Written:
     """What was made, open, so that it can be brought to disk: a file, if there is one, and folders with new entries.
 
-    `made` are folders which are among these entries.
+    `made` are folders which are among these entries; `close` closes one descriptor.
     """
 
-    __slots__ = ("file", "folders", "made")
+    __slots__ = ("_close", "file", "folders", "made")
 
-    def __init__(self, file: int | None, folders: Sequence[int], made: Sequence[tuple[str, ...]] = ()) -> None:
+    def __init__(
+        self,
+        file: int | None,
+        folders: Sequence[int],
+        made: Sequence[tuple[str, ...]] = (),
+        *,
+        close: Callable[[int], None] = os.close,
+    ) -> None:
         self.file = file
         self.folders = folders
         self.made = made
+        self._close = close
 
     def descriptors(self) -> Iterator[int]:
         if self.file is not None:
@@ -45,13 +54,18 @@ class Written:
 
     def close(self) -> None:
         for descriptor in self.descriptors():
-            calls.close(descriptor)
+            self._close(descriptor)
 
 
 class LocalFiles:
-    """Reads and writes below the allowed places; each may itself be reached through a link, nothing below it may."""
+    """Reads and writes below the allowed places; each may itself be reached through a link, nothing below it may.
 
-    def __init__(self, allowed: tuple[Location, ...]) -> None:
+    `linux_syscalls` is the setting of this name; no function of linux/ is called without it.
+    """
+
+    def __init__(self, allowed: tuple[Location, ...], *, linux_syscalls: bool = True) -> None:
+        self._linux_syscalls = linux_syscalls
+        self._opens_directly = linux_syscalls and syscalls.is_available()
         self._roots: tuple[Location, ...] = ()
         for place in allowed:
             self.allow(place)
@@ -68,7 +82,7 @@ class LocalFiles:
         """Create the file, never touching one that exists; it and its entry are on disk on return."""
         written = self.create(location, data)
         try:
-            fsync.sync_all(list(written.descriptors()))
+            self._sync_all(list(written.descriptors()))
             self.is_synced(written)
         except OSError as error:
             self.delete(location)  # nobody can point at it yet
@@ -80,7 +94,7 @@ class LocalFiles:
         """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
         self.counts["write"] += 1
         self.written_bytes += len(data)
-        if calls.AVAILABLE and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
+        if self._opens_directly and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
             try:
                 return self._create_held(location, data)
             except FileNotFoundError:
@@ -104,9 +118,25 @@ class LocalFiles:
             raise trouble("write", location, error) from error
         return way
 
+    def _sync_all(self, files: Sequence[int]) -> None:
+        if self._linux_syscalls:
+            aio_fsync.sync_all(files)
+        else:
+            sync_each(files)
+
     def is_synced(self, written: Written) -> None:
         """To be told when it was brought to disk."""
         self._unsynced.difference_update(written.made)
+
+    def drop_pages(self, file: int) -> None:
+        """Tell the system that nobody will read a file soon that is on disk: the next one is written into its pages.
+
+        Fresh pages cost several times what copying into them does, above all where the machine is a virtual one.
+        """
+        if self._linux_syscalls:
+            syscalls.drop_pages(file)
+        elif hasattr(os, "posix_fadvise"):  # macOS has none
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _is_new(self, segments: tuple[str, ...]) -> bool:
         """Whether a folder on the way may not be on disk yet; then that, too, is for whoever goes there to see to."""
@@ -118,15 +148,15 @@ class LocalFiles:
         try:
             file = NEW_FILE.open(name, folder)
             try:
-                calls.write_all(file, data)
+                syscalls.write_all(file, data)
             except OSError:
-                calls.close(file)
+                syscalls.close(file)
                 os.unlink(name, dir_fd=folder)
                 raise
         except OSError:
-            calls.close(folder)
+            syscalls.close(folder)
             raise
-        return Written(file, (folder,))
+        return Written(file, (folder,), close=syscalls.close)
 
     def read(self, location: Location, spelled: str) -> bytes:
         """The bytes, or NotFound in the reference's words with the location as it was spelled."""
@@ -302,12 +332,12 @@ def _open_held(root: Location, location: Location) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-    outer = calls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
+    outer = syscalls.open_path(path_of(root), os.O_RDONLY | os.O_DIRECTORY)
     try:
         below = "/".join(location.segments[len(root.segments) : -1]) or "."
         return _FOLDER_BENEATH.open(below, outer)
     finally:
-        calls.close(outer)
+        syscalls.close(outer)
 
 
 def _open_root(root: Location, location: Location, *, create: bool) -> int:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from nunatak.errors import BadRequest, InvalidMetadata
-from nunatak.objectstore import calls, fsync
+from nunatak.objectstore.linux.aio_fsync import LoopFsync
+from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, Written, trouble
 from nunatak.objectstore.location import Location, parse_file_location, parse_location
-from nunatak.objectstore.syncs import SharedSyncs
+from nunatak.objectstore.plain_fsync import ThreadFsync
 from nunatak.objectstore.threads import FileThreads
 
 T = TypeVar("T")
@@ -26,16 +27,16 @@ def require_served(place: Location) -> None:
 
 
 class ObjectStore:
-    """Files by location, for the allowed places of all warehouses."""
+    """Files by location, for the allowed places of all warehouses; `linux_syscalls` is the setting of this name."""
 
-    def __init__(self, allowed: tuple[Location, ...]) -> None:
-        self.local = LocalFiles(())
+    def __init__(self, allowed: tuple[Location, ...], *, linux_syscalls: bool = True) -> None:
+        self.local = LocalFiles((), linux_syscalls=linux_syscalls)
         for place in allowed:
             self.allow(place)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
-        self._disk = fsync.LoopSyncs(self._run)
-        self._syncs = SharedSyncs(self._sync)
+        self._disk = LoopFsync(self._run) if linux_syscalls else ThreadFsync(self._run)
+        self._shared_fsync = SharedFsync(self._sync)
 
     def allow(self, place: Location) -> None:
         """From now on, also what lies below this place."""
@@ -78,7 +79,7 @@ class ObjectStore:
         """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
         place = parse_file_location(location)
         try:
-            await self._syncs.wait_for(self.local.create(place, data))
+            await self._shared_fsync.wait_for(self.local.create(place, data))
         except OSError as error:
             await self._run(self.local.delete, place)  # nobody can point at it yet
             raise trouble("write", place, error) from error
@@ -94,7 +95,7 @@ class ObjectStore:
             for each in files:
                 self.local.is_synced(each)
                 if each.file is not None:
-                    calls.drop_pages(each.file)  # loads are served from memory and the database
+                    self.local.drop_pages(each.file)  # loads are served from memory and the database
         finally:
             for each in files:
                 each.close()
@@ -114,7 +115,7 @@ class ObjectStore:
             made.close()
             return
         try:
-            await self._syncs.wait_for(made)
+            await self._shared_fsync.wait_for(made)
         except OSError as error:
             raise trouble("write", place, error) from error
 

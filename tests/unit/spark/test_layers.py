@@ -103,7 +103,7 @@ def test_the_rule_itself_refuses_what_it_should() -> None:
     assert may_import("worker", "leases")
     assert not may_import("maintenance", "cli")
     assert not may_import("worker", "migration")
-    assert not may_import("errors", "matrix")
+    assert not may_import("errors", "compatibility")
     assert imported_parts(PACKAGE / "errors.py") == {"redaction"}
     assert len(RANKS) == sum(map(len, LAYERS)), "a part stands in one line"
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 File = TypeVar("File")
 
 
-class SharedSyncs(Generic[File]):
+class SharedFsync(Generic[File]):
     """While one sync is on its way, those who come wait for the next one, which covers them all."""
 
     def __init__(self, sync: Callable[[Sequence[File]], Awaitable[None]]) -> None:

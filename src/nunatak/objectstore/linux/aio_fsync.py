@@ -2,8 +2,8 @@
 
 Linux can be handed several fsyncs at once (`io_submit`). It works on them side by side, so that they share the commits
 of the filesystem's journal: thirty files take about as long as one. An event loop hands them over and is rung up when
-they are done; a thread waits once, not thirty times. Where the system cannot, or will not, a thread syncs files one
-after the other.
+they are done; a thread waits once, not thirty times. Where the system cannot, or will not, files are synced by os.fsync
+in threads.
 """
 
 import asyncio
@@ -15,7 +15,9 @@ import platform
 import sys
 import threading
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+
+from nunatak.objectstore.plain_fsync import InThread, ThreadFsync, sync_each
 
 _FSYNC = 2  # IOCB_CMD_FSYNC
 _RINGS = 1  # IOCB_FLAG_RESFD
@@ -50,34 +52,37 @@ def sync_all(files: Sequence[int]) -> None:
     """As `os.fsync` for each of these descriptors; raises OSError if one of them could not be brought to disk."""
     queue = _queue_of_thread()
     if queue is None:
-        for file in files:
-            os.fsync(file)
+        sync_each(files)
         return
     for start in range(0, len(files), _AT_ONCE):
         queue.sync_all(files[start : start + _AT_ONCE])
 
 
-class LoopSyncs:
+class LoopFsync:
     """The same for an event loop, which goes on meanwhile. A second task that asks at the same time gets a thread.
 
     `in_thread` calls a function in a thread, for what cannot be done without one.
     """
 
-    def __init__(self, in_thread: Callable[[Callable[[Sequence[int]], None], Sequence[int]], Awaitable[None]]) -> None:
+    def __init__(self, in_thread: InThread) -> None:
         self._in_thread = in_thread
+        self._plain = ThreadFsync(in_thread)
         self._bell: _Bell | None = None
         self._has_none = False  # nothing to be had from this system
 
     async def sync_all(self, files: Sequence[int]) -> None:
+        bell = self._bell_of(asyncio.get_running_loop())
+        if bell is None:
+            await self._plain.sync_all(files)
+            return
         for start in range(0, len(files), _AT_ONCE):
-            left = await self._sync(files[start : start + _AT_ONCE])
+            left = await self._sync(bell, files[start : start + _AT_ONCE])
             if left:
                 await self._in_thread(sync_all, left)
 
-    async def _sync(self, files: Sequence[int]) -> Sequence[int]:
+    async def _sync(self, bell: "_Bell", files: Sequence[int]) -> Sequence[int]:
         """Returns those that could not be handed over."""
-        bell = self._bell_of(asyncio.get_running_loop())
-        if bell is None or bell.is_waiting:
+        if bell.is_waiting:
             return files
         try:
             return await bell.sync(files)

@@ -1,11 +1,14 @@
 """System calls on files, made without giving up the interpreter: they take microseconds, handing it over takes longer.
 
 Python's own `os.open`, `os.write` and `os.close` release the interpreter around each call. With several threads
-writing files beside a busy event loop that is most of a commit's CPU time. What waits for the disk is in fsync.py.
+writing files beside a busy event loop that is most of a commit's CPU time. What waits for the disk is in aio_fsync.py.
+
+Importing this module makes no call: a sandbox may end a process for one.
 """
 
 import ctypes
 import errno
+import functools
 import os
 import sys
 
@@ -89,10 +92,7 @@ def write_all(file: int, data: bytes | memoryview) -> None:
 
 
 def drop_pages(file: int) -> None:
-    """Tell the system that nobody will read a file soon that is on disk: the next one is written into its pages.
-
-    Fresh pages cost several times what copying into them does, above all where the machine is a virtual one.
-    """
+    """As `os.posix_fadvise` with POSIX_FADV_DONTNEED."""
     if _advise is not None:
         _advise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -108,8 +108,9 @@ def _checked(result: int, path: str) -> int:
     return result
 
 
-def _is_available() -> bool:
-    """Linux 5.6 and newer have the call; a sandbox may forbid it."""
+@functools.cache
+def is_available() -> bool:
+    """Whether this system has openat2: Linux from 5.6 on, unless a sandbox refuses it."""
     if not sys.platform.startswith("linux"):
         return False
     root = open_path("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -122,6 +123,3 @@ def _is_available() -> bool:
     finally:
         close(root)
     return True
-
-
-AVAILABLE = _is_available()
