@@ -1,12 +1,14 @@
 """The wire of a commit: requirements and updates as tagged values, decoded and not yet checked or applied."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from nunatak.errors import BadRequest
-from nunatak.iceberg.shapes import Int, Json, Long
+from nunatak.iceberg.shapes import Int, Json, Long, RefType, SchemaJson, described_by
+
+LastAddedId = Annotated[Int, msgspec.Meta(description="An id, or -1 for the one added last in the same request.")]
 
 
 class TableIdentifier(msgspec.Struct, frozen=True):
@@ -19,47 +21,61 @@ class _Requirement(msgspec.Struct, frozen=True, rename="kebab", tag_field="type"
 
 
 class AssertCreate(_Requirement, frozen=True, tag="assert-create"):
-    pass
+    """There is no such table yet; stands alone."""
 
 
 class AssertTableUuid(_Requirement, frozen=True, tag="assert-table-uuid"):
+    """It is still the same table."""
+
     uuid: str
 
 
 class AssertViewUuid(_Requirement, frozen=True, tag="assert-view-uuid"):
+    """It is still the same view."""
+
     uuid: str
 
 
 class AssertRefSnapshotId(_Requirement, frozen=True, tag="assert-ref-snapshot-id"):
-    """No snapshot id, or -1, means that the reference must not exist."""
+    """A branch or tag still points there; no snapshot id, null or -1 means that it does not exist."""
 
     ref: str
     snapshot_id: Long | None = None
 
 
 class AssertCurrentSnapshotId(_Requirement, frozen=True, tag="assert-current-snapshot-id"):
-    """An older name for the same question about main."""
+    """`main` still points there; a short form of assert-ref-snapshot-id."""
 
     snapshot_id: Long | None = None
 
 
 class AssertLastAssignedFieldId(_Requirement, frozen=True, tag="assert-last-assigned-field-id"):
+    """Nobody added a column meanwhile."""
+
     last_assigned_field_id: Int
 
 
 class AssertCurrentSchemaId(_Requirement, frozen=True, tag="assert-current-schema-id"):
+    """The schema is still this one."""
+
     current_schema_id: Int
 
 
 class AssertLastAssignedPartitionId(_Requirement, frozen=True, tag="assert-last-assigned-partition-id"):
+    """Nobody added a partition field meanwhile."""
+
     last_assigned_partition_id: Int
 
 
 class AssertDefaultSpecId(_Requirement, frozen=True, tag="assert-default-spec-id"):
+    """The default spec is still this one."""
+
     default_spec_id: Int
 
 
 class AssertDefaultSortOrderId(_Requirement, frozen=True, tag="assert-default-sort-order-id"):
+    """The default sort order is still this one."""
+
     default_sort_order_id: Int
 
 
@@ -82,72 +98,99 @@ class _Update(msgspec.Struct, frozen=True, rename="kebab", tag_field="action"):
 
 
 class AssignUuid(_Update, frozen=True, tag="assign-uuid"):
+    """Name a new table or view for ever."""
+
     uuid: str
 
 
 class UpgradeFormatVersion(_Update, frozen=True, tag="upgrade-format-version"):
+    """Raise the format version; it never goes back."""
+
     format_version: Int
 
 
 class AddSchema(_Update, frozen=True, tag="add-schema"):
-    """`last-column-id` is deprecated and ignored: the highest id is read from the schema."""
+    """Add a schema, or find the equal one that is there.
 
-    schema: Json
+    `last-column-id` is deprecated and ignored: the highest id is read from the schema.
+    """
+
+    schema: SchemaJson
 
 
 class SetCurrentSchema(_Update, frozen=True, tag="set-current-schema"):
-    schema_id: Int
+    """Choose the current schema."""
+
+    schema_id: LastAddedId
 
 
 class AddSpec(_Update, frozen=True, tag="add-spec"):
-    spec: Json
+    """Add a partition spec, or find the equal one."""
+
+    spec: Annotated[Json, described_by("PartitionSpec")]
 
 
 class SetDefaultSpec(_Update, frozen=True, tag="set-default-spec"):
-    spec_id: Int
+    """Choose how new data is partitioned."""
+
+    spec_id: LastAddedId
 
 
 class AddSortOrder(_Update, frozen=True, tag="add-sort-order"):
-    sort_order: Json
+    """Add a sort order, or find the equal one."""
+
+    sort_order: Annotated[Json, described_by("SortOrder")]
 
 
 class SetDefaultSortOrder(_Update, frozen=True, tag="set-default-sort-order"):
-    sort_order_id: Int
+    """Choose how new data is sorted."""
+
+    sort_order_id: LastAddedId
 
 
 class AddSnapshot(_Update, frozen=True, tag="add-snapshot"):
-    snapshot: Json
+    """Add a snapshot."""
+
+    snapshot: Annotated[Json, described_by("Snapshot")]
 
 
 class SetSnapshotRef(_Update, frozen=True, tag="set-snapshot-ref"):
+    """Create or move a branch or tag; `main` is the table's current state."""
+
     ref_name: str
     snapshot_id: Long
-    type: str
+    type: RefType
     min_snapshots_to_keep: Int | None = None
     max_snapshot_age_ms: Long | None = None
     max_ref_age_ms: Long | None = None
 
 
 class SetCurrentSnapshot(_Update, frozen=True, tag="set-current-snapshot"):
-    """An older name for setting the main branch."""
+    """Move `main`; a short form of set-snapshot-ref."""
 
     snapshot_id: Long
 
 
 class RemoveSnapshots(_Update, frozen=True, tag="remove-snapshots"):
+    """Forget snapshots."""
+
     snapshot_ids: list[Long]
 
 
 class RemoveSnapshotRef(_Update, frozen=True, tag="remove-snapshot-ref"):
+    """Forget a branch or tag."""
+
     ref_name: str
 
 
 class SetLocation(_Update, frozen=True, tag="set-location"):
+    """Write new files elsewhere."""
+
     location: str
 
 
 class SetProperties(_Update, frozen=True, tag="set-properties"):
-    """`updated` is what old clients call `updates`."""
+    """Set some properties; `updated` is what old clients call `updates`."""
 
     updates: dict[str, str] | None = None
     updated: dict[str, str] | None = None
@@ -158,7 +201,7 @@ class SetProperties(_Update, frozen=True, tag="set-properties"):
 
 
 class RemoveProperties(_Update, frozen=True, tag="remove-properties"):
-    """`removed` is what old clients call `removals`."""
+    """Remove properties that may be there; `removed` is what old clients call `removals`."""
 
     removals: list[str] | None = None
     removed: list[str] | None = None
@@ -169,45 +212,63 @@ class RemoveProperties(_Update, frozen=True, tag="remove-properties"):
 
 
 class SetStatistics(_Update, frozen=True, tag="set-statistics"):
-    """`snapshot-id` beside the statistics is deprecated and ignored."""
+    """Attach statistics to a snapshot; `snapshot-id` beside the statistics is deprecated and ignored."""
 
-    statistics: Json
+    statistics: Annotated[Json, described_by("StatisticsFile")]
 
 
 class RemoveStatistics(_Update, frozen=True, tag="remove-statistics"):
+    """Detach a snapshot's statistics."""
+
     snapshot_id: Long
 
 
 class SetPartitionStatistics(_Update, frozen=True, tag="set-partition-statistics"):
-    partition_statistics: Json
+    """Attach partition statistics to a snapshot."""
+
+    partition_statistics: Annotated[Json, described_by("PartitionStatisticsFile")]
 
 
 class RemovePartitionStatistics(_Update, frozen=True, tag="remove-partition-statistics"):
+    """Detach a snapshot's partition statistics."""
+
     snapshot_id: Long
 
 
 class RemovePartitionSpecs(_Update, frozen=True, tag="remove-partition-specs"):
+    """Forget specs that are not the default."""
+
     spec_ids: list[Int]
 
 
 class RemoveSchemas(_Update, frozen=True, tag="remove-schemas"):
+    """Forget schemas that are not current."""
+
     schema_ids: list[Int]
 
 
 class AddEncryptionKey(_Update, frozen=True, tag="add-encryption-key"):
-    encryption_key: Json
+    """Add an encrypted key."""
+
+    encryption_key: Annotated[Json, described_by("EncryptedKey")]
 
 
 class RemoveEncryptionKey(_Update, frozen=True, tag="remove-encryption-key"):
+    """Forget an encrypted key."""
+
     key_id: str
 
 
 class AddViewVersion(_Update, frozen=True, tag="add-view-version"):
-    view_version: Json
+    """Add a version, or find the equal one that is there."""
+
+    view_version: Annotated[Json, described_by("ViewVersion")]
 
 
 class SetCurrentViewVersion(_Update, frozen=True, tag="set-current-view-version"):
-    view_version_id: Int
+    """Choose the version that queries see."""
+
+    view_version_id: LastAddedId
 
 
 Update = (
@@ -241,19 +302,23 @@ Update = (
 
 
 class CommitTableRequest(msgspec.Struct, frozen=True):
-    updates: list[Update]
-    requirements: list[Requirement] = []
+    """Updates that are applied together, in order, if every requirement holds."""
+
+    updates: list[Annotated[Update, described_by("TableUpdate")]]
+    requirements: list[Annotated[Requirement, described_by("TableRequirement")]] = []
     identifier: TableIdentifier | None = None
 
 
 class TableChange(CommitTableRequest, frozen=True, kw_only=True):
-    """One table's part of a transaction: here the identifier is required, since no URL names the table."""
+    """A commit to one table among several; here the identifier is required, since no URL names the table."""
 
     identifier: TableIdentifier
 
 
 class CommitTransactionRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    table_changes: list[TableChange]
+    """Commits to several tables: all of them happen, or none."""
+
+    table_changes: Annotated[list[TableChange], msgspec.Meta(extra_json_schema={"minItems": 1})]
 
 
 _commit_decoder = msgspec.json.Decoder(CommitTableRequest)

@@ -26,13 +26,31 @@ _NESTED = (dict, list)  # what JSON is decoded to, and nothing that is derived f
 ShapeType = TypeVar("ShapeType")
 
 
+def described_by(schema: str) -> msgspec.Meta:
+    """For what is decoded as any JSON: which schema of our OpenAPI document describes it. Decoders check nothing."""
+    return msgspec.Meta(extra_json_schema={"$ref": f"#/components/schemas/{schema}"})
+
+
+def one_of(*words: str) -> msgspec.Meta:
+    """For text that the function using it checks, whatever its case: the words that our OpenAPI document names."""
+    return msgspec.Meta(extra_json_schema={"enum": list(words)})
+
+
+SchemaJson = Annotated[Json, described_by("Schema")]
+RawSchema = Annotated[msgspec.Raw, described_by("Schema")]
+Transform = Annotated[str, described_by("Transform")]
+Direction = Annotated[str, one_of("asc", "desc")]
+NullOrder = Annotated[str, one_of("nulls-first", "nulls-last")]
+RefType = Annotated[str, one_of("branch", "tag")]
+
+
 class Shape(msgspec.Struct, rename="kebab", frozen=True, gc=False):
     """Decoding into a shape checks an object; the object itself stays a dict, so that unknown fields survive."""
 
 
 class PartitionFieldShape(Shape, frozen=True):
     name: str
-    transform: str
+    transform: Transform
     source_id: Int
     field_id: Int | None = None
 
@@ -48,10 +66,10 @@ class StoredPartitionSpecShape(Shape, frozen=True):
 
 
 class SortFieldShape(Shape, frozen=True):
-    transform: str
+    transform: Transform
     source_id: Int
-    direction: str
-    null_order: str
+    direction: Direction
+    null_order: NullOrder
 
 
 class SortOrderShape(Shape, frozen=True):
@@ -65,12 +83,19 @@ class StoredSortOrderShape(Shape, frozen=True):
 
 
 class SnapshotShape(Shape, frozen=True):
+    """The state of a table at one time."""
+
     snapshot_id: Long
     timestamp_ms: Long
     parent_snapshot_id: Long | None = None
     sequence_number: NonNegativeLong | None = None
-    summary: dict[str, str] | None = None
-    manifest_list: str | None = None
+    summary: Annotated[
+        dict[str, str] | None,
+        msgspec.Meta(description="What the snapshot did; `operation` is append, replace, overwrite or delete."),
+    ] = None
+    manifest_list: Annotated[str | None, msgspec.Meta(description="The file that lists the snapshot's manifests.")] = (
+        None
+    )
     manifests: list[str] | None = None
     schema_id: Int | None = None
     first_row_id: Long | None = None
@@ -79,8 +104,10 @@ class SnapshotShape(Shape, frozen=True):
 
 
 class SnapshotRefShape(Shape, frozen=True):
+    """A branch or a tag."""
+
     snapshot_id: Long
-    type: str
+    type: RefType
     min_snapshots_to_keep: Int | None = None
     max_snapshot_age_ms: Long | None = None
     max_ref_age_ms: Long | None = None
@@ -120,16 +147,16 @@ class PartitionStatisticsFileShape(Shape, frozen=True):
 
 class EncryptedKeyShape(Shape, frozen=True):
     key_id: str
-    encrypted_key_metadata: str
+    encrypted_key_metadata: Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
     encrypted_by_id: str | None = None
     properties: dict[str, str] | None = None
 
 
 class TableMetadataShape(Shape, frozen=True):
-    """Everything every format version may hold; which fields a version requires is decided after decoding.
+    """The content of a table's metadata file, exactly as it is stored."""
 
-    What is long is read piece by piece, and schemas are read by `parse_schema`.
-    """
+    # Everything every format version may hold; which fields a version requires is decided after decoding. What is long
+    # is read piece by piece, and schemas are read by `parse_schema`.
 
     format_version: Int
     location: str
@@ -137,8 +164,8 @@ class TableMetadataShape(Shape, frozen=True):
     last_column_id: Int
     table_uuid: str | None = None
     last_sequence_number: Long | None = None
-    schema: Json | None = None
-    schemas: list[msgspec.Raw] | None = None
+    schema: SchemaJson | None = None
+    schemas: list[RawSchema] | None = None
     current_schema_id: Int | None = None
     partition_spec: list[PartitionFieldShape] | None = None
     partition_specs: list[StoredPartitionSpecShape] | None = None
@@ -148,9 +175,9 @@ class TableMetadataShape(Shape, frozen=True):
     default_sort_order_id: Int | None = None
     properties: dict[str, str] | None = None
     current_snapshot_id: Long | None = None
-    snapshots: list[msgspec.Raw] | None = None
-    snapshot_log: list[msgspec.Raw] | None = None
-    metadata_log: list[msgspec.Raw] | None = None
+    snapshots: list[Annotated[msgspec.Raw, described_by("Snapshot")]] | None = None
+    snapshot_log: list[Annotated[msgspec.Raw, described_by("SnapshotLogEntry")]] | None = None
+    metadata_log: list[Annotated[msgspec.Raw, described_by("MetadataLogEntry")]] | None = None
     refs: dict[str, SnapshotRefShape] | None = None
     statistics: list[StatisticsFileShape] | None = None
     partition_statistics: list[PartitionStatisticsFileShape] | None = None

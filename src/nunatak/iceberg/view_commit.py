@@ -84,6 +84,8 @@ ViewUpdate = (
 
 
 class CommitViewRequest(msgspec.Struct, frozen=True):
+    """Updates that are applied together, in order, if every requirement holds."""
+
     updates: list[ViewUpdate]
     requirements: list[ViewRequirement] = []
     identifier: ViewIdentifier | None = None
@@ -99,6 +101,8 @@ _UPDATES: dict[str, type[ViewUpdate]] = {
     "add-view-version": AddViewVersion,
     "set-current-view-version": SetCurrentViewVersion,
 }
+
+ACTIONS = tuple(_UPDATES)
 
 # The reference names its classes when it refuses these, and its clients show that text.
 _TABLE_UPDATES = {

@@ -2,14 +2,25 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, shown_list
 from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.schema import parse_schema
-from nunatak.iceberg.shapes import MAX_OBJECTS, Int, Json, Long, Shape, check, check_marks, count_marks
+from nunatak.iceberg.shapes import (
+    MAX_OBJECTS,
+    Int,
+    Json,
+    Long,
+    SchemaJson,
+    Shape,
+    check,
+    check_marks,
+    count_marks,
+    one_of,
+)
 
 SUPPORTED_FORMAT_VERSION = 1
 
@@ -30,14 +41,16 @@ class ViewMetadata:
 
 
 class RepresentationShape(Shape, frozen=True):
-    type: str
+    """One query text; a version has at most one for each dialect, whatever its case."""
+
+    type: Annotated[str, one_of("sql")]
     sql: str | None = None
     dialect: str | None = None
 
 
 class ViewVersionShape(Shape, frozen=True):
     version_id: Int
-    schema_id: Int
+    schema_id: Annotated[Int, msgspec.Meta(description="An id, or -1 for the one added last in the same request.")]
     timestamp_ms: Long
     summary: dict[str, str]
     representations: list[RepresentationShape]
@@ -51,10 +64,12 @@ class VersionLogEntryShape(Shape, frozen=True):
 
 
 class ViewMetadataShape(Shape, frozen=True):
+    """The content of a view's metadata file, exactly as it is stored."""
+
     view_uuid: str
     format_version: Int
     location: str
-    schemas: list[Json]
+    schemas: list[SchemaJson]
     current_version_id: Int
     versions: list[ViewVersionShape]
     version_log: list[VersionLogEntryShape]
