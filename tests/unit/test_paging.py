@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nunatak.api.http import MAX_PAGE
-from nunatak.api.paging import EVERYTHING, Page, Tokens
+from nunatak.api.paging import EVERYTHING, MAX_PAGE, Page, Tokens
 from nunatak.errors import BadRequest
 
 TOKENS = Tokens(b"secret")

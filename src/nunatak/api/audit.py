@@ -6,18 +6,20 @@ import msgspec
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege, Securable, names_of
-from nunatak.api.http import MAX_PAGE, Request, Response, raw_json
+from nunatak.api.http import Request
+from nunatak.api.management_wire import ListAuditResponse
 from nunatak.api.needs import Declared, Need
-from nunatak.api.paging import list_of
-from nunatak.api.route import Route
+from nunatak.api.paging import MAX_PAGE, list_of
+from nunatak.api.route import Operation, Route, handler
 from nunatak.errors import BadRequest, Forbidden
-from nunatak.events.trail import Filter, Position, line_of, search
+from nunatak.events.trail import Filter, Position, exported_line, search
 
 PAGE = 100  # records, unless the caller says otherwise
 ORDERS = {"newest": True, "oldest": False}
 
 
-async def list_audit(request: Request) -> Response:
+@handler
+async def list_audit(request: Request) -> ListAuditResponse:
     """A page of records, newest first unless asked otherwise; a page may be short although more follow."""
     wanted = filter_of(request)
     await _require(request, wanted.securable)
@@ -35,8 +37,7 @@ async def list_audit(request: Request) -> Response:
     token = None
     if position is not None:
         token = request.context.tokens.make(resource, msgspec.json.encode(position).decode())
-    body = b",".join(line_of(record) for record in records)
-    return raw_json(b'{"records":[' + body + b'],"next-page-token":' + msgspec.json.encode(token) + b"}")
+    return ListAuditResponse([exported_line(record) for record in records], token)
 
 
 def filter_of(request: Request) -> Filter:
@@ -101,5 +102,12 @@ AUDIT_ROUTES = (
         "What happened, by whom, and whether it was allowed",
         endpoint=False,
         needs=_of_handler,
+        described=Operation(
+            tag="Audit",
+            query=(
+                *("actor", "action", "securable", "outcome", "request-id", "since", "until", "order"),
+                *("pageToken", "pageSize"),
+            ),
+        ),
     ),
 )

@@ -1,47 +1,61 @@
 """The keys that encrypt secrets in the database, over HTTP: for catalogs whose database only the server may write."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
-from nunatak.access.rotation import KeyUse, list_keys, retire, rotate
+from nunatak.access.rotation import KeyUse, Rotation, list_keys, retire, rotate
 from nunatak.access.vault import Vault
-from nunatak.api.http import Request, Response, json_response
+from nunatak.api.http import Request
+from nunatak.api.management_wire import (
+    EncryptionKey,
+    ListEncryptionKeysResponse,
+    RetireEncryptionKeysResponse,
+    RotateEncryptionKeysResponse,
+)
+from nunatak.api.route import handler
 from nunatak.errors import BadRequest, Conflict
 from nunatak.settings import SettingsError
 
 
-async def list_encryption_keys(request: Request) -> Response:
+@handler
+async def list_encryption_keys(request: Request) -> ListEncryptionKeysResponse:
     """Their ids, and how much needs each; never a key."""
     with _said_to_the_caller():
         uses = await list_keys(request.catalog.store, _vault(request))
-    return json_response({"encryption-keys": [key_use(use) for use in uses]})
+    return listed_keys(uses)
 
 
-async def rotate_encryption_keys(request: Request) -> Response:
+@handler
+async def rotate_encryption_keys(request: Request) -> RotateEncryptionKeysResponse:
     """Encrypt everything anew, while all servers work; asked again after a failure, it goes on where it was."""
     await _audit(request, "rotate-encryption-keys")
     with _said_to_the_caller():
         done = await rotate(request.catalog.store, _vault(request))
-    return json_response({"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew})
+    return rotated_keys(done)
 
 
-async def retire_encryption_keys(request: Request) -> Response:
+@handler
+async def retire_encryption_keys(request: Request) -> RetireEncryptionKeysResponse:
     """Remove what nothing needs any more from the key file."""
     await _audit(request, "retire-encryption-keys")
     with _said_to_the_caller():
         retired = await retire(request.catalog.store, _vault(request), request.catalog.now_ms())
-    return json_response({"retired": retired})
+    return RetireEncryptionKeysResponse(retired)
 
 
-def key_use(use: KeyUse) -> dict[str, object]:
-    return {"key-id": use.key_id, "encrypts": use.encrypts, "values": use.values, "in-key-file": use.held}
+def listed_keys(uses: Sequence[KeyUse]) -> ListEncryptionKeysResponse:
+    return ListEncryptionKeysResponse([EncryptionKey(use.key_id, use.encrypts, use.values, use.held) for use in uses])
+
+
+def rotated_keys(done: Rotation) -> RotateEncryptionKeysResponse:
+    return RotateEncryptionKeysResponse(done.key_id, done.added, done.sealed_anew)
 
 
 def _vault(request: Request) -> Vault:
     vault = request.context.vault
-    if not isinstance(vault, Vault):
+    if vault is None:
         raise BadRequest("This server keeps no secrets")
     return vault
 

@@ -1,33 +1,35 @@
 """How well tables are kept, over HTTP."""
 
 import asyncio
-from typing import Any
+
+from msgspec import UNSET
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
-from nunatak.api.http import Request, Response, json_response
+from nunatak.api import maintenance_wire as wire
+from nunatak.api.http import Request
 from nunatak.api.paging import list_of
 from nunatak.api.places import aim, require_namespace, tables_in
+from nunatak.api.route import handler
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance.facts import Facts
 from nunatak.maintenance.health import Check, Health, health_of
 from nunatak.maintenance.survey import UNREADABLE, look, subject_of
 
-Json = dict[str, Any]
-
 LARGEST_PAGE = 200  # tables whose metadata one request looks at
 LARGEST_DEEP_PAGE = 10  # tables whose manifests it reads
 AT_ONCE = 8
 
 
-async def load_health(request: Request) -> Response:
+@handler
+async def load_health(request: Request) -> wire.HealthResponse:
     """Of one table, or a page of those in a namespace or a warehouse that the caller may look at."""
     place = await aim(request, request.query.get("securable"))
     deep = request.flag("deep")
     if place.name is not None:
         facts, health = await _examined(request, place.identifier, deep)
-        return json_response({"tables": [_table(place.securable, facts, health)]})
+        return wire.HealthResponse([_table(place.securable, facts, health)])
     await require_namespace(request, place)
     resource = list_of(request, "health", place.securable)
     page = request.context.tokens.page(resource, request.query)
@@ -35,13 +37,13 @@ async def load_health(request: Request) -> Response:
     names, following = await tables_in(request, place, Privilege.TABLE_READ_META, page.after, limit)
     tickets = asyncio.Semaphore(AT_ONCE)
     tables = await asyncio.gather(*(_told(request, each, deep, tickets) for each in names))
-    body: Json = {"tables": [each for each in tables if each is not None]}
-    if following is not None:
-        body["next-page-token"] = request.context.tokens.make(resource, following)
-    return json_response(body)
+    token = request.context.tokens.after(resource, following)
+    return wire.HealthResponse([each for each in tables if each is not None], next_page_token=token)
 
 
-async def _told(request: Request, identifier: Identifier, deep: bool, tickets: asyncio.Semaphore) -> Json | None:
+async def _told(
+    request: Request, identifier: Identifier, deep: bool, tickets: asyncio.Semaphore
+) -> wire.TableHealth | None:
     """What is wrong with one table must not keep the others from being told; None if it is none, or is gone."""
     securable = securables.entry(request.warehouse.name, identifier.namespace, identifier.name)
     async with tickets:
@@ -50,7 +52,7 @@ async def _told(request: Request, identifier: Identifier, deep: bool, tickets: a
         except NoSuchTable:
             return None
         except UNREADABLE as error:
-            return {"securable": securables.printed(securable), "error": error.message}
+            return wire.TableHealth(securable=securables.printed(securable), error=error.message)
     return _table(securable, facts, health)
 
 
@@ -60,44 +62,42 @@ async def _examined(request: Request, identifier: Identifier, deep: bool) -> tup
     return facts, health_of(facts, subject_of(catalog, request.warehouse, identifier), catalog.now_ms())
 
 
-def _table(securable: str, facts: Facts, health: Health) -> Json:
-    return {
-        "securable": securables.printed(securable),
-        "score": health.score,
-        "facts": facts_json(facts),
-        "checks": [_check(each) for each in health.checks],
-    }
+def _table(securable: str, facts: Facts, health: Health) -> wire.TableHealth:
+    return wire.TableHealth(
+        securable=securables.printed(securable),
+        score=health.score,
+        facts=table_facts(facts),
+        checks=[_check(each) for each in health.checks],
+    )
 
 
-def facts_json(facts: Facts) -> Json:
-    told: Json = {
-        "table-uuid": facts.table_uuid,
-        "snapshot-id": facts.snapshot_id,
-        "data-files": facts.data_files,
-        "data-bytes": facts.data_bytes,
-        "delete-files": facts.delete_files,
-        "records": facts.records,
-        "manifests": facts.manifests,
-        "snapshots": len(facts.snapshots),
-        "metadata-bytes": facts.metadata_bytes,
-        "metadata-files": facts.metadata_files,
-        "target-file-size-bytes": facts.target_bytes,
-    }
-    if facts.layout is not None:
-        told["partitions"] = facts.layout.partitions
-        told["files-by-size"] = list(facts.layout.histogram)
-    return told
+def table_facts(facts: Facts) -> wire.TableFacts:
+    return wire.TableFacts(
+        table_uuid=facts.table_uuid,
+        snapshot_id=facts.snapshot_id,
+        data_files=facts.data_files,
+        data_bytes=facts.data_bytes,
+        delete_files=facts.delete_files,
+        records=facts.records,
+        manifests=facts.manifests,
+        snapshots=len(facts.snapshots),
+        metadata_bytes=facts.metadata_bytes,
+        metadata_files=facts.metadata_files,
+        target_file_size_bytes=facts.target_bytes,
+        partitions=UNSET if facts.layout is None else facts.layout.partitions,
+        files_by_size=UNSET if facts.layout is None else list(facts.layout.histogram),
+    )
 
 
-def _check(check: Check) -> Json:
-    return {
-        "check": check.name,
-        "value": None if check.value is None else round(check.value, 2),
-        "limit": check.limit,
-        "unit": check.unit,
-        "points": check.points,
-        "most-points": check.most,
-        "exact": check.exact,
-        "reason": check.reason,
-        "fix": check.fix,
-    }
+def _check(check: Check) -> wire.Check:
+    return wire.Check(
+        check=check.name,
+        value=None if check.value is None else round(check.value, 2),
+        limit=check.limit,
+        unit=check.unit,
+        points=check.points,
+        most_points=check.most,
+        exact=check.exact,
+        reason=check.reason,
+        fix=check.fix,
+    )

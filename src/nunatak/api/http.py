@@ -3,29 +3,30 @@
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, unquote_plus
 
 import msgspec
 import zstandard
 
 from nunatak.access.administration import Actor
+from nunatak.access.embedded import EmbeddedIdentity
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import EVERYTHING
 from nunatak.access.sessions import JoinedHeaders, Session
+from nunatak.access.vault import Vault
+from nunatak.api.paging import Tokens
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.large_work import LARGE_BYTES, SENDER
-from nunatak.errors import BadRequest, CatalogError, shown
+from nunatak.errors import BadRequest, CatalogError, NotAuthenticated, shown
 from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 JSON_TYPE = (b"content-type", b"application/json")
-MAX_PAGE = 1000
 COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
 
-T = Any
 Body = TypeVar("Body")
 
 
@@ -68,8 +69,8 @@ class Response:
         self.packed = packed  # where compressed forms of this very body are kept, if anywhere
 
 
-def json_response(value: object, status: int = 200) -> Response:
-    return Response(status, msgspec.json.encode(value), (JSON_TYPE,))
+def json_response(value: object, *headers: tuple[bytes, bytes], status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(value), (JSON_TYPE, *headers))
 
 
 def raw_json(body: bytes, status: int = 200) -> Response:
@@ -79,6 +80,23 @@ def raw_json(body: bytes, status: int = 200) -> Response:
 NO_CONTENT = Response(204)
 _NO_QUERY: Mapping[str, str] = {}
 STRANGER = Caller()
+
+
+class Context(Protocol):
+    """What handlers use of the application that serves them; app.py is it."""
+
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def endpoints(self) -> list[str]: ...
+    @property
+    def vault(self) -> Vault | None: ...
+    @property
+    def identity(self) -> EmbeddedIdentity | None: ...
+    async def metrics_text(self) -> bytes: ...
+    def note_denial(self, request: "Request", privileges: list[str], securable: str) -> None: ...
+    def note_failed_login(self, error: NotAuthenticated, action: str, host: str) -> None: ...
+    def note_issued_token(self, request: "Request", principal: str) -> None: ...
 
 
 class Request:
@@ -114,7 +132,7 @@ class Request:
         path_names: Sequence[str],
         query_string: bytes,
         headers: dict[bytes, bytes],
-        context: Any,
+        context: "Context",
     ) -> None:
         self.catalog = catalog
         self.warehouse = warehouse
@@ -186,7 +204,7 @@ class Request:
             raise BadRequest(f"Invalid {name}: {text[:50]!r} is neither true nor false")
         return text == "true"
 
-    def decode(self, kind: type[T]) -> Any:
+    def decode(self, kind: type[Body]) -> Body:
         """The body as `kind`, or BadRequest saying what is wrong with it."""
         try:
             check_utf8(self.body)

@@ -1,16 +1,16 @@
 """Maintenance over HTTP: policies, and what they would have done now."""
 
-from typing import Any
-
 import msgspec
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
-from nunatak.api.health import facts_json
-from nunatak.api.http import NO_CONTENT, Request, Response, json_response
-from nunatak.api.management_wire import SetPolicyRequest
+from nunatak.api import maintenance_wire as wire
+from nunatak.api.health import table_facts
+from nunatak.api.http import Request
+from nunatak.api.maintenance_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
 from nunatak.api.places import Place, aim, require_namespace, tables_in
+from nunatak.api.route import handler
 from nunatak.api.visible import only_seen
 from nunatak.catalog.heads import missing
 from nunatak.catalog.write import write
@@ -22,7 +22,6 @@ from nunatak.maintenance.planning import Decision
 from nunatak.maintenance.policies import Attached, check_type, nearest, parsed
 from nunatak.maintenance.survey import UNREADABLE, Planner, loads_of, look, subject_of
 
-Json = dict[str, Any]
 P = Privilege
 
 LARGEST_PAGE = 200  # tables that one request plans for
@@ -31,7 +30,8 @@ LARGEST_PAGE = 200  # tables that one request plans for
 # Policies
 
 
-async def list_policies(request: Request) -> Response:
+@handler
+async def list_policies(request: Request) -> wire.ListPoliciesResponse:
     """Those set on a place and inside it."""
     place = await aim(request, request.query.get("securable"))
     resource = list_of(request, "policies", place.securable)
@@ -39,66 +39,66 @@ async def list_policies(request: Request) -> Response:
     after = msgspec.json.decode(page.after, type=tuple[str, str]) if page.after else ("", "")
     found = await policy_store.policies_inside(request.catalog.store, place.securable, after, page.limit + 1)
     shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
-    body: Json = {"policies": [_attached(each) for each in shown]}
-    if len(found) > page.limit:
-        last = found[page.limit - 1]
-        token = msgspec.json.encode((last.securable, last.policy.type)).decode()
-        body["next-page-token"] = request.context.tokens.make(resource, token)
-    return json_response(body)
+    last = _position(found[page.limit - 1]) if len(found) > page.limit else None
+    token = request.context.tokens.after(resource, last)
+    return wire.ListPoliciesResponse([_attached(each) for each in shown], next_page_token=token)
 
 
-async def effective_policies(request: Request) -> Response:
+def _position(last: Attached) -> str:
+    return msgspec.json.encode((last.securable, last.policy.type)).decode()
+
+
+@handler
+async def effective_policies(request: Request) -> wire.EffectivePoliciesResponse:
     """Those that count for a place: of each type the nearest."""
     place = await aim(request, request.query.get("securable"))
     around = await policy_store.policies_around(request.catalog.store, place.securable)
     found = nearest(around, place.securable)
-    return json_response({"policies": [_attached(found[each]) for each in sorted(found)]})
+    return wire.EffectivePoliciesResponse([_attached(found[each]) for each in sorted(found)])
 
 
-async def set_policy(request: Request) -> Response:
+@handler
+async def set_policy(request: Request) -> None:
     wanted = request.decode(SetPolicyRequest)
     place = await aim(request, wanted.securable)
     policy = parsed(bytes(wanted.policy))
     await _require(request, place)
     changes = policy_store.set_policy(request.actor, place.securable, policy)
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
-async def drop_policy(request: Request) -> Response:
+@handler
+async def drop_policy(request: Request) -> None:
     place = await aim(request, request.query.get("securable"))
     kind = check_type(request.query.get("type", ""))
     changes = policy_store.drop_policy(request.actor, place.securable, kind)
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
 # Plans
 
 
-async def plan_maintenance(request: Request) -> Response:
+@handler
+async def plan_maintenance(request: Request) -> wire.PlanResponse:
     """What is to be done now, and why or why not, of one table or a page of tables; nothing is begun."""
     place = await aim(request, request.query.get("securable"))
     planner = await planner_for(request, place)
     if place.name is not None:
-        return json_response({"tables": [await _planned(request, planner, place.identifier)]})
+        return wire.PlanResponse([await _planned(request, planner, place.identifier)])
     await require_namespace(request, place)
     resource = list_of(request, "plan", place.securable)
     page = request.context.tokens.page(resource, request.query)
     limit = min(page.limit, LARGEST_PAGE)
     names, following = await tables_in(request, place, P.TABLE_READ_META, page.after, limit)
-    tables: list[Json] = []
+    tables: list[wire.TablePlan] = []
     for name in names:
         try:
             tables.append(await _planned(request, planner, name))
         except NoSuchTable:  # a view, or dropped since
             continue
         except UNREADABLE as error:
-            tables.append({"securable": _printed(request, name), "error": error.message})
-    body: Json = {"tables": tables}
-    if following is not None:
-        body["next-page-token"] = request.context.tokens.make(resource, following)
-    return json_response(body)
+            tables.append(wire.TablePlan(securable=_printed(request, name), error=error.message))
+    return wire.PlanResponse(tables, next_page_token=request.context.tokens.after(resource, following))
 
 
 async def planner_for(request: Request, place: Place) -> Planner:
@@ -110,15 +110,15 @@ async def planner_for(request: Request, place: Place) -> Planner:
     return Planner(request.catalog, policies, await loads_of(request.catalog, request.catalog.now_ms()))
 
 
-async def _planned(request: Request, planner: Planner, identifier: Identifier) -> Json:
+async def _planned(request: Request, planner: Planner, identifier: Identifier) -> wire.TablePlan:
     facts = await look(request.catalog, request.warehouse, identifier)
     subject = subject_of(request.catalog, request.warehouse, identifier)
     decisions = await planner.plan(subject, facts, request.catalog.now_ms())
-    return {
-        "securable": _printed(request, identifier),
-        "facts": facts_json(facts),
-        "decisions": [_decision(each) for each in decisions],
-    }
+    return wire.TablePlan(
+        securable=_printed(request, identifier),
+        facts=table_facts(facts),
+        decisions=[_decision(each) for each in decisions],
+    )
 
 
 # What all have in common
@@ -138,27 +138,19 @@ def _printed(request: Request, identifier: Identifier) -> str:
     return securables.printed(securables.entry(request.warehouse.name, identifier.namespace, identifier.name))
 
 
-def _attached(each: Attached) -> Json:
-    return {
-        "securable": securables.printed(each.securable),
-        "policy": each.policy,
-        "changed-by": each.changed_by,
-        "changed-ms": each.changed_ms,
-    }
+def _attached(each: Attached) -> wire.AttachedPolicy:
+    return wire.AttachedPolicy(securables.printed(each.securable), each.policy, each.changed_by, each.changed_ms)
 
 
-def _decision(each: Decision) -> Json:
-    return {
-        "type": each.type,
-        "state": each.state,
-        "because": each.text,
-        "policy-on": None if each.attached is None else securables.printed(each.attached.securable),
-        "measures": [
-            {"trigger": one.trigger, "value": one.value, "limit": one.limit, "reached": one.is_reached}
-            for one in each.measures
-        ],
-        "holds": [{"because": one.because, "text": one.text, "until-ms": one.until_ms} for one in each.holds],
-        "overridden-by": dict(each.overridden),
-        "expected": list(each.gains),
-        "job": each.spec,
-    }
+def _decision(each: Decision) -> wire.Decision:
+    return wire.Decision(
+        type=each.type,
+        state=each.state,
+        because=each.text,
+        policy_on=None if each.attached is None else securables.printed(each.attached.securable),
+        measures=[wire.Measure(one.trigger, one.value, one.limit, one.is_reached) for one in each.measures],
+        holds=[wire.Hold(one.because, one.text, one.until_ms) for one in each.holds],
+        overridden_by=dict(each.overridden),
+        expected=each.gains,
+        job=each.spec,
+    )

@@ -1,24 +1,30 @@
 """Maintenance jobs over HTTP: asked for by people and schedules, leased, kept alive and finished by workers."""
 
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from nunatak.access import securables
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
-from nunatak.api.http import NO_CONTENT, Request, Response, decode_segment, json_response
+from nunatak.api.http import Request, decode_segment
 from nunatak.api.maintenance import planner_for
-from nunatak.api.management_wire import (
+from nunatak.api.maintenance_wire import (
+    AddedJob,
     AddJobsRequest,
+    AddJobsResponse,
     FinishJobRequest,
     HandBackRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     LeaseRequest,
+    LeaseResponse,
+    ListJobsResponse,
+    MaintenanceJob,
 )
 from nunatak.api.needs import Declared, Need, Target
 from nunatak.api.paging import list_of
-from nunatak.api.places import Place, aim, need_on, require_namespace, tables_in
+from nunatak.api.places import Place, aim, require_namespace, tables_in
+from nunatak.api.route import handler
 from nunatak.api.visible import only_seen
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.shadows import find_shadow
@@ -33,15 +39,14 @@ from nunatak.maintenance.policies import check_type, nearest
 from nunatak.maintenance.queue import QueuedJob, find_job, no_such_job
 from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
 
-Json = dict[str, Any]
-
 LARGEST_PAGE = 200  # tables that one request plans for
 CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
 GONE = "the table was dropped or renamed"
 NOWHERE = securables.entry("", ("",), "")  # no warehouse, namespace or table has an empty name
 
 
-async def add_jobs(request: Request) -> Response:
+@handler
+async def add_jobs(request: Request) -> AddJobsResponse:
     """One job of a type on a table, or all that are due in a place by its policies; a dry run only tells of them.
 
     The answer is not kept for an Idempotency-Key: a job that waits already is not added again.
@@ -49,26 +54,22 @@ async def add_jobs(request: Request) -> Response:
     wanted = request.decode(AddJobsRequest)
     place = await aim(request, wanted.securable)
     if wanted.type is not None:
-        asked = await _ask_for(request, place, check_type(wanted.type), dry_run=wanted.dry_run)
-        return json_response({"jobs": [asked]})
+        return AddJobsResponse([await _ask_for(request, place, check_type(wanted.type), dry_run=wanted.dry_run)])
     planner = await planner_for(request, place)
     if place.name is not None:
-        return json_response({"jobs": await _add_due(request, planner, place.identifier, dry_run=wanted.dry_run)})
+        return AddJobsResponse(await _add_due(request, planner, place.identifier, dry_run=wanted.dry_run))
     await require_namespace(request, place)
     resource = list_of(request, "jobs-to-add", place.securable)
     after = request.context.tokens.read(resource, wanted.page_token) if wanted.page_token else ""
     names, following = await tables_in(request, place, CHANGING, after, LARGEST_PAGE)
-    jobs: list[Json] = []
+    jobs: list[AddedJob] = []
     for name in names:
         with suppress(*UNREADABLE):  # a view, a table that is gone or cannot be read: `health` says which
             jobs += await _add_due(request, planner, name, dry_run=wanted.dry_run)
-    body: Json = {"jobs": jobs}
-    if following is not None:
-        body["next-page-token"] = request.context.tokens.make(resource, following)
-    return json_response(body)
+    return AddJobsResponse(jobs, next_page_token=request.context.tokens.after(resource, following))
 
 
-async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) -> Json:
+async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) -> AddedJob:
     if place.name is None:
         raise BadRequest("A job of one type is asked for on a table", hint="Leave the type out for all that is due.")
     catalog = request.catalog
@@ -77,12 +78,12 @@ async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) 
     subject = subject_of(catalog, request.warehouse, place.identifier)
     spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
     if dry_run:
-        return {"job-id": None, "job": spec}
+        return AddedJob(None, spec)
     await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), Answer(200))
     return await _added(request, spec)
 
 
-async def _add_due(request: Request, planner: Planner, identifier: Identifier, *, dry_run: bool) -> list[Json]:
+async def _add_due(request: Request, planner: Planner, identifier: Identifier, *, dry_run: bool) -> list[AddedJob]:
     catalog = request.catalog
     facts = await look(catalog, request.warehouse, identifier)
     subject = subject_of(catalog, request.warehouse, identifier)
@@ -91,7 +92,7 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
         if decision.spec is None or decision.attached is None:
             continue
         if dry_run:
-            added.append({"job-id": None, "job": decision.spec})
+            added.append(AddedJob(None, decision.spec))
             continue
         changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
@@ -107,11 +108,12 @@ def _without_key(request: Request) -> Caller:
     return msgspec.structs.replace(request.caller, key=None)
 
 
-async def _added(request: Request, spec: JobSpec) -> Json:
-    return {"job-id": await queue.find_open(request.catalog.store, spec), "job": spec}
+async def _added(request: Request, spec: JobSpec) -> AddedJob:
+    return AddedJob(await queue.find_open(request.catalog.store, spec), spec)
 
 
-async def list_jobs(request: Request) -> Response:
+@handler
+async def list_jobs(request: Request) -> ListJobsResponse:
     """Newest first."""
     place = await aim(request, request.query.get("securable"))
     resource = list_of(request, "jobs", place.securable)
@@ -119,26 +121,27 @@ async def list_jobs(request: Request) -> Response:
     before = int(page.after) if page.after else queue.NEWEST
     found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
     shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
-    body: Json = {"jobs": [_job(each) for each in shown]}
-    if len(found) > page.limit:
-        body["next-page-token"] = request.context.tokens.make(resource, str(found[page.limit - 1].job_id))
-    return json_response(body)
+    last = str(found[page.limit - 1].job_id) if len(found) > page.limit else None
+    token = request.context.tokens.after(resource, last)
+    return ListJobsResponse([_job(each) for each in shown], next_page_token=token)
 
 
-async def load_job(request: Request) -> Response:
-    return json_response(_job(await _load(request)))
+@handler
+async def load_job(request: Request) -> MaintenanceJob:
+    return _job(await _load(request))
 
 
-async def cancel_job(request: Request) -> Response:
+@handler
+async def cancel_job(request: Request) -> None:
     changes = queue.cancel(request.actor, await _load(request))
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
 # Workers
 
 
-async def lease_job(request: Request) -> Response:
+@handler
+async def lease_job(request: Request) -> LeaseResponse:
     """The answer is not kept for an Idempotency-Key: a worker that did not get it is given another job, and the lease
     of the first runs out."""
     wanted = request.decode(LeaseRequest)
@@ -149,8 +152,7 @@ async def lease_job(request: Request) -> Response:
     else:
         job = await _this_job(request, owner, place, wanted.job_id)
     seconds = request.catalog.maintenance_lease_seconds
-    told = {"lease-seconds": seconds, "heartbeat-seconds": seconds // queue.HEARTBEATS}
-    return json_response({"job": None if job is None else _job(job), **told})
+    return LeaseResponse(None if job is None else _job(job), seconds, seconds // queue.HEARTBEATS)
 
 
 async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | None:
@@ -199,7 +201,8 @@ async def _refusal_of(request: Request, job: QueuedJob) -> str | None:
     return None if facts.shadow is None else facts.shadow.refusal_of(job.type)
 
 
-async def heartbeat(request: Request) -> Response:
+@handler
+async def heartbeat(request: Request) -> HeartbeatResponse:
     """Extends the lease, and tells the worker whether somebody wants it to stop."""
     wanted = request.decode(HeartbeatRequest)
     job = await _load(request)
@@ -209,10 +212,11 @@ async def heartbeat(request: Request) -> Response:
     home = securables.parts(job.securable)[0]
     shadow = await find_shadow(request.catalog.store, home, job.table_uuid)
     refused = shadow is not None and shadow.refusal_of(job.type) is not None
-    return json_response({"cancelled": job.cancelled or refused})
+    return HeartbeatResponse(job.cancelled or refused)
 
 
-async def finish_job(request: Request) -> Response:
+@handler
+async def finish_job(request: Request) -> None:
     wanted = request.decode(FinishJobRequest)
     job = await _load(request)
     told = {"type": job.type, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
@@ -228,16 +232,15 @@ async def finish_job(request: Request) -> Response:
         error=wanted.error,
     )
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
-async def hand_back_job(request: Request) -> Response:
+@handler
+async def hand_back_job(request: Request) -> None:
     wanted = request.decode(HandBackRequest)
     job = await _load(request)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
     changes = queue.hand_back(job.job_id, owner, request.catalog.now_ms())
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
 # What all have in common
@@ -262,36 +265,30 @@ def _job_text(request: Request) -> str:
     return decode_segment(request.path_names[0])[:50]
 
 
-def _job(job: QueuedJob) -> Json:
-    return {
-        "job-id": job.job_id,
-        "type": job.type,
-        "state": job.state,
-        "securable": securables.printed(job.securable),
-        "table-uuid": job.table_uuid,
-        "policy-on": None if job.policy is None else securables.printed(job.policy),
-        "job": msgspec.Raw(job.spec.encode()),
-        "created-by": job.created_by,
-        "created-ms": job.created_ms,
-        "attempts": job.attempts,
-        "worker": queue.printed_owner(job.leased_by),
-        "cancelled": job.cancelled,
-        "progress": None if job.progress is None else msgspec.Raw(job.progress.encode()),
-        "finished-ms": job.finished_ms,
-        "changed": job.changed,
-        "size-bytes": job.size_bytes,
-        "result": None if job.result is None else msgspec.Raw(job.result.encode()),
-        "error": job.error,
-    }
+def _job(job: QueuedJob) -> MaintenanceJob:
+    return MaintenanceJob(
+        job_id=job.job_id,
+        type=job.type,
+        state=job.state,
+        securable=securables.printed(job.securable),
+        table_uuid=job.table_uuid,
+        policy_on=None if job.policy is None else securables.printed(job.policy),
+        job=msgspec.Raw(job.spec.encode()),
+        created_by=job.created_by,
+        created_ms=job.created_ms,
+        attempts=job.attempts,
+        worker=queue.printed_owner(job.leased_by),
+        cancelled=job.cancelled,
+        progress=None if job.progress is None else msgspec.Raw(job.progress.encode()),
+        finished_ms=job.finished_ms,
+        changed=job.changed,
+        size_bytes=job.size_bytes,
+        result=None if job.result is None else msgspec.Raw(job.result.encode()),
+        error=job.error,
+    )
 
 
 # What the routes need
-
-
-async def in_place_of_body(route: Declared, request: Request) -> list[Need]:
-    """The place stands in the body, under the same name in each of them."""
-    wanted = request.decode(AddJobsRequest if route.operation == "addMaintenanceJobs" else LeaseRequest)
-    return [need_on(route, request, await aim(request, wanted.securable))]
 
 
 async def on_table_of_job(route: Declared, request: Request) -> list[Need]:

@@ -7,10 +7,10 @@ caller's own rights allow.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
+from msgspec import UnsetType
 
 from nunatak.access import administration, explain, securables
 from nunatak.access.administration import Credential, Grant, Principal, Role
@@ -20,9 +20,11 @@ from nunatak.access.explain import Explanation, FoundGrant, Holding
 from nunatak.access.privileges import BUNDLES, ENTRY_BITS, Privilege, expanded, names_of
 from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
+from nunatak.api import management_wire as wire
 from nunatak.api.admission import is_seen
-from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_segment, json_response, raw_json
+from nunatak.api.http import Request, Response, decode_segment, json_response
 from nunatak.api.management_wire import (
+    LONGEST_LIFE_SECONDS,
     AddMemberRequest,
     CreateCredentialRequest,
     CreatePrincipalRequest,
@@ -32,47 +34,34 @@ from nunatak.api.management_wire import (
     RotateKeysRequest,
     UpdatePrincipalRequest,
 )
-from nunatak.api.openapi_management import management_document
 from nunatak.api.paging import Page, list_of
-from nunatak.api.route import TOP_WORDS, Route
+from nunatak.api.route import TOP_WORDS, handler
+from nunatak.api.wire import stored_answer
 from nunatak.catalog.warehouses import WarehousePlace, check_warehouse_name
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, Change, Key
 from nunatak.errors import BadRequest, Conflict, Forbidden, NotFound
 from nunatak.iceberg.identifiers import to_jdbc
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 NO_STORE = (b"cache-control", b"no-store")
-LONGEST_LIFE_SECONDS = 10 * 366 * 86_400
 MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
-
-
-async def openapi(request: Request) -> Response:
-    """What this API looks like; nobody's secret."""
-    return raw_json(_document(request.context.router.management_routes))
-
-
-@lru_cache(1)
-def _document(routes: tuple[Route, ...]) -> bytes:
-    return msgspec.json.encode(management_document(routes))
 
 
 # Who asks
 
 
-async def me(request: Request) -> Response:
+@handler
+async def me(request: Request) -> wire.Me:
     """What a caller looks like from here."""
     session = request.session
     held = await request.rights(securables.SERVER)
-    return json_response(
-        {
-            "principal": request.caller.principal,
-            "roles": [] if session is None else list(session.roles),
-            "authenticated-by": None if session is None else session.method,
-            "privileges-on-server": names_of(held),
-        }
+    return wire.Me(
+        principal=request.caller.principal,
+        roles=[] if session is None else list(session.roles),
+        authenticated_by=None if session is None else session.method,
+        privileges_on_server=names_of(held),
     )
 
 
@@ -105,91 +94,107 @@ def _denials_noted(request: Request, privilege: Privilege, securable: str) -> It
 # Principals
 
 
-async def list_principals(request: Request) -> Response:
+@handler
+async def list_principals(request: Request) -> wire.ListPrincipalsResponse:
     page = _page(request, "principals")
     found = await administration.list_principals(request.catalog.store, page.after, page.limit + 1)
-    return _listed(request, "principals", page, found, _principal, lambda each: each.name)
+    token = _next_token(request, "principals", page, found, lambda each: each.name)
+    return wire.ListPrincipalsResponse([_principal(each) for each in found[: page.limit]], next_page_token=token)
 
 
-async def create_principal(request: Request) -> Response:
+@handler
+async def create_principal(request: Request) -> wire.Principal:
     wanted = request.decode(CreatePrincipalRequest)
     actor = request.actor
     changes = administration.create_principal(actor, wanted.name, wanted.note)
-    return await _changed(request, changes, _principal(Principal(wanted.name, False, wanted.note, actor.at_ms)))
+    return await _changed(request, changes, wire.Principal(wanted.name, False, wanted.note, actor.at_ms))
 
 
-async def load_principal(request: Request) -> Response:
+@handler
+async def load_principal(request: Request) -> wire.LoadedPrincipal:
     """Itself, or anybody for an administrator."""
     name = _name(request)
     await _require_administrator_or(request, _is_caller(request, name), f"principal {name}")
     principal, roles = await administration.load_principal(request.catalog.store, name)
-    return json_response({**_principal(principal), "roles": roles})
+    return wire.LoadedPrincipal(principal.name, principal.disabled, principal.note, principal.created_ms, roles)
 
 
-async def update_principal(request: Request) -> Response:
+@handler
+async def update_principal(request: Request) -> None:
     wanted = request.decode(UpdatePrincipalRequest)
     changes = await administration.update_principal(
         request.catalog.store, request.actor, _name(request), disabled=wanted.disabled, note=wanted.note
     )
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
-async def drop_principal(request: Request) -> Response:
+@handler
+async def drop_principal(request: Request) -> None:
     changes = await administration.drop_principal(request.catalog.store, request.actor, _name(request))
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
 # Roles
 
 
-async def list_roles(request: Request) -> Response:
+@handler
+async def list_roles(request: Request) -> wire.ListRolesResponse:
     page = _page(request, "roles")
     found = await administration.list_roles(request.catalog.store, page.after, page.limit + 1)
-    return _listed(request, "roles", page, found, _role, lambda each: each.name)
+    token = _next_token(request, "roles", page, found, lambda each: each.name)
+    return wire.ListRolesResponse([_role(each) for each in found[: page.limit]], next_page_token=token)
 
 
-async def create_role(request: Request) -> Response:
+@handler
+async def create_role(request: Request) -> wire.Role:
     wanted = request.decode(CreateRoleRequest)
     actor = request.actor
     changes = administration.create_role(actor, wanted.name, wanted.note)
-    return await _changed(request, changes, _role(Role(wanted.name, wanted.note, actor.at_ms)))
+    return await _changed(request, changes, wire.Role(wanted.name, wanted.note, actor.at_ms))
 
 
-async def load_role(request: Request) -> Response:
+@handler
+async def load_role(request: Request) -> wire.Role:
     """One that the caller acts in, or any for an administrator."""
     name = _name(request)
     allowed = request.session is not None and name in request.session.roles
     await _require_administrator_or(request, allowed, f"role {name}")
-    return json_response(_role(await administration.load_role(request.catalog.store, name)))
+    return _role(await administration.load_role(request.catalog.store, name))
 
 
-async def drop_role(request: Request) -> Response:
+@handler
+async def drop_role(request: Request) -> None:
     changes = await administration.drop_role(request.catalog.store, request.actor, _name(request))
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
-async def list_members(request: Request) -> Response:
+@handler
+async def list_members(request: Request) -> wire.ListMembersResponse:
     role = _name(request)
     resource = f"roles/{role}/members"
     page = _page(request, resource)
     found = await administration.list_members(request.catalog.store, role, page.after, page.limit + 1)
-    return _listed(request, "members", page, found, lambda each: each, lambda each: each, resource)
+    token = _next_token(request, resource, page, found, lambda each: each)
+    return wire.ListMembersResponse(found[: page.limit], next_page_token=token)
 
 
-async def add_member(request: Request) -> Response:
+@handler
+async def add_member(request: Request) -> None:
     wanted = request.decode(AddMemberRequest)
-    return await _changed(request, administration.add_member(request.actor, _name(request), wanted.principal))
+    await _change(request, administration.add_member(request.actor, _name(request), wanted.principal))
 
 
-async def remove_member(request: Request) -> Response:
+@handler
+async def remove_member(request: Request) -> None:
     store, role, principal = request.catalog.store, _name(request), _name(request, 1)
-    return await _changed(request, await administration.remove_member(store, request.actor, role, principal))
+    await _change(request, await administration.remove_member(store, request.actor, role, principal))
 
 
 # Grants
 
 
-async def list_grants(request: Request) -> Response:
+@handler
+async def list_grants(request: Request) -> wire.ListGrantsResponse:
     """Of a grantee, on a securable, or all of them."""
     store, text, where = request.catalog.store, request.query.get("grantee"), request.query.get("securable")
     resource = f"grants/{text}/{where}"
@@ -209,10 +214,12 @@ async def list_grants(request: Request) -> Response:
     else:
         await _require_administrator_or(request, False, "all grants; name a grantee or a securable")
         found = await administration.list_grants(store, (after[0], after[1]) if after else ("", ""), page.limit + 1)
-    return _listed(request, "grants", page, found, _grant, lambda each: f"{each.grantee}\n{each.securable}", resource)
+    token = _next_token(request, resource, page, found, lambda each: f"{each.grantee}\n{each.securable}")
+    return wire.ListGrantsResponse([_grant(each) for each in found[: page.limit]], next_page_token=token)
 
 
-async def grant(request: Request) -> Response:
+@handler
+async def grant(request: Request) -> None:
     wanted = request.decode(GrantRequest)
     grantee = administration.parsed_grantee(wanted.grantee)
     securable = securables.parsed(wanted.securable)
@@ -222,10 +229,11 @@ async def grant(request: Request) -> Response:
         raise _absent(securable)
     with _denials_noted(request, privileges, securable):
         changes = administration.grant(request.actor, rights, grantee, securable, privileges)
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
-async def revoke(request: Request) -> Response:
+@handler
+async def revoke(request: Request) -> None:
     grantee = administration.parsed_grantee(_asked(request, "grantee"))
     securable = securables.parsed(_asked(request, "securable"))
     privileges = administration.parsed_privileges(_asked(request, "privileges").split(","))
@@ -234,7 +242,7 @@ async def revoke(request: Request) -> Response:
         changes = await administration.revoke(
             request.catalog.store, request.actor, rights, grantee, securable, privileges
         )
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
 async def _rights_on(request: Request, securable: str) -> int:
@@ -275,10 +283,11 @@ async def _exists(request: Request, securable: str) -> bool:
 # Credentials
 
 
-async def list_credentials(request: Request) -> Response:
+@handler
+async def list_credentials(request: Request) -> wire.ListCredentialsResponse:
     """One's own, or anybody's for an administrator; never a secret."""
     found = await _managed_credentials(request, _name(request))
-    return json_response({"credentials": [_credential(each) for each in found]})
+    return wire.ListCredentialsResponse([_credential(each) for each in found])
 
 
 async def create_credential(request: Request) -> Response:
@@ -297,20 +306,29 @@ async def create_credential(request: Request) -> Response:
         actor, principal, new, roles=wanted.roles, note=wanted.note, expires_ms=expires_ms
     )
     await write(request.catalog, msgspec.structs.replace(request.caller, key=None), changes, Answer(200))
-    roles = None if wanted.roles is None else tuple(wanted.roles)
-    made = Credential(new.credential_id, principal, new.kind, roles, wanted.note, actor.at_ms, expires_ms, None)
-    body = msgspec.json.encode({**_credential(made), "secret": new.shown.reveal()})
-    return Response(200, body, (JSON_TYPE, NO_STORE))
+    made = wire.NewCredential(
+        credential_id=new.credential_id,
+        principal=principal,
+        kind=new.kind,
+        roles=None if wanted.roles is None else tuple(wanted.roles),
+        note=wanted.note,
+        created_ms=actor.at_ms,
+        expires_ms=expires_ms,
+        last_used_ms=None,
+        secret=new.shown.reveal(),
+    )
+    return json_response(made, NO_STORE)
 
 
-async def drop_credential(request: Request) -> Response:
+@handler
+async def drop_credential(request: Request) -> None:
     principal, credential_id = _name(request), _name(request, 1)
     managed = {each.credential_id for each in await _managed_credentials(request, principal)}
     if credential_id not in managed:
         raise administration.no_credential(principal, credential_id)
     changes = administration.drop_credential(request.actor, principal, credential_id)
     changes += await administration.keep_a_credential(request.catalog.store, request.actor)
-    return await _changed(request, changes)
+    await _change(request, changes)
 
 
 async def _managed_credentials(request: Request, principal: str) -> list[Credential]:
@@ -383,7 +401,8 @@ def _expiry(now_ms: int, seconds: int | None) -> int | None:
 
 
 async def _vault(request: Request) -> Vault:
-    vault: Vault = request.context.vault
+    vault = request.context.vault
+    assert vault is not None
     if request.guard is None:  # nobody needed it until now
         await vault.unlock(request.catalog.store)
     return vault
@@ -392,7 +411,8 @@ async def _vault(request: Request) -> Vault:
 # Why, and who
 
 
-async def explain_access(request: Request) -> Response:
+@handler
+async def explain_access(request: Request) -> wire.Explanation:
     """For oneself, or for anybody where the caller may grant."""
     principal = request.query.get("principal") or request.caller.principal
     securable = securables.parsed(_asked(request, "securable"))
@@ -406,15 +426,16 @@ async def explain_access(request: Request) -> Response:
         (held,) = await request.guard.authorizer.rights(session_of(principal, found.roles), [securable])
         allowed = bool((held | Privilege.CONFIG_READ) & privilege)
         found = replace(found, allowed=allowed, deciding=None, reason=f"{decider} decides, whatever was granted")
-    return json_response({**_explanation(found), "decided-by": decider})
+    return _explanation(found, decider)
 
 
-async def access_matrix(request: Request) -> Response:
+@handler
+async def access_matrix(request: Request) -> wire.AccessMatrix:
     """Where the caller may grant."""
     securable = securables.parsed(request.query.get("securable", "server"))
     await _require_granter(request, securable)
     found = await explain.matrix(request.catalog.store, securable)
-    return json_response({"holdings": [_holding(each) for each in found]})
+    return wire.AccessMatrix([_holding(each) for each in found])
 
 
 def _single(name: str) -> Privilege:
@@ -429,25 +450,30 @@ def _single(name: str) -> Privilege:
 # Warehouses
 
 
-async def list_warehouses(request: Request) -> Response:
+@handler
+async def list_warehouses(request: Request) -> wire.ListWarehousesResponse:
     """Those that the caller may know of."""
     warehouses = request.catalog.warehouses
     await warehouses.refresh()
     page = _page(request, "warehouses")
     seen = await _seen_warehouses(request, sorted(name for name in warehouses if name > page.after))
     found = [warehouses[name] for name in seen[: page.limit + 1]]
-    return _listed(request, "warehouses", page, found, lambda each: _warehouse(request, each), lambda each: each.name)
+    token = _next_token(request, "warehouses", page, found, lambda each: each.name)
+    shown = [_warehouse(request, each) for each in found[: page.limit]]
+    return wire.ListWarehousesResponse(shown, next_page_token=token)
 
 
-async def load_warehouse(request: Request) -> Response:
+@handler
+async def load_warehouse(request: Request) -> wire.Warehouse:
     name = _name(request)
     seen = await _seen_warehouses(request, [name])
     if not await _exists(request, securables.warehouse(name)) or not seen:
         raise request.catalog.no_such_warehouse(name)
-    return json_response(_warehouse(request, request.catalog.warehouses[name]))
+    return _warehouse(request, request.catalog.warehouses[name])
 
 
-async def create_warehouse(request: Request) -> Response:
+@handler
+async def create_warehouse(request: Request) -> wire.Warehouse:
     wanted = request.decode(CreateWarehouseRequest)
     warehouses = request.catalog.warehouses
     name = check_warehouse_name(wanted.name, TOP_WORDS)
@@ -460,15 +486,15 @@ async def create_warehouse(request: Request) -> Response:
     return answer
 
 
-async def drop_warehouse(request: Request) -> Response:
+@handler
+async def drop_warehouse(request: Request) -> None:
     """One that was made while a server ran, and has nothing in it."""
     name, warehouses = _name(request), request.catalog.warehouses
     place = warehouses.get(name)
     if place is not None and place.configured:
         raise Conflict(f"Warehouse {name} is one of the settings", hint="Take it out of the settings instead.")
-    answer = await _changed(request, administration.drop_warehouse(request.actor, name))
+    await _change(request, administration.drop_warehouse(request.actor, name))
     await warehouses.refresh()
-    return answer
 
 
 async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
@@ -486,7 +512,8 @@ async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
 # Keys
 
 
-async def rotate_keys(request: Request) -> Response:
+@handler
+async def rotate_keys(request: Request) -> wire.RotateKeysResponse:
     """Sign tokens with a new key; `nunatak keys rotate` does so for what is encrypted in the database."""
     wanted = request.decode(RotateKeysRequest) if request.body else RotateKeysRequest()
     if request.context.identity is None:
@@ -502,7 +529,7 @@ async def rotate_keys(request: Request) -> Response:
         origin=actor.origin,
     )
     key_id = await request.context.identity.tokens.rotate(forget_older=wanted.forget_older, along=[row])
-    return json_response({"key-id": key_id})
+    return wire.RotateKeysResponse(key_id)
 
 
 # What all have in common
@@ -519,102 +546,88 @@ def _asked(request: Request, name: str) -> str:
     return value
 
 
-async def _changed(request: Request, changes: Sequence[Change], body: Json | None = None) -> Response:
-    """Apply the changes, and remember the answer if the request has a key."""
-    encoded = None if body is None else msgspec.json.encode(body)
-    await write(request.catalog, request.caller, changes, Answer(204 if encoded is None else 200, body=encoded))
-    return NO_CONTENT if encoded is None else raw_json(encoded)
+async def _change(request: Request, changes: Sequence[Change]) -> None:
+    await write(request.catalog, request.caller, changes, Answer(204))
+
+
+async def _changed(request: Request, changes: Sequence[Change], value: T) -> T:
+    """Apply the changes, and remember the value as the answer if the request has a key."""
+    await write(request.catalog, request.caller, changes, stored_answer(request.caller, value))
+    return value
 
 
 def _page(request: Request, resource: str) -> Page:
-    page: Page = request.context.tokens.page(list_of(request, resource), request.query)
-    return page
+    return request.context.tokens.page(list_of(request, resource), request.query)
 
 
-def _listed(
-    request: Request,
-    member: str,
-    page: Page,
-    found: Sequence[T],
-    shown: Callable[[T], object],
-    position: Callable[[T], str],
-    resource: str | None = None,
-) -> Response:
-    """A page of what was found; one more than the page holds shows that there is another page."""
-    body: Json = {member: [shown(each) for each in found[: page.limit]]}
-    if len(found) > page.limit:
-        last = position(found[page.limit - 1])
-        body["next-page-token"] = request.context.tokens.make(list_of(request, resource or member), last)
-    return json_response(body)
+def _next_token(
+    request: Request, resource: str, page: Page, found: Sequence[T], position: Callable[[T], str]
+) -> str | UnsetType:
+    """One more than the page holds shows that there is another page."""
+    last = position(found[page.limit - 1]) if len(found) > page.limit else None
+    return request.context.tokens.after(list_of(request, resource), last)
 
 
-def _principal(each: Principal) -> Json:
-    return {"name": each.name, "disabled": each.disabled, "note": each.note, "created-ms": each.created_ms}
+def _principal(each: Principal) -> wire.Principal:
+    return wire.Principal(each.name, each.disabled, each.note, each.created_ms)
 
 
-def _role(each: Role) -> Json:
-    return {"name": each.name, "note": each.note, "created-ms": each.created_ms}
+def _role(each: Role) -> wire.Role:
+    return wire.Role(each.name, each.note, each.created_ms)
 
 
-def _grant(each: Grant) -> Json:
-    return {
-        "grantee": administration.printed_grantee(each.grantee),
-        "securable": securables.printed(each.securable),
-        "privileges": names_of(each.privileges),
-        "granted-by": each.granted_by,
-        "granted-ms": each.granted_ms,
-    }
+def _grant(each: Grant) -> wire.Grant:
+    grantee, securable = administration.printed_grantee(each.grantee), securables.printed(each.securable)
+    return wire.Grant(grantee, securable, names_of(each.privileges), each.granted_by, each.granted_ms)
 
 
-def _credential(each: Credential) -> Json:
-    return {
-        "credential-id": each.credential_id,
-        "principal": each.principal,
-        "kind": each.kind,
-        "roles": each.roles,
-        "note": each.note,
-        "created-ms": each.created_ms,
-        "expires-ms": each.expires_ms,
-        "last-used-ms": each.last_used_ms,
-    }
+def _credential(each: Credential) -> wire.Credential:
+    return wire.Credential(
+        credential_id=each.credential_id,
+        principal=each.principal,
+        kind=each.kind,
+        roles=each.roles,
+        note=each.note,
+        created_ms=each.created_ms,
+        expires_ms=each.expires_ms,
+        last_used_ms=each.last_used_ms,
+    )
 
 
-def _found_grant(each: FoundGrant) -> Json:
-    return {
-        "grantee": administration.printed_grantee(each.grantee),
-        "securable": securables.printed(each.securable),
-        "privileges": names_of(each.privileges),
-    }
+def _found_grant(each: FoundGrant) -> wire.FoundGrant:
+    grantee, securable = administration.printed_grantee(each.grantee), securables.printed(each.securable)
+    return wire.FoundGrant(grantee, securable, names_of(each.privileges))
 
 
-def _explanation(each: Explanation) -> Json:
-    return {
-        "principal": each.principal,
-        "privilege": each.privilege.name,
-        "securable": securables.printed(each.securable),
-        "allowed": each.allowed,
-        "reason": each.reason,
-        "roles": each.roles,
-        "chain": [securables.printed(step) for step in each.chain],
-        "grants": [_found_grant(found) for found in each.grants],
-        "deciding-grant": None if each.deciding is None else _found_grant(each.deciding),
-    }
+def _explanation(each: Explanation, decider: str) -> wire.Explanation:
+    return wire.Explanation(
+        principal=each.principal,
+        privilege=each.privilege.name or "",
+        securable=securables.printed(each.securable),
+        allowed=each.allowed,
+        reason=each.reason,
+        roles=each.roles,
+        chain=[securables.printed(step) for step in each.chain],
+        grants=[_found_grant(found) for found in each.grants],
+        deciding_grant=None if each.deciding is None else _found_grant(each.deciding),
+        decided_by=decider,
+    )
 
 
-def _holding(each: Holding) -> Json:
-    return {
-        "securable": securables.printed(each.securable),
-        "holder": administration.printed_grantee(each.holder),
-        "privileges": names_of(each.privileges),
-        "through": [_found_grant(found) for found in each.through],
-    }
+def _holding(each: Holding) -> wire.Holding:
+    return wire.Holding(
+        securable=securables.printed(each.securable),
+        holder=administration.printed_grantee(each.holder),
+        privileges=names_of(each.privileges),
+        through=[_found_grant(found) for found in each.through],
+    )
 
 
-def _warehouse(request: Request, each: WarehousePlace) -> Json:
-    return {
-        "name": each.name,
-        "location": each.location,
-        "allowed-locations": [str(place) for place in each.allowed],
-        "configured": each.configured,
-        "default": each.name == request.catalog.default_warehouse,
-    }
+def _warehouse(request: Request, each: WarehousePlace) -> wire.Warehouse:
+    return wire.Warehouse(
+        name=each.name,
+        location=each.location,
+        allowed_locations=[str(place) for place in each.allowed],
+        configured=each.configured,
+        default=each.name == request.catalog.default_warehouse,
+    )

@@ -1,100 +1,252 @@
-"""Request bodies of the management API."""
+"""Request and response bodies of the management API: who there is, what they are granted, warehouses and keys."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from nunatak.api.wire import Wire
+from nunatak.access.administration import LONGEST_NAME, LONGEST_NOTE
+from nunatak.access.privileges import BUNDLES, EVERYTHING, GRANTABLE, names_of
+from nunatak.api.wire import PagedResponse, PageToken, Wire
+from nunatak.events.trail import Line
+from nunatak.iceberg.shapes import Long
+
+LONGEST_LIFE_SECONDS = 10 * 366 * 86_400
+
+Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_NAME})]
+Note = Annotated[str, Meta(extra_json_schema={"maxLength": LONGEST_NOTE})] | None
+Milliseconds = Annotated[Long, Meta(description="Milliseconds since 1970.")]
+Grantee = Annotated[str, Meta(description="`principal:NAME` or `role:NAME`.")]
+Securable = Annotated[
+    str,
+    Meta(
+        description="`server`, `warehouse:WH`, `namespace:WH/A/B`, `table:WH/A/T` or `view:WH/A/V`; "
+        "a slash in a name is `%2F`."
+    ),
+]
+PrivilegeName = Annotated[str, Meta(extra_json_schema={"enum": names_of(EVERYTHING)})]
+WarehouseName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,64}$"})]
+CredentialKind = Literal["client", "api-key", "access-key"]
+
+
+# Principals and roles
+
+
+class Me(Wire, frozen=True):
+    principal: Name
+    roles: list[Name]
+    authenticated_by: str | None
+    privileges_on_server: list[PrivilegeName]
+
+
+class Principal(Wire, frozen=True):
+    name: Name
+    disabled: bool
+    note: Note
+    created_ms: Milliseconds
+
+
+class LoadedPrincipal(Principal, frozen=True):
+    roles: tuple[Name, ...]
+
+
+class ListPrincipalsResponse(PagedResponse, frozen=True):
+    principals: list[Principal]
 
 
 class CreatePrincipalRequest(Wire, frozen=True):
-    name: str
-    note: str | None = None
+    name: Name
+    note: Note = None
 
 
 class UpdatePrincipalRequest(Wire, frozen=True):
+    """What is absent stays as it is."""
+
     disabled: bool | None = None
-    note: str | None = None
+    note: Note = None
+
+
+class Role(Wire, frozen=True):
+    name: Name
+    note: Note
+    created_ms: Milliseconds
+
+
+class ListRolesResponse(PagedResponse, frozen=True):
+    roles: list[Role]
 
 
 class CreateRoleRequest(Wire, frozen=True):
-    name: str
-    note: str | None = None
+    name: Name
+    note: Note = None
 
 
 class AddMemberRequest(Wire, frozen=True):
-    principal: str
+    principal: Name
+
+
+class ListMembersResponse(PagedResponse, frozen=True):
+    members: list[Name]
+
+
+# Grants
 
 
 class GrantRequest(Wire, frozen=True):
-    grantee: str
-    securable: str
-    privileges: list[str]
+    """Nobody grants what they do not hold themselves; granting needs GRANT."""
+
+    grantee: Grantee
+    securable: Securable
+    privileges: Annotated[
+        list[Annotated[str, Meta(extra_json_schema={"enum": [*BUNDLES, *names_of(GRANTABLE)]})]],
+        Meta(extra_json_schema={"minItems": 1}),
+    ]
+
+
+class FoundGrant(Wire, frozen=True):
+    grantee: Grantee
+    securable: Securable
+    privileges: list[PrivilegeName]
+
+
+class Grant(FoundGrant, frozen=True):
+    granted_by: str
+    granted_ms: Milliseconds
+
+
+class ListGrantsResponse(PagedResponse, frozen=True):
+    grants: list[Grant]
+
+
+class Explanation(Wire, frozen=True, kw_only=True):
+    principal: Name
+    privilege: PrivilegeName
+    securable: Securable
+    allowed: bool
+    reason: str
+    roles: tuple[Name, ...]
+    chain: Annotated[list[Securable], Meta(description="The securable and what it lies in, outermost first.")]
+    grants: Annotated[list[FoundGrant], Meta(description="All that bear on it.")]
+    deciding_grant: FoundGrant | None
+    decided_by: Annotated[
+        str, Meta(description="`grants`, `opa`, `cedar`, or `nobody` where everybody may do everything.")
+    ]
+
+
+class Holding(Wire, frozen=True):
+    securable: Securable
+    holder: Annotated[str, Meta(description="A principal, or a role that has no members here.")]
+    privileges: list[PrivilegeName]
+    through: list[FoundGrant]
+
+
+class AccessMatrix(Wire, frozen=True):
+    holdings: list[Holding]
+
+
+# Credentials
+
+
+class Credential(Wire, frozen=True, kw_only=True):
+    credential_id: str
+    principal: Name
+    kind: Annotated[str, Meta(extra_json_schema={"enum": ["client", "api-key", "access-key"]})]
+    roles: tuple[Name, ...] | None
+    note: Note
+    created_ms: Milliseconds
+    expires_ms: Milliseconds | None
+    last_used_ms: Milliseconds | None
+
+
+class NewCredential(Credential, frozen=True, kw_only=True):
+    secret: Annotated[str, Meta(description="Shown in this answer and never again.")]
+
+
+class ListCredentialsResponse(Wire, frozen=True):
+    credentials: list[Credential]
 
 
 class CreateCredentialRequest(Wire, frozen=True):
-    kind: Literal["client", "api-key", "access-key"] = "api-key"
-    roles: list[str] | None = None
-    note: str | None = None
-    expires_in_seconds: int | None = None
+    kind: Annotated[CredentialKind, Meta(description="An API key unless said otherwise.")] = "api-key"
+    roles: Annotated[list[Name] | None, Meta(description="The only roles it may be used for.")] = None
+    note: Note = None
+    expires_in_seconds: (
+        Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": LONGEST_LIFE_SECONDS})] | None
+    ) = None
+
+
+# Warehouses
+
+
+class Warehouse(Wire, frozen=True):
+    name: WarehouseName
+    location: str
+    allowed_locations: Annotated[list[str], Meta(description="Where tables may lie: its own location first.")]
+    configured: Annotated[bool, Meta(description="Whether the settings name it; it cannot be dropped then.")]
+    default: bool
+
+
+class ListWarehousesResponse(PagedResponse, frozen=True):
+    warehouses: list[Warehouse]
 
 
 class CreateWarehouseRequest(Wire, frozen=True):
-    name: str
-    location: str | None = None
+    name: WarehouseName
+    location: Annotated[str | None, Meta(description="Inside one of `warehouse_roots`.")] = None
+
+
+# Keys
 
 
 class RotateKeysRequest(Wire, frozen=True):
-    forget_older: bool = False
+    forget_older: Annotated[bool, Meta(description="Make every token that was issued until now worthless.")] = False
 
 
-class SetPolicyRequest(Wire, frozen=True):
-    securable: str
-    policy: msgspec.Raw
+class RotateKeysResponse(Wire, frozen=True):
+    key_id: str
 
 
-class SetShadowRequest(Wire, frozen=True):
-    securable: str
-    source: str
-    state: Literal["shadow", "cut-over"]
+class EncryptionKey(Wire, frozen=True):
+    key_id: str
+    encrypts: Annotated[bool, Meta(description="Whether new secrets are encrypted with it.")]
+    values: Annotated[Long, Meta(description="How many secrets need it.")]
+    in_key_file: Annotated[bool, Meta(description="False for a key that is missing.")]
 
 
-class FoldersRequest(Wire, frozen=True):
-    securable: str
-    folders: Annotated[list[str], msgspec.Meta(max_length=10_000)]
+class ListEncryptionKeysResponse(Wire, frozen=True):
+    encryption_keys: list[EncryptionKey]
+
+
+class RotateEncryptionKeysResponse(Wire, frozen=True):
+    key_id: str
+    new: Annotated[bool, Meta(description="False if an earlier rotation was finished instead.")]
+    encrypted_anew: Long
+
+
+class RetireEncryptionKeysResponse(Wire, frozen=True):
+    retired: list[str]
+
+
+# The audit trail, and what migrations remember
+
+
+class ListAuditResponse(Wire, frozen=True):
+    records: list[Line]
+    next_page_token: PageToken
+
+
+class MigrationDocument(Wire, frozen=True):
+    document: str
+    version: Annotated[Long, Meta(description="Counts the changes of the document.")]
+    content: Annotated[msgspec.Raw, Meta(description="Any JSON; the catalog does not look inside.")]
+    changed_ms: Long
+    now_ms: Annotated[Long, Meta(description="The catalog's time, by which the document's age can be told.")]
+
+
+class ListMigrationDocumentsResponse(PagedResponse, frozen=True):
+    documents: list[MigrationDocument]
 
 
 class SaveDocumentRequest(Wire, frozen=True):
-    content: msgspec.Raw
-    version: int = 0
-
-
-class AddJobsRequest(Wire, frozen=True):
-    securable: str
-    type: str | None = None
-    page_token: str | None = None
-    dry_run: bool = False
-
-
-class LeaseRequest(Wire, frozen=True):
-    securable: str
-    worker: str
-    job_id: int | None = None
-
-
-class HeartbeatRequest(Wire, frozen=True):
-    worker: str
-    progress: Any = None
-
-
-class HandBackRequest(Wire, frozen=True):
-    worker: str
-
-
-class FinishJobRequest(Wire, frozen=True):
-    worker: str
-    state: Literal["done", "failed", "cancelled"]
-    changed: bool = False
-    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 60)] = 0
-    result: Any = None
-    error: str | None = None
+    content: Annotated[msgspec.Raw, Meta(description="At most 1 MiB of JSON.")]
+    version: Annotated[Long, Meta(description="The version to replace; 0, or left out, for a new document.")] = 0

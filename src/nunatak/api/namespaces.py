@@ -4,15 +4,25 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import visible
 from nunatak.api.admission import sees_all
-from nunatak.api.http import NO_CONTENT, Request, Response, json_response, raw_json, split_parent
+from nunatak.api.http import Request, split_parent
 from nunatak.api.paging import list_of
-from nunatak.api.wire import CreateNamespaceRequest, UpdateNamespaceRequest
+from nunatak.api.route import handler
+from nunatak.api.wire import (
+    CreateNamespaceRequest,
+    ListNamespacesResponse,
+    NamespaceResponse,
+    UpdateNamespacePropertiesResponse,
+    UpdateNamespaceRequest,
+    stored_answer,
+)
 from nunatak.catalog import namespaces
+from nunatak.catalog.namespaces import UpdatedProperties
 from nunatak.errors import NamespaceNotEmpty, NoSuchNamespace
 from nunatak.iceberg.identifiers import check_namespace, print_namespace, to_jdbc
 
 
-async def list_namespaces(request: Request) -> Response:
+@handler
+async def list_namespaces(request: Request) -> ListNamespacesResponse:
     text = request.query.get("parent")
     parent = check_namespace(split_parent(text, request.catalog.namespace_separator)) if text else None
     resource = list_of(request, "namespaces", request.warehouse.name, to_jdbc(parent or ()))
@@ -24,36 +34,37 @@ async def list_namespaces(request: Request) -> Response:
         )
     else:
         found, position = await visible.list_namespaces(request, parent or (), page.after, page.limit)
-    body: dict[str, object] = {"namespaces": found}
-    if position is not None:
-        body["next-page-token"] = request.context.tokens.make(resource, position)
-    return json_response(body)
+    return ListNamespacesResponse(found, next_page_token=request.context.tokens.after(resource, position))
 
 
-async def create_namespace(request: Request) -> Response:
+@handler
+async def create_namespace(request: Request) -> NamespaceResponse:
     wanted = request.decode(CreateNamespaceRequest)
     namespace = check_namespace(tuple(wanted.namespace))
     request.touched = [namespace]
-    body = await namespaces.create_namespace(
-        request.catalog, request.warehouse, request.caller, namespace, wanted.properties or {}
-    )
-    return raw_json(body)
+    properties = wanted.properties or {}
+    created = NamespaceResponse(namespace, properties)
+    answer = stored_answer(request.caller, created)
+    await namespaces.create_namespace(request.catalog, request.warehouse, request.caller, namespace, properties, answer)
+    return created
 
 
-async def load_namespace(request: Request) -> Response:
+@handler
+async def load_namespace(request: Request) -> NamespaceResponse:
     namespace = request.namespace()
     properties = await namespaces.load_namespace(request.catalog, request.warehouse, namespace)
-    return json_response({"namespace": namespace, "properties": properties})
+    return NamespaceResponse(namespace, properties)
 
 
-async def namespace_exists(request: Request) -> Response:
+@handler
+async def namespace_exists(request: Request) -> None:
     namespace = request.namespace()
     if not await namespaces.namespace_exists(request.catalog, request.warehouse, namespace):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
-    return NO_CONTENT
 
 
-async def drop_namespace(request: Request) -> Response:
+@handler
+async def drop_namespace(request: Request) -> None:
     namespace = request.namespace()
     request.touched = [namespace]
     container = securables.namespace(request.warehouse.name, namespace)
@@ -64,19 +75,24 @@ async def drop_namespace(request: Request) -> Response:
             raise
         # How much is in it is not told to somebody who may not list it.
         raise NamespaceNotEmpty(f"Namespace {print_namespace(namespace)} is not empty.") from error
-    return NO_CONTENT
 
 
-async def update_namespace(request: Request) -> Response:
+@handler
+async def update_namespace(request: Request) -> UpdateNamespacePropertiesResponse:
     change = request.decode(UpdateNamespaceRequest)
     namespace = request.namespace()
     request.touched = [namespace]
-    body = await namespaces.update_namespace(
+    updated = await namespaces.update_namespace(
         request.catalog,
         request.warehouse,
         request.caller,
         namespace,
         change.updates or {},
         change.removals or [],
+        lambda updated: stored_answer(request.caller, _updated(updated)),
     )
-    return raw_json(body)
+    return _updated(updated)
+
+
+def _updated(updated: UpdatedProperties) -> UpdateNamespacePropertiesResponse:
+    return UpdateNamespacePropertiesResponse(updated.updated, updated.removed, updated.missing)

@@ -2,9 +2,10 @@
 
 from nunatak.access import securables
 from nunatak.access.privileges import ENTRY_BITS
-from nunatak.api.http import Request, Response, json_response
-from nunatak.api.management_wire import FoldersRequest
+from nunatak.api.http import Request
+from nunatak.api.maintenance_wire import FoldersRequest, FoldersResponse, NeighboursResponse
 from nunatak.api.places import load_table_at
+from nunatak.api.route import handler
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.heads import key_of
 from nunatak.catalog.shadows import find_shadow
@@ -12,7 +13,8 @@ from nunatak.iceberg.identifiers import from_jdbc
 from nunatak.maintenance.overlaps import neighbours_of, sort_all_folders
 
 
-async def list_neighbours(request: Request) -> Response:
+@handler
+async def list_neighbours(request: Request) -> NeighboursResponse:
     """How many there are, and the names of those that the caller may know of."""
     place, table = await load_table_at(request, request.query.get("securable"))
     catalog, key = request.catalog, key_of(request.warehouse, place.identifier)
@@ -20,18 +22,17 @@ async def list_neighbours(request: Request) -> Response:
     found = await neighbours_of(catalog, key, table.table_uuid, places)
     names = [securables.entry(each.catalog, from_jdbc(each.namespace), each.name) for each in found]
     visible = [securables.printed(each) for each in names if await request.rights(each) & ENTRY_BITS]
-    return json_response(
-        {
-            "location": table.location,
-            "count": len(found),
-            "neighbours": sorted(visible),
-            "places": [str(each) for each in places],
-            "shadow": await find_shadow(catalog.store, key.catalog, table.table_uuid),
-        }
+    return NeighboursResponse(
+        location=table.location,
+        count=len(found),
+        neighbours=sorted(visible),
+        places=[str(each) for each in places],
+        shadow=await find_shadow(catalog.store, key.catalog, table.table_uuid),
     )
 
 
-async def sort_folders(request: Request) -> Response:
+@handler
+async def sort_folders(request: Request) -> FoldersResponse:
     """Of the folders that a job meets in metadata, those that are not the table's own; nothing is said of whose."""
     wanted = request.decode(FoldersRequest)
     place, table = await load_table_at(request, wanted.securable)
@@ -39,4 +40,4 @@ async def sort_folders(request: Request) -> Response:
     sorted_folders = await sort_all_folders(request.catalog, key, own_places(table), wanted.folders)
     foreign = [text for text, standing in sorted_folders.items() if standing == "foreign"]
     outside = [text for text, standing in sorted_folders.items() if standing == "outside"]
-    return json_response({"foreign": foreign, "outside": outside})
+    return FoldersResponse(foreign, outside)

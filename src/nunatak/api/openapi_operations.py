@@ -1,36 +1,17 @@
-"""How a route becomes an operation of an OpenAPI document; which routes and which bodies is said elsewhere."""
+"""How the route table becomes an OpenAPI document; the schemas that no type describes are given."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nunatak.access.privileges import Privilege
-from nunatak.api.openapi_schemas import ref
+from nunatak.api.openapi_schemas import AMENDMENTS, INNER
+from nunatak.api.openapi_types import references, schemas_of
 from nunatak.api.route import Route
 
 Json = dict[str, Any]
 
 JSON = "application/json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """What the route table does not say of an operation: its bodies, parameters and the answers of its own."""
-
-    tag: str
-    request: str | None = None
-    request_media_type: str = JSON
-    response: str | None = None  # without one, success is 204 and has no body
-    query: tuple[str, ...] = ()
-    request_headers: tuple[str, ...] = ()
-    response_headers: tuple[str, ...] = ()
-    errors: tuple[int, ...] = ()
-    not_modified: bool = False
-    refusal: str = "ErrorResponse"
-    succeeds: bool = True
-    media_type: str = JSON
-
 
 _ERRORS = {
     400: "The request is malformed, or asks for what no retry will make possible.",
@@ -52,21 +33,44 @@ _MAY_HAPPEN_TO_A_CALLER = (401, 403)
 _RETRIED = (429, 503)
 
 
-def whole(info: Json, routes: Iterable[Route], operations: Mapping[str, Operation], components: Json) -> Json:
-    """A document; every route has an entry in `operations`."""
+def whole(info: Json, routes: Sequence[Route], components: Mapping[str, Json]) -> Json:
+    """A document. Of the components' schemas, parameters and headers, those are taken that the routes need."""
+    types = {(route.operation, role): kind for route in routes for role, kind in _types(route)}
+    bodies, schemas = schemas_of(types, INNER, components["schemas"])
+    for name in AMENDMENTS.keys() & schemas.keys():
+        AMENDMENTS[name].apply(schemas[name])
     paths: Json = {}
     for route in routes:
-        paths.setdefault(route.template, {})[route.method.lower()] = _describe(route, operations[route.operation])
+        own = {role: schema for (operation, role), schema in bodies.items() if operation == route.operation}
+        paths.setdefault(route.template, {})[route.method.lower()] = _describe(route, own)
+    used = set(references(paths))
     license = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
     return {
         "openapi": "3.1.0",
         "info": {"version": "1", "license": license, **info},
         "paths": paths,
-        "components": components,
+        "components": {
+            "schemas": schemas,
+            **{
+                kind: {name: each for name, each in components[kind].items() if f"#/components/{kind}/{name}" in used}
+                for kind in ("parameters", "headers")
+            },
+        },
     }
 
 
-def _describe(route: Route, operation: Operation) -> Json:
+def _types(route: Route) -> Iterator[tuple[str, Any]]:
+    """What its bodies hold, each with its role."""
+    described = route.described
+    yield from ((f"error {number}", kind) for number, kind in enumerate(described.refusals))
+    if described.request is not None:
+        yield "request", described.request
+    if (response := route.response_type) is not None:
+        yield "response", response
+
+
+def _describe(route: Route, bodies: Json) -> Json:
+    operation = route.described
     path = re.findall(r"{([a-z-]+)}", route.template)
     key = ("Idempotency-Key",) if route.mutates else ()
     headers = (*operation.request_headers, *key, "X-Request-Id")
@@ -75,30 +79,30 @@ def _describe(route: Route, operation: Operation) -> Json:
         "tags": [operation.tag],
         "summary": route.summary,
         "parameters": [_ref("parameters", name) for name in (*path, *operation.query, *headers)],
-        "responses": {str(status): answer for status, answer in sorted(_answers(route, operation).items())},
+        "responses": {str(status): answer for status, answer in sorted(_answers(route, bodies).items())},
     }
-    if operation.request:
+    if "request" in bodies:
         described["requestBody"] = {
             "required": True,
-            "content": {operation.request_media_type: {"schema": ref(operation.request)}},
+            "content": {operation.request_media_type: {"schema": bodies["request"]}},
         }
     return described
 
 
-def _answers(route: Route, operation: Operation) -> dict[int, Json]:
+def _answers(route: Route, bodies: Json) -> dict[int, Json]:
+    operation = route.described
     headers = _headers(*operation.response_headers, "X-Request-Id")
     answers: dict[int, Json] = {}
     if not operation.succeeds:
         pass
-    elif operation.response is None:
-        answers[204] = {"description": "Done, or yes.", "headers": headers}
-    else:
-        schema = ref(operation.response) if operation.response else {"type": "string"}
+    elif "response" in bodies:
         answers[200] = {
             "description": "Done; here is the result.",
             "headers": headers,
-            "content": {operation.media_type: {"schema": schema}},
+            "content": {operation.media_type: {"schema": bodies["response"]}},
         }
+    else:
+        answers[204] = {"description": "Done, or yes.", "headers": headers}
     if operation.not_modified:
         answers[304] = {"description": "The client has the current state.", "headers": headers}
     errors = {*operation.errors, *_MAY_HAPPEN_ANYWHERE}
@@ -106,11 +110,12 @@ def _answers(route: Route, operation: Operation) -> dict[int, Json]:
         errors.update(_MAY_HAPPEN_TO_A_CHANGE)
     if route.privilege is not Privilege.PUBLIC:
         errors.update(_MAY_HAPPEN_TO_A_CALLER)
+    refusals = [schema for role, schema in bodies.items() if role.startswith("error")]
     for status in errors:
         retry = ("Retry-After",) if status in _RETRIED else ()
         answers[status] = {"description": _ERRORS[status], "headers": _headers(*retry, "X-Request-Id")}
         if route.method != "HEAD":  # an answer to HEAD has no body
-            answers[status]["content"] = {JSON: {"schema": ref(operation.refusal)}}
+            answers[status]["content"] = {JSON: {"schema": refusals[0] if len(refusals) == 1 else {"anyOf": refusals}}}
     return answers
 
 

@@ -5,14 +5,17 @@ import binascii
 import hmac
 import os
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import UNSET, UnsetType
 
-from nunatak.api.http import MAX_PAGE, Request
+from nunatak.catalog.catalog import Caller
 from nunatak.errors import BadRequest
 
+MAX_PAGE = 1000
 EVERYTHING = 1_000_000_000  # a list asked for without paging has no end of its own
 _NONCE_BYTES = 12
 _PADDED_BYTES = 64  # a token tells the length of the name it holds only so exactly
@@ -27,7 +30,16 @@ class Page(msgspec.Struct, frozen=True):
     limit: int
 
 
-def list_of(request: Request, *names: str) -> str:
+class ListRequest(Protocol):
+    """A request for a list; http.py has the whole of it."""
+
+    @property
+    def caller(self) -> Caller: ...
+    @property
+    def query(self) -> Mapping[str, str]: ...
+
+
+def list_of(request: ListRequest, *names: str) -> str:
     """What the tokens of a list are bound to: who asks, which list it is, and how the query filters it."""
     filters = sorted(pair for pair in request.query.items() if pair[0] not in _PAGING) if request.query else ()
     return msgspec.json.encode((request.caller.principal, names, filters)).decode()
@@ -48,6 +60,10 @@ class Tokens:
         padded = data.ljust(-(-len(data) // _PADDED_BYTES) * _PADDED_BYTES, b"\0")
         sealed = self._cipher.encrypt(nonce, padded, resource.encode("utf-8"))
         return base64.urlsafe_b64encode(nonce + sealed).decode("ascii").rstrip("=")
+
+    def after(self, resource: str, last: str | None) -> str | UnsetType:
+        """The token of the page behind `last`; unset if there is none."""
+        return UNSET if last is None else self.make(resource, last)
 
     def read(self, resource: str, token: str) -> str:
         try:

@@ -7,7 +7,6 @@ from typing import Protocol
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import Request
-from nunatak.api.management_wire import SetPolicyRequest
 from nunatak.api.needs import Declared, Need, Needs, entry_target, namespace_target
 from nunatak.catalog.heads import load_head
 from nunatak.database.records import Key
@@ -92,16 +91,11 @@ async def in_place(route: Declared, request: Request) -> list[Need]:
     return [need_on(route, request, await aim(request, request.query.get("securable")), filtered=True)]
 
 
-async def on_place_of_policy(route: Declared, request: Request) -> list[Need]:
-    wanted = request.decode(SetPolicyRequest)
-    return [need_on(route, request, await aim(request, wanted.securable))]
-
-
 def on_place_in_body(body: type[PlaceBody]) -> Needs:
     """The same for a place that the body names."""
 
     async def needs(route: Declared, request: Request) -> list[Need]:
-        wanted: PlaceBody = request.decode(body)
+        wanted = request.decode(body)
         return [need_on(route, request, await aim(request, wanted.securable))]
 
     return needs

@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, get_type_hints
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api.http import Request, Response
+from nunatak.api.http import NO_CONTENT, Request, Response, json_response
 from nunatak.api.needs import Needs, as_declared
+from nunatak.api.wire import ErrorResponse
 
 # What may follow /v1 without a prefix; a warehouse of such a name could not be addressed.
 TOP_WORDS = frozenset({"v1", "config", "oauth", "namespaces", "tables", "views", "transactions", "search"})
@@ -16,6 +19,39 @@ DOCUMENT_BODY = 1024 * 1024  # policies, roles, the results of a job
 ANY_BODY = 1 << 62  # as much as the setting max_body_bytes allows: schemas, snapshots and properties
 
 Handler = Callable[[Request], Awaitable[Response]]
+Value = TypeVar("Value")
+
+
+def handler(answer: Callable[[Request], Awaitable[Value]]) -> Handler:
+    """A handler made from a function that returns the value to answer with, or None for 204.
+
+    Its return type is the response type of its routes in the OpenAPI document.
+    """
+
+    @wraps(answer)
+    async def respond(request: Request) -> Response:
+        value = await answer(request)
+        return NO_CONTENT if value is None else json_response(value)
+
+    return respond
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What the OpenAPI document says of a route besides its path, method, privilege and summary."""
+
+    tag: str
+    request: Any = None  # the type of the body
+    response: Any = None  # the type of the answer, of a handler that makes its bytes itself
+    query: tuple[str, ...] = ()  # names of parameters
+    errors: tuple[int, ...] = ()  # statuses that are not common to all routes
+    request_headers: tuple[str, ...] = ()
+    response_headers: tuple[str, ...] = ()
+    request_media_type: str = "application/json"
+    media_type: str = "application/json"
+    not_modified: bool = False
+    refusals: tuple[Any, ...] = (ErrorResponse,)  # the types of an error's body
+    succeeds: bool = True
 
 
 @dataclass(frozen=True)
@@ -39,6 +75,13 @@ class Route:
     reads_pointer: bool = False
     body_bytes: int = DOCUMENT_BODY
     always: bool = False
+    described: Operation = Operation(tag="")
+
+    @property
+    def response_type(self) -> Any:
+        """What the body of a success holds; None if it has no body."""
+        returned = get_type_hints(self.handler)["return"]
+        return self.described.response if returned is Response else None if returned is type(None) else returned
 
     @property
     def mutates(self) -> bool:

@@ -8,15 +8,27 @@ from nunatak import __version__
 from nunatak.access import securables
 from nunatak.api import visible
 from nunatak.api.admission import is_seen
-from nunatak.api.http import MAX_PAGE, Request, Response, json_response
-from nunatak.api.paging import list_of
+from nunatak.api.http import Request, Response
+from nunatak.api.paging import MAX_PAGE, list_of
+from nunatak.api.route import handler
+from nunatak.api.wire import (
+    CatalogConfig,
+    FoundEntry,
+    HealthResponse,
+    SearchResponse,
+    WelcomeResponse,
+    WireIdentifier,
+)
 from nunatak.catalog import search as names
 from nunatak.database.records import Kind
 from nunatak.errors import BadRequest
 from nunatak.iceberg.identifiers import from_jdbc
 
+KINDS: dict[str, Kind] = {"table": "TABLE", "view": "VIEW"}
 
-async def get_config(request: Request) -> Response:
+
+@handler
+async def get_config(request: Request) -> CatalogConfig:
     """What a client asks first; a warehouse may be named, by its name or its location, or left out.
 
     Of the default warehouse nothing is told to somebody who may see nothing in it.
@@ -31,17 +43,16 @@ async def get_config(request: Request) -> Response:
         overrides["prefix"] = warehouse.name
     if catalog.namespace_separator != "\x1f":
         overrides["namespace-separator"] = quote(catalog.namespace_separator, safe="").replace(".", "%2E")
-    return json_response(
-        {
-            "defaults": {"warehouse": warehouse.location} if told else {},
-            "overrides": overrides,
-            "endpoints": request.context.endpoints,
-            "idempotency-key-lifetime": f"PT{catalog.idempotency_seconds}S",
-        }
+    return CatalogConfig(
+        defaults={"warehouse": warehouse.location} if told else {},
+        overrides=overrides,
+        endpoints=request.context.endpoints,
+        idempotency_key_lifetime=f"PT{catalog.idempotency_seconds}S",
     )
 
 
-async def search(request: Request) -> Response:
+@handler
+async def search(request: Request) -> SearchResponse:
     """Tables and views whose name or namespace holds the query, whatever its case; a page at a time."""
     resource = list_of(request, "search", request.warehouse.name)
     page = request.context.tokens.page(resource, request.query)
@@ -52,23 +63,23 @@ async def search(request: Request) -> Response:
         min(page.limit, MAX_PAGE),
         partial(visible.only_matches_seen, request),
     )
-    body: dict[str, object] = {
-        "results": [
-            {"type": each.kind.lower(), "identifier": {"namespace": from_jdbc(each.namespace), "name": each.name}}
+    return SearchResponse(
+        [
+            FoundEntry(
+                "table" if each.kind == "TABLE" else "view",
+                WireIdentifier(list(from_jdbc(each.namespace)), each.name),
+            )
             for each in found
-        ]
-    }
-    if position is not None:
-        body["next-page-token"] = request.context.tokens.make(resource, json.dumps(position))
-    return json_response(body)
+        ],
+        next_page_token=request.context.tokens.after(resource, None if position is None else json.dumps(position)),
+    )
 
 
 def _kind(request: Request) -> Kind | None:
-    kinds: dict[str, Kind] = {"table": "TABLE", "view": "VIEW"}
     wanted = request.query.get("type")
-    if wanted is not None and wanted not in kinds:
+    if wanted is not None and wanted not in KINDS:
         raise BadRequest(f"Invalid type: {wanted[:50]!r} is neither table nor view")
-    return kinds[wanted] if wanted is not None else None
+    return KINDS[wanted] if wanted is not None else None
 
 
 def _position(text: str) -> names.Position:
@@ -79,19 +90,22 @@ def _position(text: str) -> names.Position:
     return namespace, name
 
 
-async def welcome(request: Request) -> Response:
+@handler
+async def welcome(request: Request) -> WelcomeResponse:
     """The base URL, which people open first."""
-    return json_response({"name": "Nunatak", "version": __version__, "config": "/v1/config", "health": "/health"})
+    return WelcomeResponse(name="Nunatak", version=__version__, config="/v1/config", health="/health")
 
 
-async def health(request: Request) -> Response:
-    return json_response({"status": "healthy"})
+@handler
+async def health(request: Request) -> HealthResponse:
+    return HealthResponse("healthy")
 
 
-async def ready(request: Request) -> Response:
+@handler
+async def ready(request: Request) -> HealthResponse:
     """200 once the database can be written, not merely read."""
     await request.catalog.store.check()
-    return json_response({"status": "ready"})
+    return HealthResponse("ready")
 
 
 async def metrics(request: Request) -> Response:

@@ -2,9 +2,11 @@
 
 from nunatak.access import securables
 from nunatak.access.administration import audited
-from nunatak.api.http import NO_CONTENT, Request, Response, json_response
-from nunatak.api.management_wire import SetShadowRequest
+from nunatak.api import maintenance_wire as wire
+from nunatak.api.http import Request
+from nunatak.api.maintenance_wire import SetShadowRequest
 from nunatak.api.places import Place, aim, load_table_at, require_namespace
+from nunatak.api.route import handler
 from nunatak.catalog.heads import load_head
 from nunatak.catalog.shadows import NamedShadow, Shadow, check_source, drop_shadow, list_shadows, set_shadow
 from nunatak.catalog.write import write
@@ -12,7 +14,8 @@ from nunatak.database.records import Answer
 from nunatak.iceberg.identifiers import from_jdbc
 
 
-async def get_shadows(request: Request) -> Response:
+@handler
+async def get_shadows(request: Request) -> wire.ListShadowsResponse:
     """Those of a warehouse, in a namespace and the ones below it, or of one table."""
     place = await aim(request, request.query.get("securable"))
     if place.name is None:
@@ -21,26 +24,26 @@ async def get_shadows(request: Request) -> Response:
         await load_head(request.catalog, request.warehouse, place.identifier, "TABLE")
     found = await list_shadows(request.catalog.store, request.warehouse.name)
     inside = [each for each in found if _lies_in(each, place)]
-    return json_response({"shadows": [_answer(each) for each in inside]})
+    return wire.ListShadowsResponse([_answer(each) for each in inside])
 
 
-async def put_shadow(request: Request) -> Response:
+@handler
+async def put_shadow(request: Request) -> None:
     wanted = request.decode(SetShadowRequest)
     place, table = await load_table_at(request, wanted.securable)
     shadow = Shadow(check_source(wanted.source), wanted.state, request.catalog.now_ms())
     row = audited(request.actor, "set-shadow", place.securable, {"source": shadow.source, "state": shadow.state})
     changes = [set_shadow(request.warehouse.name, table.table_uuid, shadow), row]
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
-async def delete_shadow(request: Request) -> Response:
+@handler
+async def delete_shadow(request: Request) -> None:
     """Lifts the flag; a table that has none stays as it is."""
     place, table = await load_table_at(request, request.query.get("securable"))
     row = audited(request.actor, "drop-shadow", place.securable, {"table-uuid": table.table_uuid})
     changes = [drop_shadow(request.warehouse.name, table.table_uuid), row]
     await write(request.catalog, request.caller, changes, Answer(204))
-    return NO_CONTENT
 
 
 def _securable(each: NamedShadow) -> str:
@@ -51,11 +54,6 @@ def _lies_in(each: NamedShadow, place: Place) -> bool:
     return place.securable <= _securable(each) < securables.behind(place.securable)
 
 
-def _answer(each: NamedShadow) -> dict[str, object]:
-    return {
-        "securable": securables.printed(_securable(each)),
-        "table-uuid": each.table_uuid,
-        "source": each.shadow.source,
-        "state": each.shadow.state,
-        "since-ms": each.shadow.since_ms,
-    }
+def _answer(each: NamedShadow) -> wire.NamedShadow:
+    shadow, place = each.shadow, securables.printed(_securable(each))
+    return wire.NamedShadow(place, each.table_uuid, shadow.source, shadow.state, shadow.since_ms)

@@ -1,8 +1,7 @@
 """Namespaces: create, list, load, change and drop."""
 
-from collections.abc import Mapping, Sequence
-
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from nunatak.access import securables
 from nunatak.catalog import ownership
@@ -20,19 +19,31 @@ from nunatak.objectstore.location import require_inside
 RESERVED_PROPERTY = "exists"  # how JDBC clients mark a namespace; it is not a property of anybody's
 
 
+@dataclass(frozen=True, slots=True)
+class UpdatedProperties:
+    """What became of the properties that an update named; `missing` were to be removed and not there."""
+
+    updated: list[str]
+    removed: list[str]
+    missing: list[str]
+
+
 async def create_namespace(
-    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace, properties: Mapping[str, str]
-) -> bytes:
-    """Create it, and the levels above it that are missing; returns the answer's body."""
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    namespace: Namespace,
+    properties: Mapping[str, str],
+    answer: Answer,
+) -> None:
+    """Create it, and the levels above it that are missing; `answer` is remembered for the caller's key."""
     check_properties(properties)
     _check_location(warehouse, properties)
-    body = msgspec.json.encode({"namespace": namespace, "properties": properties})
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
     change = CreateNamespace(warehouse.name, to_jdbc(namespace), ancestors, kept, print_namespace(namespace))
     owned = ownership.owned(catalog, caller, securables.namespace(warehouse.name, namespace))
-    await write(catalog, caller, [*kept_open(warehouse), change, *owned], Answer(200, body=body))
-    return body
+    await write(catalog, caller, [*kept_open(warehouse), change, *owned], answer)
 
 
 def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:
@@ -73,8 +84,9 @@ async def update_namespace(
     namespace: Namespace,
     updates: Mapping[str, str],
     removals: Sequence[str],
-) -> bytes:
-    """Set and remove properties; returns the answer's body."""
+    answer_of: Callable[[UpdatedProperties], Answer],
+) -> UpdatedProperties:
+    """Set and remove properties; what `answer_of` makes of the result is remembered for the caller's key."""
     check_properties(updates)
     _check_location(warehouse, updates)
     both = [key for key in removals if key in updates]
@@ -92,14 +104,14 @@ async def update_namespace(
         properties = await catalog.store.find_namespace(warehouse.name, name) or {}
         missing = [key for key in unwanted if key not in properties]
         removed = tuple(key for key in unique if key in properties)
-        body = msgspec.json.encode({"updated": list(updates), "removed": removed, "missing": missing})
+        updated = UpdatedProperties(list(updates), list(removed), missing)
         change = UpdateNamespace(warehouse.name, name, kept, unique, printed, removed)
         try:
-            await write(catalog, caller, [change], Answer(200, body=body))
+            await write(catalog, caller, [change], answer_of(updated))
         except HeadMoved as error:  # what we were about to say is not true any more
             moved = error
             continue
-        return body
+        return updated
     raise CommitFailed(f"Cannot update {printed}: {moved.message}", hint="Nothing was changed; try again.")
 
 

@@ -6,7 +6,7 @@ before are not deleted until somebody says that the source is retired.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from nunatak.database import rules
 from nunatak.database.records import Change, Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict
+from nunatak.iceberg.shapes import Long
 
 LONGEST_SOURCE = 500  # characters
 
@@ -25,11 +26,11 @@ DELETING_JOBS = frozenset({"snapshot-expiry", "metadata-retention", "orphan-remo
 
 
 class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
-    """`source` names the table in the catalog that it comes from, for people."""
+    """A table whose files still belong to another catalog, from which it is being migrated."""
 
-    source: str
+    source: Annotated[str, msgspec.Meta(description="The table there, for people.")]
     state: State
-    since_ms: int
+    since_ms: Long
 
     def refusal_of(self, job_type: str) -> str | None:
         """Why a job of this type is not done, or None if it may be."""

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from nunatak import checks, server
 from nunatak.access import rotation
 from nunatak.access.keys import new_key
 from nunatak.access.vault import Vault, open_vault
-from nunatak.api.encryption_keys import key_use
+from nunatak.api.encryption_keys import listed_keys, rotated_keys
 from nunatak.cli.main import Refused, SuggestingGroup
 from nunatak.cli.options import connected, output_option, setting_options
 from nunatak.cli.output import echo, print_json, print_rows
@@ -40,7 +41,7 @@ def list_keys(settings: Settings, uri: str | None, output: str) -> None:
     """Print the keys' ids and how many secrets need each; never a key."""
 
     async def here(store: Store, vault: Vault) -> Json:
-        return {"encryption-keys": [key_use(use) for use in await rotation.list_keys(store, vault)]}
+        return _as_json(listed_keys(await rotation.list_keys(store, vault)))
 
     found = (_ask(uri, "GET") if uri else _run(settings, here, exclusive=False))["encryption-keys"]
     if output == "json":
@@ -66,8 +67,7 @@ def rotate(settings: Settings, uri: str | None) -> None:
     """
 
     async def here(store: Store, vault: Vault) -> Json:
-        done = await rotation.rotate(store, vault)
-        return {"key-id": done.key_id, "new": done.added, "encrypted-anew": done.sealed_anew}
+        return _as_json(rotated_keys(await rotation.rotate(store, vault)))
 
     done = _ask(uri, "POST", "rotate") if uri else _run(settings, here, exclusive=True)
     echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
@@ -114,6 +114,12 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
         if exclusive and checks.on_sqlite(settings) and "already works on" in str(error):
             raise Refused("a server works on this database", hint="Give its address with --uri.") from error
         raise
+
+
+def _as_json(answer: object) -> Json:
+    """As the catalog would have answered."""
+    told: Json = msgspec.to_builtins(answer)
+    return told
 
 
 def _ask(uri: str, method: str, *action: str) -> Json:

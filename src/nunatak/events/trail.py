@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.audit_rows import ALLOWED
+from nunatak.access.audit_rows import ALLOWED, DENIED
 from nunatak.database.store import Store
+from nunatak.iceberg.shapes import Long
 
 Table = Literal["commits", "audit"]
 
@@ -55,12 +56,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     time: str
     record: Table
-    sequence: int
+    sequence: Long
     principal: str
     action: str
-    securable: str
-    outcome: str
-    repeats: int
+    securable: Annotated[str, msgspec.Meta(description="As `server`, `warehouse:WH` or `table:WH/A/T`.")]
+    outcome: Annotated[str, msgspec.Meta(extra_json_schema={"enum": [ALLOWED, DENIED]})]
+    repeats: Annotated[Long, msgspec.Meta(description="How often it happened, where several are summed up.")]
     request_id: str | None = None
     roles: tuple[str, ...] | None = None
     address: str | None = None
@@ -79,26 +80,28 @@ class CommitDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     request_hash: str | None = None
 
 
-def line_of(record: Record) -> bytes:
-    """One line of JSON, without its end."""
+def exported_line(record: Record) -> Line:
     origin = _origin(record.origin)
-    return msgspec.json.encode(
-        Line(
-            time=time_text(record.at_ms),
-            record=record.table,
-            sequence=record.sequence,
-            principal=record.principal,
-            action=record.action,
-            securable=_printed(record.securable),
-            outcome=record.outcome,
-            repeats=record.repeats,
-            request_id=record.request_id,
-            roles=origin.roles,
-            address=origin.address,
-            agent=origin.client,
-            detail=record.detail,
-        )
+    return Line(
+        time=time_text(record.at_ms),
+        record=record.table,
+        sequence=record.sequence,
+        principal=record.principal,
+        action=record.action,
+        securable=_printed(record.securable),
+        outcome=record.outcome,
+        repeats=record.repeats,
+        request_id=record.request_id,
+        roles=origin.roles,
+        address=origin.address,
+        agent=origin.client,
+        detail=record.detail,
     )
+
+
+def line_of(record: Record) -> bytes:
+    """One line of JSON, without its end: what is exported, and what a seal covers."""
+    return msgspec.json.encode(exported_line(record))
 
 
 _printed = lru_cache(maxsize=1024)(securables.printed)  # the same tables again and again

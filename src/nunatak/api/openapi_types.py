@@ -1,0 +1,143 @@
+"""JSON schemas for OpenAPI, derived from the types that bodies are decoded to and encoded from."""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+Json = dict[str, Any]
+Use = TypeVar("Use")  # where a type is used
+
+REFS = "#/components/schemas/"
+# Types whose Python name is not the schema's; `…Shape` is `…` in any case.
+NAMES = {
+    "AddSpec": "AddPartitionSpec",
+    "AssertTableUuid": "AssertTableUUID",
+    "AssertViewUuid": "AssertViewUUID",
+    "AssignUuid": "AssignUUID",
+    "Line": "AuditRecord",
+    "RepresentationShape": "SQLViewRepresentation",
+    "SnapshotRefShape": "SnapshotReference",
+    "UpdateNamespaceRequest": "UpdateNamespacePropertiesRequest",
+    "VersionLogEntryShape": "ViewVersionLogEntry",
+    "WireIdentifier": "Identifier",
+}
+# Types of the same content as another, whose schema stands for both.
+SAME = {"TableIdentifier": "Identifier"}
+# In the shapes of metadata, None stands for a field that is absent; only these are written as null, too.
+NULLABLE = frozenset(
+    [
+        "current-snapshot-id",
+        "parent-snapshot-id",
+        "schema-id",
+        "first-row-id",
+        "added-rows",
+        "key-id",
+        "encrypted-by-id",
+        "default-catalog",
+        "min-snapshots-to-keep",
+        "max-snapshot-age-ms",
+        "max-ref-age-ms",
+    ]
+)
+_KEPT = ("default", "properties")  # what is in them may be called as the words of a schema are
+_FORMATS = {2**31 - 1: "int32", 2**63 - 1: "int64"}
+
+
+def schema_name(kind: Any) -> str:
+    """Of a class; empty for types that have no name, as a list."""
+    return _named(kind.__name__) if isinstance(kind, type) else ""
+
+
+def _named(name: str) -> str:
+    return SAME.get(name) or NAMES.get(name, name.removesuffix("Shape"))
+
+
+def schemas_of(
+    types: Mapping[Use, Any], inner: Iterable[Any], written: Mapping[str, Json]
+) -> tuple[dict[Use, Json], Json]:
+    """A schema for each of the types, and by name the schemas that these refer to.
+
+    `inner` are types that only schemas refer to. Those in `written` are taken as they are, in place of what would be
+    derived.
+    """
+    taken = {use: ref(name) for use, kind in types.items() if (name := schema_name(kind)) in written}
+    derived = {use: kind for use, kind in types.items() if use not in taken}
+    roots, named = msgspec.json.schema_components([*derived.values(), *inner], ref_template=REFS + "{name}")
+    schemas = taken | {use: _tidied(schema) for use, schema in zip(derived, roots, strict=False)}
+    known = {_named(name): _schema(name, schema) for name, schema in named.items() if name not in SAME} | dict(written)
+    return schemas, _reachable(schemas.values(), known)
+
+
+def _schema(name: str, schema: Json) -> Json:
+    tidied: Json = _tidied(schema)
+    if name.endswith("Shape"):
+        fields = tidied["properties"]
+        tidied["properties"] = {
+            field: each if field in NULLABLE else without_null(each) for field, each in fields.items()
+        }
+    return tidied
+
+
+def without_null(schema: Json) -> Json:
+    options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    others = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    if not options:
+        return schema
+    return options[0] | others if len(options) == 1 else others | {"anyOf": options}
+
+
+def ref(name: str) -> Json:
+    return {"$ref": f"{REFS}{name}"}
+
+
+def references(value: object) -> Iterator[str]:
+    """The names of the schemas that a schema refers to."""
+    if isinstance(value, dict):
+        if isinstance(target := value.get("$ref"), str):
+            yield target.removeprefix(REFS)
+        for child in value.values():
+            yield from references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from references(child)
+
+
+def _reachable(roots: Iterable[Json], known: Mapping[str, Json]) -> Json:
+    found: Json = {}
+    waiting = [name for root in roots for name in references(root)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = known[name]
+            waiting += references(known[name])
+    return dict(sorted(found.items()))
+
+
+def _tidied(schema: Any) -> Any:
+    """As our documents write it: without titles, with formats, and where a type names its schema, only that name."""
+    if isinstance(schema, list):
+        return [_tidied(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        named = ref(_named(schema["$ref"].removeprefix(REFS)))
+        return named | {key: value for key, value in schema.items() if key == "description"}
+    tidied = {key: value if key in _KEPT else _tidied(value) for key, value in schema.items() if key != "title"}
+    if {} in schema.get("anyOf", ()):  # anything, or null
+        del tidied["anyOf"]
+    if "properties" in schema:
+        tidied["properties"] = {name: _tidied(each) for name, each in schema["properties"].items()}
+    if "description" in schema:  # older Pythons keep docstrings indented
+        tidied["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(schema["description"]))
+    if "mapping" in schema:
+        tidied["mapping"] = {tag: ref(_named(to.removeprefix(REFS)))["$ref"] for tag, to in schema["mapping"].items()}
+    if "required" in schema and not schema["required"]:
+        del tidied["required"]
+    if schema.get("type") == "integer" and schema.get("maximum") in _FORMATS:
+        tidied["format"] = _FORMATS[schema["maximum"]]
+    if "enum" in schema and all(isinstance(each, str) for each in schema["enum"]):
+        tidied["type"] = "string"
+    return tidied
