@@ -17,6 +17,7 @@ from nunatak.database.sqlite import SqliteStore
 from nunatak.server import build_app, close_app
 from nunatak.settings import load
 from tests.api.wire import Answer, a_table, a_view, ok, path_of
+from tests.support.described import check_described
 
 T = TypeVar("T")
 
@@ -78,7 +79,10 @@ class LocalCatalog:
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": content, "more_body": False}
 
-        return answer_of(method, await self.app.respond(head, receive))
+        answer = answer_of(method, await self.app.respond(head, receive))
+        if "content-encoding" not in answer.headers:
+            check_described(method, raw_path, answer.status, answer.headers.get("content-type"), answer.body)
+        return answer
 
     # What many tests begin with
 

@@ -86,7 +86,7 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
     Route("createCredential", "POST", CREDENTIALS, management.create_credential, P.CONFIG_READ, S.SERVER, "Create a credential; its secret is shown once", False,
           described=Operation(tag="Credentials", request=CreateCredentialRequest, response=NewCredential, errors=(404, 409))),
     Route("dropCredential", "DELETE", CREDENTIALS + "/{credential}", management.drop_credential, P.CONFIG_READ, S.SERVER, "Drop a credential", False,
-          described=Operation(tag="Credentials", errors=(404,))),
+          described=Operation(tag="Credentials", errors=(404, 409))),
     Route("listRoles", "GET", ROLES, management.list_roles, P.SERVER_ADMIN, S.SERVER, "List roles", False,
           described=Operation(tag="Roles", query=PAGE)),
     Route("createRole", "POST", ROLES, management.create_role, P.SERVER_ADMIN, S.SERVER, "Create a role", False,

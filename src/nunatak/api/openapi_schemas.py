@@ -175,9 +175,9 @@ AMENDMENTS: dict[str, Amendment] = {
     "CommitTableRequest": Amendment(required=("requirements",)),
     "RemoveProperties": Amendment(required=("removals",), not_null=("removals",), hidden=("removed",)),
     "SetProperties": Amendment(required=("updates",), not_null=("updates",), hidden=("updated",)),
-    "SQLViewRepresentation": Amendment(required=("sql", "dialect")),
+    "SQLViewRepresentation": Amendment(required=("sql", "dialect"), not_null=("sql", "dialect")),
     "TableChange": Amendment(required=("requirements",)),
-    "TableMetadata": Amendment(required=("table-uuid",), limits={"format-version": (1, 3)}),
+    "TableMetadata": Amendment(required=("table-uuid",), not_null=("table-uuid",), limits={"format-version": (1, 3)}),
     "TokenResponse": Amendment(required=("token_type",)),
     "ViewMetadata": Amendment(limits={"format-version": (1, 1)}),
 }

@@ -26,22 +26,6 @@ NAMES = {
 }
 # Types of the same content as another, whose schema stands for both.
 SAME = {"TableIdentifier": "Identifier"}
-# In the shapes of metadata, None stands for a field that is absent; only these are written as null, too.
-NULLABLE = frozenset(
-    [
-        "current-snapshot-id",
-        "parent-snapshot-id",
-        "schema-id",
-        "first-row-id",
-        "added-rows",
-        "key-id",
-        "encrypted-by-id",
-        "default-catalog",
-        "min-snapshots-to-keep",
-        "max-snapshot-age-ms",
-        "max-ref-age-ms",
-    ]
-)
 _KEPT = ("default", "properties")  # what is in them may be called as the words of a schema are
 _FORMATS = {2**31 - 1: "int32", 2**63 - 1: "int64"}
 
@@ -67,18 +51,8 @@ def schemas_of(
     derived = {use: kind for use, kind in types.items() if use not in taken}
     roots, named = msgspec.json.schema_components([*derived.values(), *inner], ref_template=REFS + "{name}")
     schemas = taken | {use: _tidied(schema) for use, schema in zip(derived, roots, strict=False)}
-    known = {_named(name): _schema(name, schema) for name, schema in named.items() if name not in SAME} | dict(written)
+    known = {_named(name): _tidied(schema) for name, schema in named.items() if name not in SAME} | dict(written)
     return schemas, _reachable(schemas.values(), known)
-
-
-def _schema(name: str, schema: Json) -> Json:
-    tidied: Json = _tidied(schema)
-    if name.endswith("Shape"):
-        fields = tidied["properties"]
-        tidied["properties"] = {
-            field: each if field in NULLABLE else without_null(each) for field, each in fields.items()
-        }
-    return tidied
 
 
 def without_null(schema: Json) -> Json:
