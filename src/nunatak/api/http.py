@@ -3,7 +3,7 @@
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote_plus
 
 import msgspec
@@ -144,7 +144,7 @@ class Request:
         self.asked_warehouse = ""  # as the client named it: by its name, by its location, or not at all
         self.body = b""
         self.caller = STRANGER
-        self.decoded: Any = None  # the body, if it had to be understood before the handler was called
+        self.decoded: tuple[object, object] | None = None  # how the body was decoded, and what it is
         self.guard: Guard | None = None  # with `known` None, everybody may do everything
         self.known: Known | None = None
         self.host = ""  # the client's address, if rights are asked for; behind a trusted proxy, as that tells it
@@ -205,16 +205,20 @@ class Request:
         return text == "true"
 
     def decode(self, kind: type[Body]) -> Body:
-        """The body as `kind`, or BadRequest saying what is wrong with it."""
+        """The body as `kind`, or BadRequest saying what is wrong with it; admission and handler share one decoding."""
+        if self.decoded is not None and self.decoded[0] is kind:
+            return cast("Body", self.decoded[1])
         try:
             check_utf8(self.body)
-            return msgspec.json.decode(self.body, type=kind)
+            value = msgspec.json.decode(self.body, type=kind)
         except msgspec.ValidationError as error:
             raise BadRequest(f"Malformed request: {_told(error)}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRequest(f"Malformed request: the body is not valid JSON: {error}") from error
         except RecursionError as error:
             raise BadRequest("Malformed request: nested too deeply") from error
+        self.decoded = kind, value
+        return value
 
 
 def _told(error: msgspec.ValidationError) -> str:
@@ -267,9 +271,12 @@ def mark_sender(request: Request) -> None:
 async def decoded(request: Request, decode: Callable[[bytes], Body]) -> Body:
     """The body as `decode` reads it, in a thread if it is large; what follows from it waits for its sender's turn."""
     mark_sender(request)
-    if len(request.body) > LARGE_BYTES:
-        return await request.catalog.large_work.run(decode, request.body)
-    return decode(request.body)
+    if request.decoded is None or request.decoded[0] is not decode:
+        if len(request.body) > LARGE_BYTES:
+            request.decoded = decode, await request.catalog.large_work.run(decode, request.body)
+        else:
+            request.decoded = decode, decode(request.body)
+    return cast("Body", request.decoded[1])
 
 
 def compress(body: bytes, encoding: str) -> bytes:

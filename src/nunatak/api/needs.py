@@ -170,7 +170,7 @@ async def to_create_view(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_replace_view(route: Declared, request: Request) -> list[Need]:
-    commit = request.decoded = await decoded(request, view_commit.decode_commit)
+    commit = await decoded(request, view_commit.decode_commit)
     return _with_location(await with_answer(route, request), places_of_updates(commit.updates))
 
 
@@ -206,12 +206,12 @@ async def to_rename(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_commit(route: Declared, request: Request) -> list[Need]:
-    commit = request.decoded = await decoded(request, commit_request.decode_commit)
+    commit = await decoded(request, commit_request.decode_commit)
     return await _to_change(request, request.identifier("table"), commit)
 
 
 async def to_commit_transaction(route: Declared, request: Request) -> list[Need]:
-    transaction = request.decoded = await decoded(request, commit_request.decode_transaction)
+    transaction = await decoded(request, commit_request.decode_transaction)
     needs: list[Need] = []
     for change in transaction.table_changes:
         needs += await _to_change(request, identifier_of(change.identifier, "table"), change)

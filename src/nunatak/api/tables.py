@@ -115,7 +115,7 @@ async def table_exists(request: Request) -> Response:
 
 async def commit_table(request: Request) -> Response:
     identifier = request.identifier("table")
-    commit = request.decoded or await decoded(request, commit_request.decode_commit)
+    commit = await decoded(request, commit_request.decode_commit)
     named = commit.identifier
     if named is not None and (named.name != identifier.name or tuple(named.namespace) != identifier.namespace):
         other = identifier_of(named, "table")
@@ -136,7 +136,7 @@ async def _require_to_tell(request: Request, identifier: Identifier) -> None:
 
 
 async def commit_transaction(request: Request) -> Response:
-    transaction = request.decoded or await decoded(request, commit_request.decode_transaction)
+    transaction = await decoded(request, commit_request.decode_transaction)
     if not transaction.table_changes:
         raise BadRequest("Invalid transaction: table-changes is empty")
     by_table: dict[Identifier, list[CommitTableRequest]] = {}

@@ -44,7 +44,7 @@ async def view_exists(request: Request) -> Response:
 
 async def commit_view(request: Request) -> Response:
     identifier = request.identifier("view")
-    commit = request.decoded or await decoded(request, view_commit.decode_commit)
+    commit = await decoded(request, view_commit.decode_commit)
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
