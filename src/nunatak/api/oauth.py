@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl
 
-import msgspec
-
 from nunatak.access.addresses import network_of
 from nunatak.access.credentials import API_KEY_PREFIX, Credential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, narrowed, parsed_scope, printed_scope
-from nunatak.api.http import JSON_TYPE, Request, Response, error_response
+from nunatak.api.http import Request, Response, error_response, json_response
+from nunatak.api.wire import KeySet, TokenError, TokenResponse
 from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed, NotAuthenticated, NotFound, TooManyRequests
 from nunatak.secret import Secret
 
@@ -93,14 +92,10 @@ async def post_token(request: Request) -> Response:
         request.context.note_issued_token(request, credential.principal)
     except Refused as refusal:
         return _refusal(refusal)
-    answer = {
-        "access_token": token,
-        "token_type": "bearer",
-        "expires_in": seconds,
-        "issued_token_type": ACCESS_TOKEN,
-        "scope": printed_scope(scope),
-    }
-    return Response(200, msgspec.json.encode(answer), (JSON_TYPE, *NOT_KEPT))
+    answer = TokenResponse(
+        access_token=token, expires_in=seconds, issued_token_type=ACCESS_TOKEN, scope=printed_scope(scope)
+    )
+    return json_response(answer, *NOT_KEPT)
 
 
 async def explain_token(request: Request) -> Response:
@@ -117,7 +112,7 @@ async def get_keys(request: Request) -> Response:
     """GET /.well-known/jwks.json: what verifies our tokens."""
     keys = await _identity(request).tokens.jwks()
     kept = (b"cache-control", f"public, max-age={JWKS_SECONDS}".encode("ascii"))
-    return Response(200, msgspec.json.encode(keys), (JSON_TYPE, kept))
+    return json_response(KeySet(keys["keys"]), kept)
 
 
 def _identity(request: Request) -> EmbeddedIdentity:
@@ -289,12 +284,11 @@ def _refusal(refusal: Refused) -> Response:
     status = 401 if refusal.word == "invalid_client" else 400
     kind = NotAuthenticated if status == 401 else BadRequest
     description = error.message if error.hint is None else f"{error.message}. {error.hint}"
-    body = {
-        "error": refusal.word,
-        "error_description": description,
-        "message": description,
-        "type": kind.iceberg_type,
-        "code": status,
-    }
-    headers = (JSON_TYPE, *NOT_KEPT, *((CHALLENGE,) if status == 401 else ()))
-    return Response(status, msgspec.json.encode(body), headers)
+    body = TokenError(
+        error=refusal.word,
+        error_description=description,
+        message=description,
+        type=kind.iceberg_type,
+        code=status,
+    )
+    return json_response(body, *NOT_KEPT, *((CHALLENGE,) if status == 401 else ()), status=status)

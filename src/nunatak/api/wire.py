@@ -4,7 +4,7 @@ The OpenAPI documents are derived from these types. `Meta(extra_json_schema=…)
 check it, because the function that uses the value refuses it with a better message.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -267,6 +267,15 @@ def stored_answer(caller: Caller, value: object) -> Answer:
     return Answer(200, body=None if caller.key is None else msgspec.json.encode(value))
 
 
-def identifier_of(wire: Any, what: str) -> Identifier:
+class NamedEntry(Protocol):
+    """A table or view as a body names it."""
+
+    @property
+    def namespace(self) -> list[str]: ...
+    @property
+    def name(self) -> str: ...
+
+
+def identifier_of(wire: NamedEntry, what: str) -> Identifier:
     """A name from a body, checked like one from a path."""
     return Identifier(check_namespace(tuple(wire.namespace)), check_name(wire.name, what))
