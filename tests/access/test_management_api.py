@@ -1,6 +1,8 @@
 """The management API as administrators, others and strangers meet it."""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -392,6 +394,87 @@ def test_everybody_may_ask_about_themselves_and_granters_about_others(catalog: S
     assert shown(catalog.call_as("carol", "GET", f"{question}&principal=alice"))["allowed"] is True
     refused(catalog.call_as("alice", "GET", f"{question}&principal=carol"), 403)
     refused(catalog.call_as("alice", "GET", f"{M}/access/matrix"), 403)
+
+
+def hinted_command(answer: Answer) -> list[str]:
+    """The command that the hint of a 403 names, as a shell reads it."""
+    found = re.search(r"`(nunatak [^`]+)`", json.loads(answer.body)["error"]["message"] + hint_of(answer))
+    assert found is not None, answer.body
+    return shlex.split(found.group(1))
+
+
+def hint_of(answer: Answer) -> str:
+    return str(json.loads(answer.body)["error"].get("hint", ""))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "missing"),
+    [
+        ("DELETE", "/v1/namespaces/sales/tables/orders", None, ("TABLE_DROP", "table:default/sales/orders")),
+        ("POST", "/v1/namespaces/sales/tables", a_table("more"), ("TABLE_CREATE", "namespace:default/sales")),
+        ("POST", f"{M}/roles", {"name": "analyst"}, ("SERVER_ADMIN", "server")),
+        ("GET", f"{M}/principals/carol", None, ("SERVER_ADMIN", "server")),
+        ("GET", f"{M}/access/matrix", None, ("GRANT", "server")),
+        ("POST", f"{M}/grants", a_grant("principal:alice", "namespace:default/sales", "READ"),
+         ("GRANT", "namespace:default/sales")),
+    ],
+)  # fmt: skip
+def test_whoever_is_refused_may_run_the_command_of_the_hint_and_learns_who_can_grant_it(
+    catalog: SecuredCatalog, method: str, path: str, body: Any, missing: tuple[str, str]
+) -> None:
+    answer = catalog.call_as("alice", method, path, body)
+    refused(answer, 403)
+    command = hinted_command(answer)
+
+    assert command == ["nunatak", "access", "explain", "alice", *missing]
+    query = urlencode({"principal": "alice", "privilege": missing[0], "securable": missing[1]})
+    told = shown(catalog.call_as("alice", "GET", f"{M}/access/explain?{query}"))
+    assert told["allowed"] is False
+    granters = {"principal:root"} if missing[1] == "server" else {"principal:root", "principal:carol"}
+    assert set(told["granted-by"]) == granters
+
+
+def test_a_hint_quotes_names_that_a_shell_would_carry_out(catalog: SecuredCatalog) -> None:
+    ok(catalog.call("POST", "/v1/namespaces/sales/tables", a_table("$(rm -rf x)`y`")))
+
+    answer = catalog.call_as("alice", "DELETE", f"/v1/namespaces/sales/tables/{quote('$(rm -rf x)`y`')}")
+
+    refused(answer, 403)
+    assert "'table:default/sales/$(rm -rf x)`y`'" in hint_of(answer)
+
+
+def test_who_can_grant_something_hidden_is_not_told(catalog: SecuredCatalog) -> None:
+    catalog.namespace("secret")
+    catalog.principal("owner", default__secret="ADMIN")
+
+    told = shown(
+        catalog.call_as("alice", "GET", f"{M}/access/explain?securable=namespace:default/secret&privilege=NS_DROP")
+    )
+
+    assert told["granted-by"] == ["principal:root"]
+
+
+def test_a_disabled_granter_is_not_named(catalog: SecuredCatalog) -> None:
+    done(catalog.call("PATCH", f"{M}/principals/carol", {"disabled": True}))
+
+    told = shown(
+        catalog.call_as("alice", "GET", f"{M}/access/explain?securable=namespace:default/sales&privilege=NS_DROP")
+    )
+
+    assert told["granted-by"] == ["principal:root"]
+
+
+def test_a_caller_is_told_what_its_login_may_do_not_what_its_principal_may(catalog: SecuredCatalog) -> None:
+    shown(catalog.call("POST", f"{M}/roles", {"name": "analyst"}))
+    done(catalog.call("POST", f"{M}/roles/analyst/members", {"principal": "carol"}))
+    key = shown(catalog.call("POST", f"{M}/principals/carol/credentials", {"kind": "api-key", "roles": ["analyst"]}))
+    question = f"{M}/access/explain?securable=namespace:default/sales&privilege=NS_DROP"
+
+    limited = shown(LocalCatalog.call(catalog, "GET", question, None, {"Authorization": f"Bearer {key['secret']}"}))
+
+    assert shown(catalog.call_as("carol", "GET", question))["allowed"] is True
+    assert limited["allowed"] is False
+    assert limited["reason"].startswith("this login is limited to role:analyst: no grant gives NS_DROP")
 
 
 def test_the_matrix_tells_who_may_do_what(catalog: SecuredCatalog) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential
+from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, names_of
 from nunatak.access.sessions import principal_grantee, role_grantee
 from nunatak.database.records import Change, Write
@@ -254,7 +255,7 @@ def no_role(name: str) -> NotFound:
 def grant(actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege) -> list[Change]:
     """`rights` are the granter's own on the securable; nothing is granted beyond them."""
     _check_place(securable, privileges)
-    _check_granter(rights, securable, privileges, "grant")
+    _check_granter(actor.principal, rights, securable, privileges, "grant")
     values = {
         "grantee": grantee,
         "securable": securable,
@@ -271,7 +272,7 @@ async def revoke(
     store: Store, actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege
 ) -> list[Change]:
     """Take away what was granted on this very securable; what is inherited is revoked where it was granted."""
-    _check_granter(rights, securable, privileges, "revoke")
+    _check_granter(actor.principal, rights, securable, privileges, "revoke")
     place = {"grantee": grantee, "securable": securable}
     nothing = NotFound(
         f"{printed_grantee(grantee)} was granted none of {', '.join(names_of(privileges))} on "
@@ -295,16 +296,20 @@ def _check_place(securable: str, privileges: Privilege) -> None:
         raise BadRequest("WAREHOUSE_ADMIN is granted on the server or a warehouse only")
 
 
-def _check_granter(rights: int, securable: str, privileges: Privilege, verb: str) -> None:
+def _check_granter(principal: str, rights: int, securable: str, privileges: Privilege, verb: str) -> None:
     where = securables.printed(securable)
     held = expanded(rights)
     if not held & _MAY_GRANT:
-        raise Forbidden(f"You may not {verb} privileges on {where}", hint="That needs GRANT there.")
+        raise Forbidden(
+            f"You may not {verb} privileges on {where}: that needs GRANT",
+            hint=explain_hint(principal, Privilege.GRANT, securable),
+        )
     beyond = int(privileges) & ~held
     if beyond:
         raise Forbidden(
             f"You may not {verb} {', '.join(names_of(beyond))} on {where}",
-            hint="Nobody hands out, or takes away, what they do not hold themselves.",
+            hint="Nobody grants or revokes a privilege that they do not hold there. "
+            + explain_hint(principal, beyond, securable),
         )
 
 

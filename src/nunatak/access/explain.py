@@ -7,11 +7,13 @@ from nunatak.access import securables
 from nunatak.access.administration import Grant, check_principal_name, check_role_name, printed_grantee
 from nunatak.access.grants import json_of
 from nunatak.access.privileges import Privilege, expanded
-from nunatak.access.sessions import principal_grantee, role_grantee
+from nunatak.access.sessions import Session, principal_grantee, role_grantee
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest
 
 MAX_GRANTS = 10_000  # of one matrix; more would be read by nobody
+MAX_GRANTERS = 10  # named to a caller who was refused: enough to find somebody to ask
+MAX_GRANTS_READ = 1000  # on each securable of the chain, to find them; anybody may ask
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,28 @@ class Explanation:
 
 
 async def explain(
-    store: Store, principal: str, privilege: Privilege, securable: str, further_roles: Sequence[str] = ()
+    store: Store,
+    principal: str,
+    privilege: Privilege,
+    securable: str,
+    further_roles: Sequence[str] = (),
+    *,
+    session: Session | None = None,
 ) -> Explanation:
-    """`further_roles` are those that a token or a proxy would bring along."""
+    """`further_roles` are those that a token or a proxy would bring along.
+
+    With `session`, the principal's own, the answer is for that login: a token may bring roles, or be limited to some.
+    """
     check_principal_name(principal)
     rows = await store.rows("find_principal", {"principal": principal})
     known, disabled = rows[0][1] is not None, bool(rows[0][2])
     kept = [row[3] for row in rows if row[3] is not None]
     roles = tuple(dict.fromkeys([*kept, *(check_role_name(role) for role in further_roles)]))
+    grantees = [principal_grantee(principal), *map(role_grantee, roles)]
+    if session is not None:
+        roles, grantees = session.roles, list(session.grantees)
     chain = securables.chain(securable)
-    grants = await _grants_along(store, [principal_grantee(principal), *map(role_grantee, roles)], chain)
+    grants = await _grants_along(store, grantees, chain)
     deciding = next((each for each in reversed(grants) if expanded(each.privileges) & privilege), None)
     anybody = privilege is Privilege.CONFIG_READ
     allowed = not disabled and (anybody or deciding is not None)
@@ -58,7 +72,8 @@ async def explain(
         privilege,
         securable,
         allowed,
-        _reason(principal, privilege, securable, deciding, known=known, disabled=disabled),
+        _limited(principal, grantees)
+        + _reason(principal, privilege, securable, deciding, known=known, disabled=disabled),
         disabled,
         roles,
         tuple(chain),
@@ -72,6 +87,14 @@ async def _grants_along(store: Store, grantees: Sequence[str], chain: Sequence[s
     rows = await store.rows("find_rights", {"grantees": json_of(grantees), "securables": json_of(chain)})
     found = [FoundGrant(row[1], row[2], row[3]) for row in rows if row[1] is not None]
     return sorted(found, key=lambda each: (chain.index(each.securable), each.grantee.startswith("p:"), each.grantee))
+
+
+def _limited(principal: str, grantees: Sequence[str]) -> str:
+    """Why grants to the principal itself are not among those listed."""
+    if principal_grantee(principal) in grantees:
+        return ""
+    roles = ", ".join(printed_grantee(each) for each in grantees)
+    return f"this login is limited to {roles or 'no role'}: "
 
 
 def _reason(
@@ -89,6 +112,21 @@ def _reason(
     through = f" through {which}" if deciding.grantee.startswith("r:") else ""
     follows = "" if deciding.privileges & privilege else f", and an administrator there may {name}"
     return f"{principal} holds a grant on {securables.printed(deciding.securable)}{through}{follows}"
+
+
+async def find_granters(store: Store, privilege: Privilege, chain: Sequence[str]) -> list[str]:
+    """Grantees who may grant the privilege on the last of the chain; those with the nearest grants come first.
+
+    To grant needs GRANT and the privilege itself. A role is named, not its members. Disabled principals are left out.
+    """
+    held: dict[str, int] = {}
+    for securable in reversed(chain):
+        rows = await store.rows("grants_on", {"securable": securable, "after": "", "limit": MAX_GRANTS_READ})
+        for grant in (Grant(*row) for row in rows):
+            held[grant.grantee] = held.get(grant.grantee, 0) | expanded(grant.privileges)
+    disabled = {principal_grantee(row[0]) for row in await store.rows("disabled_principals", {})}
+    wanted = Privilege.GRANT | privilege
+    return [each for each, rights in held.items() if rights & wanted == wanted and each not in disabled][:MAX_GRANTERS]
 
 
 @dataclass(frozen=True)

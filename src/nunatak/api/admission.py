@@ -5,6 +5,7 @@ from typing import Protocol
 
 from nunatak.access import securables
 from nunatak.access.decisions import PolicyChanged
+from nunatak.access.denials import explain_hint
 from nunatak.access.guard import Known
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.api.http import Request
@@ -86,7 +87,7 @@ async def _denial(request: Request, known: Known, need: Need, found: int) -> Cat
     return Forbidden(
         f"Principal {known.session.principal} lacks {', '.join(names_of(missing))} on "
         f"{securables.printed(target.securable)}",
-        hint="Somebody who holds GRANT there can give it; `nunatak access explain` tells who has it.",
+        hint=explain_hint(known.session.principal, missing, target.securable),
     )
 
 

@@ -16,8 +16,9 @@ from nunatak.access import administration, explain, securables
 from nunatak.access.administration import Credential, Grant, Principal, Role
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
+from nunatak.access.denials import explain_hint
 from nunatak.access.explain import Explanation, FoundGrant, Holding
-from nunatak.access.privileges import BUNDLES, ENTRY_BITS, Privilege, expanded, names_of
+from nunatak.access.privileges import BUNDLES, ENTRY_BITS, GRANTABLE, Privilege, expanded, names_of
 from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
 from nunatak.api import management_wire as wire
@@ -71,11 +72,21 @@ async def _is_administrator(request: Request) -> bool:
 
 async def _require_administrator_or(request: Request, allowed: bool, what: str) -> None:
     if not allowed and not await _is_administrator(request):
-        raise _denied(request, Privilege.SERVER_ADMIN, securables.SERVER, Forbidden(f"You may not see {what}"))
+        needed = Privilege.SERVER_ADMIN
+        raise _denied(
+            request,
+            needed,
+            securables.SERVER,
+            Forbidden(f"You may not see {what}", hint=_hint(request, needed, securables.SERVER)),
+        )
 
 
 def _is_caller(request: Request, principal: str) -> bool:
     return request.session is not None and request.session.principal == principal
+
+
+def _hint(request: Request, privilege: Privilege, securable: str) -> str:
+    return explain_hint(request.caller.principal, privilege, securable)
 
 
 def _denied(request: Request, privilege: Privilege, securable: str, error: Forbidden) -> Forbidden:
@@ -256,10 +267,9 @@ async def _rights_on(request: Request, securable: str) -> int:
 
 async def _require_granter(request: Request, securable: str) -> None:
     if not expanded(await _rights_on(request, securable)) & MAY_GRANT:
-        where = securables.printed(securable)
-        raise _denied(
-            request, Privilege.GRANT, securable, Forbidden(f"You may not see the grants on {where}: that needs GRANT")
-        )
+        needed = Privilege.GRANT
+        message = f"You may not see the grants on {securables.printed(securable)}: that needs GRANT"
+        raise _denied(request, needed, securable, Forbidden(message, hint=_hint(request, needed, securable)))
 
 
 def _absent(securable: str) -> NotFound:
@@ -420,13 +430,30 @@ async def explain_access(request: Request) -> wire.Explanation:
     further = [role for role in request.query.get("roles", "").split(",") if role]
     if not _is_caller(request, principal) or further:
         await _require_granter(request, securable)
-    found = await explain.explain(request.catalog.store, principal, privilege, securable, further)
+    # About itself, a caller is told what its login may do: a token may bring roles, or be limited to some.
+    session = request.session if _is_caller(request, principal) and not further else None
+    found = await explain.explain(request.catalog.store, principal, privilege, securable, further, session=session)
     decider = "nobody" if request.guard is None else type(request.guard.authorizer).__name__.lower()
     if request.guard is not None and not request.guard.authorizer.grants_decide and not found.disabled:
-        (held,) = await request.guard.authorizer.rights(session_of(principal, found.roles), [securable])
+        (held,) = await request.guard.authorizer.rights(session or session_of(principal, found.roles), [securable])
         allowed = bool((held | Privilege.CONFIG_READ) & privilege)
         found = replace(found, allowed=allowed, deciding=None, reason=f"{decider} decides, whatever was granted")
-    return _explanation(found, decider)
+    granters = await _granters(request, privilege, securable)
+    return _explanation(found, decider, granters)
+
+
+async def _granters(request: Request, privilege: Privilege, securable: str) -> list[str]:
+    """Who may grant it, on the part of the chain that the caller sees; nobody if grants do not decide."""
+    if request.guard is None or not request.guard.authorizer.grants_decide or not privilege & GRANTABLE:
+        return []
+    seen: list[str] = []
+    for place in securables.chain(securable):
+        # The owner of something hidden would tell that it exists.
+        if not await is_seen(request, place, await request.rights(place)):
+            break
+        seen.append(place)
+    found = await explain.find_granters(request.catalog.store, privilege, seen)
+    return [administration.printed_grantee(each) for each in found]
 
 
 @handler
@@ -599,7 +626,7 @@ def _found_grant(each: FoundGrant) -> wire.FoundGrant:
     return wire.FoundGrant(grantee, securable, names_of(each.privileges))
 
 
-def _explanation(each: Explanation, decider: str) -> wire.Explanation:
+def _explanation(each: Explanation, decider: str, granters: list[str]) -> wire.Explanation:
     return wire.Explanation(
         principal=each.principal,
         privilege=each.privilege.name or "",
@@ -611,6 +638,7 @@ def _explanation(each: Explanation, decider: str) -> wire.Explanation:
         grants=[_found_grant(found) for found in each.grants],
         deciding_grant=None if each.deciding is None else _found_grant(each.deciding),
         decided_by=decider,
+        granted_by=granters,
     )
 
 

@@ -131,6 +131,9 @@ class Explanation(Wire, frozen=True, kw_only=True):
     decided_by: Annotated[
         str, Meta(description="`grants`, `opa`, `cedar`, or `nobody` where everybody may do everything.")
     ]
+    granted_by: Annotated[
+        list[str], Meta(description="Principals and roles that may grant it, the nearest first, ten at most.")
+    ]
 
 
 class Holding(Wire, frozen=True):

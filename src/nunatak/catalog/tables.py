@@ -9,6 +9,7 @@ import msgspec
 
 from nunatak.access import securables
 from nunatak.access.decisions import PolicyChanged
+from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
@@ -303,9 +304,10 @@ async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) 
         return
     if not held & ENTRY_BITS:
         raise NoSuchTable(f"Table does not exist: {identifier}")
-    lacking = ", ".join(names_of(needed & ~held))
+    missing, securable = needed & ~held, ownership.securable_of(key)
     raise Forbidden(
-        f"Principal {caller.principal} lacks {lacking} on {securables.printed(ownership.securable_of(key))}"
+        f"Principal {caller.principal} lacks {', '.join(names_of(missing))} on {securables.printed(securable)}",
+        hint=explain_hint(caller.principal, missing, securable),
     )
 
 

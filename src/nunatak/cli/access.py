@@ -24,7 +24,9 @@ def access() -> None:
 @click.option("--role", "roles", multiple=True, help="As if a token brought this role along; may be repeated.")
 @administers
 def explain(session: Session, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
-    """Say whether a principal may, and which grant decides.
+    """Say whether a principal may, which grant decides, and who can grant it.
+
+    Everybody may ask about themselves; asking about others needs GRANT on OBJECT.
 
     \b
     nunatak access explain alice TABLE_WRITE table:default/sales/orders
@@ -42,9 +44,15 @@ def explain(session: Session, principal: str, privilege: str, securable: str, ro
             "because": found["reason"],
             "roles": ", ".join(found["roles"]) or "none",
             "decided by": found["decided-by"],
+            "who can grant it": ", ".join(found["granted-by"]) or _outside(found["decided-by"]),
         }
     )
     print_rows(["", "object", "grantee", "privileges"], [_step(found, grant) for grant in found["grants"]])
+
+
+def _outside(decided_by: str) -> str:
+    """Whom to ask where no grant gives the right."""
+    return "nobody here" if decided_by in ("grants", "nobody") else f"those who keep the policies of {decided_by}"
 
 
 def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
