@@ -1,6 +1,7 @@
 """What a command logs in with: the environment, or the administrator's file for the catalog that the file names."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,9 +63,29 @@ def login_hint(environment: Mapping[str, str]) -> str:
     data = _data_folder(environment)
     if data is None or _read_admin_file(data) is None:
         return HOW_TO_LOG_IN + ON_ITS_MACHINE
-    served = ", ".join(address.uri for address in list_addresses(data))
-    where = f"at {served} alone" if served else "while that server runs"
-    return f"{HOW_TO_LOG_IN}{data / ADMIN_FILE} is sent to the server of that folder, {where}."
+    served = list_addresses(data)
+    where = f"at {', '.join(each.uri for each in served)} alone" if served else "while that server runs"
+    how = f": {export_line(served[0].uri)}" if len(served) == 1 else "."
+    return f"{HOW_TO_LOG_IN}{data / ADMIN_FILE} is sent to the server of that folder, {where}{how}"
+
+
+def elsewhere_hint(uri: str, environment: Mapping[str, str]) -> str:
+    """Where the server of the data folder listens, for a command that asked `uri` in vain; empty if none runs."""
+    data = _data_folder(environment)
+    served = [] if data is None else [each for each in list_addresses(data) if reachable(each.uri) != uri.rstrip("/")]
+    return (
+        "" if data is None or not served else f"; the server of {data} listens elsewhere: {export_line(served[0].uri)}"
+    )
+
+
+def export_line(uri: str) -> str:
+    """The line for a shell whose commands are to talk to this server."""
+    return f"export NUNATAK_URI={shlex.quote(reachable(uri))}"
+
+
+def reachable(uri: str) -> str:
+    """A server that listens on every address is reached on the loopback address by commands beside it."""
+    return uri.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def _data_folder(environment: Mapping[str, str]) -> Path | None:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import click
 
-from nunatak.cli.login import CommandLogin, find_login, login_hint
-from nunatak.client import TIMEOUT_SECONDS, Client, NoAddress
+from nunatak.cli.login import CommandLogin, elsewhere_hint, find_login, login_hint
+from nunatak.client import TIMEOUT_SECONDS, Client, NoAddress, ServerUnreachable
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import BY_NAME, SettingsError, load
 
@@ -121,6 +121,8 @@ def connected(
             yield client
     except NoAddress as error:
         raise SettingsError(str(error)) from error
+    except ServerUnreachable as error:
+        raise ServerUnreachable(f"{error}{elsewhere_hint(uri, os.environ)}") from error
     except NotAuthenticated as error:
         if login.token or login.credential:
             raise

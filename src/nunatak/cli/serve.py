@@ -1,16 +1,19 @@
 """`nunatak serve`: start the catalog and say how to reach it."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import click
 
 from nunatak import server
-from nunatak.cli.options import setting_options
+from nunatak.cli.login import export_line, reachable
+from nunatak.cli.options import DEFAULT_URI, setting_options
 from nunatak.cli.output import echo
 from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring
 from nunatak.database_url import MEMORY_URL
-from nunatak.settings import Settings, SettingsError
+from nunatak.settings import BY_NAME, Settings, SettingsError
 
 SHOWN_ENGINES = {"PyIceberg": "pyiceberg", "Spark": "spark", "DuckDB": "duckdb", "curl": "curl"}
 
@@ -22,7 +25,7 @@ def serve(settings: Settings, memory: bool) -> None:
     """Start the catalog."""
     if memory:
         settings = _in_memory(settings)
-    server.run(settings, partial(announce, login=_login(settings)))
+    server.run(settings, partial(announce, settings=settings))
 
 
 def _in_memory(settings: Settings) -> Settings:
@@ -31,12 +34,27 @@ def _in_memory(settings: Settings) -> Settings:
     return replace(settings, database_url=MEMORY_URL, origins={**settings.origins, "database_url": "command line"})
 
 
-def announce(uri: str, *, login: Login = NO_LOGIN) -> None:
+def announce(uri: str, *, settings: Settings) -> None:
     """Print where we listen, alone on the first line for programs that wait for it, then how to connect."""
+    login = _login(settings)
     echo(f"listening on {uri}")
     echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
+    exports = exports_for_commands(uri, settings)
+    if exports:
+        echo("--- nunatak commands in another terminal\n" + "".join(f"{line}\n" for line in exports))
     for title, engine in SHOWN_ENGINES.items():
         echo(f"--- {title}\n{wiring(engine, uri, login=login)}")
+
+
+def exports_for_commands(uri: str, settings: Settings) -> list[str]:
+    """What a terminal needs before its commands reach this server and log in; nothing where the defaults do."""
+    lines = []
+    if reachable(uri) != DEFAULT_URI:
+        lines.append(export_line(uri))
+    if "embedded" in settings.auth and settings.data != BY_NAME["data"].default:
+        # Commands log in with the administrator's file, which they look for in the data folder.
+        lines.append(f"export NUNATAK_DATA={shlex.quote(str(Path(settings.data).absolute()))}")
+    return lines
 
 
 def _login(settings: Settings) -> Login:

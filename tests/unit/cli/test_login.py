@@ -174,7 +174,7 @@ def test_whoever_mistypes_the_address_is_told_the_right_one(server: RunningServe
     with an_impostor() as (port, _):
         refused = run_command("namespace", "list", "--uri", f"http://127.0.0.1:{port}", NUNATAK_DATA=str(data))
 
-    assert server.uri in refused.err
+    assert f"export NUNATAK_URI={server.uri}" in refused.err
     assert "admin.json" in refused.err
 
 
