@@ -387,9 +387,15 @@ def database_path(settings: Settings) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder for its owner alone, if it is not there yet."""
+    """Make the folder for its owner alone, and ignored by git, if it is not there yet.
+
+    The data folder holds the administrator's secret and the encryption keys, and often lies in a project's folder.
+    """
+    if folder.is_dir():
+        return
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n")
     except OSError as error:
         raise SettingsError(f"the folder {folder} cannot be used: {error.strerror}") from error
 

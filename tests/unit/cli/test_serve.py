@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nunatak.cli.serve import exports_for_commands
 from nunatak.client import Client
+from nunatak.settings import load
 from tests.api.wire import SCHEMA
 from tests.support.server import await_address, running_server, start_server
 from tests.unit.cli.conftest import run_command
@@ -62,6 +65,66 @@ def test_the_lines_to_copy_have_a_place_for_the_login_if_there_is_one(auth: str,
     assert "SparkSession" in rest
     assert ("CLIENT-ID:CLIENT-SECRET" in rest) == asks
     assert ("CREATE SECRET" in rest) == asks
+
+
+def test_a_server_on_another_port_prints_the_line_that_leads_commands_to_it(tmp_path: Path) -> None:
+    first, rest = printed_by_serve(NUNATAK_DATA=str(tmp_path / "data"))
+
+    uri = first.split()[-1]
+    assert [line for line in rest.splitlines() if line.startswith("export ")] == [f"export NUNATAK_URI={uri}"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "settings", "exports"),
+    [
+        ("http://127.0.0.1:8181", {}, []),
+        ("http://127.0.0.1:9000", {}, ["NUNATAK_URI=http://127.0.0.1:9000"]),
+        ("https://127.0.0.1:8181", {}, ["NUNATAK_URI=https://127.0.0.1:8181"]),
+        ("http://0.0.0.0:8181", {}, []),
+        ("http://[::]:8181", {}, ["'NUNATAK_URI=http://[::1]:8181'"]),
+        ("http://127.0.0.1:8181", {"NUNATAK_AUTH": "embedded"}, []),
+        ("http://127.0.0.1:8181", {"NUNATAK_DATA": "/srv/lake"}, []),
+        ("http://127.0.0.1:8181", {"NUNATAK_AUTH": "embedded", "NUNATAK_DATA": "/a b"}, ["NUNATAK_DATA='/a b'"]),
+    ],
+)
+def test_only_what_the_defaults_of_a_command_lack_is_exported(
+    uri: str, settings: dict[str, str], exports: list[str]
+) -> None:
+    shown = exports_for_commands(uri, load({}, {**settings, "NUNATAK_CONFIG": os.devnull}))
+
+    assert shlex.split(" ".join(shown)) == shlex.split(" ".join(f"export {line}" for line in exports))
+
+
+def test_a_command_that_finds_nobody_is_told_where_the_server_of_its_folder_listens(tmp_path: Path) -> None:
+    server = start_server(tmp_path / "data")
+    try:
+        asked = run_command("namespace", "list", "--uri", "http://127.0.0.1:1", NUNATAK_DATA=str(tmp_path / "data"))
+    finally:
+        server.stop()
+        server.process.communicate()
+    gone = run_command("namespace", "list", "--uri", "http://127.0.0.1:1", NUNATAK_DATA=str(tmp_path / "data"))
+
+    assert asked.err.endswith(f"listens elsewhere: export NUNATAK_URI={server.uri}\n")
+    assert "export" not in gone.err
+
+
+def test_the_data_folder_is_ignored_by_git_unless_it_was_there_before(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "mine").mkdir()
+    for name in ("new", "mine"):
+        assert run_command("init", "--data", str(tmp_path / name), NUNATAK_CONFIG=os.devnull).code == 0
+
+    shown = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=all"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert "mine/admin.json" in shown
+    assert "new/" not in shown
+    assert not (tmp_path / "mine" / ".gitignore").exists()
 
 
 def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -> None:
