@@ -95,6 +95,7 @@ def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
     """
 
     async def write(store: Store) -> None:
+        file.write(b"")  # click opens the file with the first write: a trail without records is an empty file
         async for line in export(store, after_seal):
             file.write(line + b"\n")
 

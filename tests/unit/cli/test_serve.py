@@ -209,6 +209,14 @@ def test_a_driver_that_is_missing_is_named_with_what_brings_it(
     assert ended.stderr.endswith(f"a driver: pip install 'nunatak[{extra}]'\n")
 
 
+def test_an_export_of_an_empty_audit_trail_is_an_empty_file(tmp_path: Path) -> None:
+    run_command("database", "migrate", "--data", str(tmp_path / "data"))
+    exported = run_command("audit", "export", str(tmp_path / "audit.jsonl"), "--data", str(tmp_path / "data"))
+
+    assert exported.code == 0
+    assert (tmp_path / "audit.jsonl").read_bytes() == b""
+
+
 def test_get_answers_without_a_server(tmp_path: Path) -> None:
     """MISSION: 004-02"""
     run_command("database", "migrate", "--data", str(tmp_path / "data"))
