@@ -1,23 +1,22 @@
-"""The documentation is true: reference pages are those of the code, links lead somewhere, marked examples run."""
+"""The documentation is true: reference pages are those of the code, links lead somewhere, every block has a meaning.
+
+That the examples run is the work of tests/install/test_documents.py.
+"""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.support.server import running_server
+from tests.support.pages import DOCS, FOLLOWED, PAGES, PROJECT, blocks_of, title
 
-PROJECT = Path(__file__).parents[2]
-PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
-DEFAULT_URI = "http://127.0.0.1:8181"
-# A fence opened by ```bash test or ```python test is run; everything else is only shown.
-RUNNABLE = re.compile(r"^```(bash|python) test\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+# Marks that another test looks for.
+OTHER_MARKS = {"login", "rules", "view"}
 
 
 def load_generator() -> ModuleType:
@@ -32,10 +31,6 @@ def load_generator() -> ModuleType:
 GENERATOR = load_generator()
 
 
-def title(path: Path) -> str:
-    return str(path.relative_to(PROJECT))
-
-
 @pytest.mark.parametrize("name", GENERATOR.PAGES)
 def test_a_reference_page_is_what_the_code_says(name: str) -> None:
     written = (GENERATOR.REFERENCE / name).read_text("utf-8")
@@ -47,39 +42,56 @@ def test_there_is_no_reference_page_that_nothing_makes() -> None:
     assert {path.name for path in GENERATOR.REFERENCE.iterdir()} == set(GENERATOR.PAGES)
 
 
+def prose_of(page: Path) -> str:
+    return FENCED.sub("", page.read_text("utf-8"))
+
+
+def anchors_of(page: Path) -> set[str]:
+    """As GitHub makes them from headings: small letters, no punctuation, hyphens for spaces."""
+    headings = [re.sub(r"\]\([^)]*\)|[`\[*]", "", heading) for heading in HEADING.findall(prose_of(page))]
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=title)
 def test_links_lead_somewhere(page: Path) -> None:
-    broken = [target for target in LINK.findall(page.read_text("utf-8")) if not (page.parent / target).exists()]
+    broken = []
+    for target, anchor in LINK.findall(prose_of(page)):
+        file = (page.parent / target) if target else page
+        if not file.exists() or (anchor and anchor not in anchors_of(file)):
+            broken.append(f"{target}#{anchor}")
 
     assert broken == []
 
 
-def runnable_pages() -> list[Path]:
-    return [page for page in PAGES if RUNNABLE.search(page.read_text("utf-8"))]
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links, however many; whoever starts at README finds every page."""
+    seen, waiting = set[Path](), [PROJECT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        targets = [(page.parent / target).resolve() for target, _ in LINK.findall(prose_of(page)) if target]
+        waiting += [target / "README.md" if target.is_dir() else target for target in targets]
+
+    assert [title(page) for page in DOCS.rglob("*.md") if page not in seen] == []
 
 
-@pytest.mark.parametrize("page", runnable_pages(), ids=title)
-def test_the_marked_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    with running_server(tmp_path / "data") as server:
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "NUNATAK_URI": server.uri,
-        }
-        for language, example in RUNNABLE.findall(page.read_text("utf-8")):
-            text = example.replace(DEFAULT_URI, server.uri)
-            command = ["bash", "-euo", "pipefail", "-c", text] if language == "bash" else [sys.executable, "-c", text]
-            ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-            assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
-            assert ended.stdout.strip(), f"an example that prints nothing shows nothing:\n{text}"
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_a_mark_of_a_block_is_one_that_a_test_knows(page: Path) -> None:
+    marks = {block.mark for block in blocks_of(page) if block.mark}
 
-
-def test_some_examples_are_marked() -> None:
-    assert {title(page) for page in runnable_pages()} >= {"README.md", "docs/tutorial/first-table.md"}
+    assert marks <= {*FOLLOWED, *OTHER_MARKS}
 
 
 def test_no_page_speaks_of_places_that_only_its_author_has() -> None:
     for page in PAGES:
         assert not re.search(r"/home/|/Users/|/work/", page.read_text("utf-8")), title(page)
+
+
+def test_every_decision_is_in_the_index_and_no_number_is_missing_without_a_word() -> None:
+    index = (DOCS / "decisions" / "README.md").read_text("utf-8")
+    numbers = [int(path.name[:4]) for path in (DOCS / "decisions").glob("[0-9]*.md")]
+
+    assert [number for number in range(1, max(numbers) + 1) if f"{number:04}" not in index] == []
+    assert len(numbers) == len(set(numbers))
