@@ -6,10 +6,12 @@ import ssl
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from nunatak.access.addresses import is_loopback
 from nunatak.access.doors import check_doors
 from nunatak.api.route import TOP_WORDS
+from nunatak.api.router import first_words
 from nunatak.api.transport.tls import tls_context
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouses import check_warehouse_name
@@ -38,9 +40,22 @@ def check(settings: Settings) -> ssl.SSLContext | None:
         _refuse_strangers(settings)
     read_places(settings)
     _check_database(settings)
+    _check_paths_and_properties(settings)
     _refuse_readable_by_all(settings)
     check_doors(settings)
     return tls_context(settings)
+
+
+def _check_paths_and_properties(settings: Settings) -> None:
+    """What only the whole of the settings shows: a base path that hides a route, or a secret told to clients."""
+    for path in settings.base_paths:
+        if path.split("/")[1] in first_words():
+            raise SettingsError(f"base_paths names {path}, which begins as a path of the server's own")
+    password = unquote(urlsplit(settings.database_url).password or "")
+    secrets = [text for text in (settings.opa_token.reveal(), password) if text]
+    for name, value in (*settings.config_defaults, *settings.config_overrides):
+        if any(secret in value for secret in secrets):
+            raise SettingsError(f"config_defaults or config_overrides would tell clients a secret in {name}")
 
 
 def _refuse_readable_by_all(settings: Settings) -> None:

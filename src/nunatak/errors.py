@@ -88,6 +88,10 @@ class InvalidMetadata(BadRequest):
     iceberg_type = "ValidationException"
 
 
+class NoSuchRoute(BadRequest):
+    """No route has this path. Iceberg's own server answers 400, which some operators want to be a 404."""
+
+
 class NotAuthenticated(CatalogError):
     status = 401
     iceberg_type = "NotAuthorizedException"
@@ -215,3 +219,20 @@ class ServiceUnavailable(CatalogError):
     status = 503
     iceberg_type = "ServiceUnavailableException"
     headers = (("Retry-After", "1"),)
+
+
+# What the setting `error_types` makes of a status and type. CommitStateUnknownException stays: clients act upon it.
+_DISTINCT = {
+    (401, NotAuthenticated.iceberg_type): (401, "NotAuthenticatedException"),
+    (403, Forbidden.iceberg_type): (403, "NotAuthorizedException"),
+    (422, Unprocessable.iceberg_type): (422, "ValidationException"),
+    (500, InternalError.iceberg_type): (500, "ServiceException"),
+}
+
+
+def status_and_type(error: CatalogError, *, distinct: bool) -> tuple[int, str]:
+    """With which status and type an error is answered; `distinct` as the setting `error_types` says."""
+    if distinct and isinstance(error, NoSuchRoute):
+        return NotFound.status, NotFound.iceberg_type
+    usual = error.status, error.iceberg_type
+    return _DISTINCT.get(usual, usual) if distinct else usual

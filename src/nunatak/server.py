@@ -27,6 +27,7 @@ from nunatak.api.app import App
 from nunatak.api.http import RequestHead
 from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
+from nunatak.api.router import Router
 from nunatak.api.transport.connection import ArrivalLimits, gate_of
 from nunatak.api.transport.fast_lane import FastLane
 from nunatak.api.transport.http_server import HttpServer, make_server
@@ -269,6 +270,8 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
         maintenance_lease_seconds=settings.maintenance_lease_seconds,
+        client_defaults=dict(settings.config_defaults),
+        client_overrides=dict(settings.config_overrides),
         tells_names=settings.auth == ("none",),
         spool=Spool(spool_folder, server_id, _now_ms, settings.spool_bytes) if exclusive and spool_folder else None,
         stowing=Stowing(store) if exclusive and on_sqlite(settings) else None,
@@ -282,7 +285,15 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         lambda: app.audit.dropped if app.audit is not None else 0,
         lambda: catalog.spool.dropped if catalog.spool is not None else 0,
     )
-    app = App(catalog, Tokens(b""), metrics, settings.max_body_bytes, busy=InFlight(settings.max_in_flight))
+    app = App(
+        catalog,
+        Tokens(b""),
+        metrics,
+        settings.max_body_bytes,
+        router=Router(base_paths=settings.base_paths),
+        busy=InFlight(settings.max_in_flight),
+        distinct_errors=settings.error_types == "distinct",
+    )
     try:
         await _secure(app, settings)
     except BaseException:
@@ -300,10 +311,10 @@ async def _secure(app: App, settings: Settings) -> None:
     catalog, store = app.catalog, app.catalog.store
     app.vault = open_vault(settings)
     if settings.auth == ("none",):
-        app.tokens = Tokens(await store.secret("page-token"))
+        app.tokens = Tokens(await store.secret("page-token"), settings.page_size)
         return
     await app.vault.unlock(store)
-    app.tokens = Tokens(await app.vault.secret(store, "page-token"))
+    app.tokens = Tokens(await app.vault.secret(store, "page-token"), settings.page_size)
     app.doors = await open_doors(settings, store, app.vault, catalog.now_ms)
     app.rates = rates_of(settings, time.monotonic, catalog.now_ms)
     app.audit = AuditBuffer(catalog.now_ms, spool=catalog.spool)

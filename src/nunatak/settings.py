@@ -1,9 +1,10 @@
 """Every setting once: name, type, default, meaning; from flags, the environment and `nunatak.toml`, in that order."""
 
 import difflib
+import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,81 @@ def _authorizer(text: str) -> str:
     return text
 
 
+def _page_size(text: str) -> int:
+    value = _whole(text)
+    if not 1 <= value <= LARGEST_PAGE:
+        raise ValueError(f"between 1 and {LARGEST_PAGE}")
+    return value
+
+
+def _error_types(text: str) -> str:
+    if text not in ("iceberg", "distinct"):
+        raise ValueError("choose iceberg or distinct")
+    return text
+
+
+def _base_paths(text: str) -> tuple[str, ...]:
+    """Each as /a/b. A trailing /v1, which clients append themselves, is left out."""
+    paths = []
+    for item in _list(text):
+        words = item.strip("/").removesuffix("/v1").split("/")
+        if not all(_PATH_WORD.fullmatch(word) for word in words) or "v1" in words:
+            raise ValueError("write paths such as /lakehouse or /data/iceberg, of letters, digits and . _ ~ -")
+        paths.append("/" + "/".join(words))
+    return tuple(dict.fromkeys(paths))
+
+
+def _properties(text: str) -> tuple[tuple[str, str], ...]:
+    """Properties for clients: name=value separated by commas, or a JSON object."""
+    if text.lstrip().startswith("{"):
+        try:
+            pairs = tuple(_flattened("", json.loads(text)))
+        except ValueError as error:
+            raise ValueError("not a JSON object of texts") from error
+    else:
+        items = [item.partition("=") for item in _list(text)]
+        if not all(name and equals for name, equals, _ in items):
+            raise ValueError("write name=value, separated by commas")
+        pairs = tuple((name.strip(), value.strip()) for name, _, value in items)
+    for name, value in pairs:
+        _check_property(name, value)
+    if len(pairs) > MOST_CLIENT_PROPERTIES or len(dict(pairs)) != len(pairs):
+        raise ValueError(f"at most {MOST_CLIENT_PROPERTIES} names, each once")
+    return pairs
+
+
+def _flattened(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """A name with dots that is not quoted in TOML is a table in a table."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flattened(f"{prefix}{name}.", value)
+        elif isinstance(value, bool):
+            yield f"{prefix}{name}", str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield f"{prefix}{name}", str(value)
+        else:
+            raise ValueError("a value is a text or a number")
+
+
+def _check_property(name: str, value: str) -> None:
+    if not name or len(name) > 255 or len(value) > 1000 or not (name + value).isprintable():
+        raise ValueError("names have at most 255 characters and values 1000, none of them a control character")
+    if name in OWN_PROPERTIES:
+        raise ValueError(f"{name} is set by the server itself")
+    if _SECRET_PROPERTY.search(name):
+        raise ValueError(f"{name[:100]} would tell a secret to everybody who asks for the configuration")
+
+
+OWN_PROPERTIES = frozenset({"prefix", "warehouse", "namespace-separator"})
+MOST_CLIENT_PROPERTIES = 100
+LARGEST_PAGE = 1000
+_PATH_WORD = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")
+_SECRET_PROPERTY = re.compile(
+    r"secret|passw|private-key|access-key|account-key|shared-key|authorization|(^|[._-])(token|credential|credentials)$",
+    re.IGNORECASE,
+)
+
+
 def _level(text: str) -> str:
     if text.lower() not in ("debug", "info", "warning", "error"):
         raise ValueError("choose debug, info, warning or error")
@@ -179,6 +255,41 @@ SETTINGS: tuple[Setting, ...] = (
         "\x1f",
         _separator,
         "Separator of namespace levels in URLs; %1F is always understood too.",
+    ),
+    Setting(
+        "base_paths",
+        (),
+        _base_paths,
+        "Further paths under which the API is served, such as /lakehouse, besides /, /iceberg, /apis/iceberg and "
+        "/api/catalog; separated by commas.",
+    ),
+    Setting(
+        "page_size",
+        LARGEST_PAGE,
+        _page_size,
+        f"Entries on a page for a client that sends pageToken without pageSize; at most {LARGEST_PAGE}. A client that "
+        "sends neither gets the whole list, as the specification wants it.",
+    ),
+    Setting(
+        "config_defaults",
+        (),
+        _properties,
+        "Properties that clients use unless they were configured with others, as name=value, separated by commas, as "
+        "JSON, or as a table of the file: `defaults` of /v1/config. Nothing secret, for everybody may ask for it.",
+    ),
+    Setting(
+        "config_overrides",
+        (),
+        _properties,
+        "Properties that clients use whatever they were configured with: `overrides` of /v1/config.",
+    ),
+    Setting(
+        "error_types",
+        "iceberg",
+        _error_types,
+        "Types of errors: iceberg, as Iceberg's own server names them; or distinct: NotAuthenticatedException for 401, "
+        "NotAuthorizedException for 403, ValidationException for 422, ServiceException for 500, and 404 "
+        "NotFoundException for a path that no route has.",
     ),
     Setting(
         "max_body_bytes",
@@ -318,6 +429,11 @@ class Settings:
     warehouse_roots: tuple[str, ...]
     allowed_locations: tuple[str, ...]
     namespace_separator: str
+    base_paths: tuple[str, ...]
+    page_size: int
+    config_defaults: tuple[tuple[str, str], ...]
+    config_overrides: tuple[tuple[str, str], ...]
+    error_types: str
     max_body_bytes: int
     idempotency_seconds: int
     cache_bytes: int
@@ -407,6 +523,8 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
 def _parsed(setting: Setting, value: object, source: str) -> Any:
     if isinstance(value, list):
         value = ",".join(str(item) for item in value)
+    elif isinstance(value, dict) and setting.parse is _properties:
+        value = json.dumps(value)
     elif isinstance(value, dict):
         value = ",".join(f"{name}={item}" for name, item in value.items())
     try:

@@ -136,3 +136,40 @@ def test_a_separator_that_was_chosen_is_told_to_clients(make_catalog: MakeCatalo
     assert ok(make_catalog(namespace_separator="$").call("GET", "/v1/config"))["overrides"] == {
         "namespace-separator": "%24"
     }
+
+
+# What an operator adds
+
+
+def test_an_operator_adds_defaults_and_overrides(make_catalog: MakeCatalog, quick_folder: Path) -> None:
+    """MISSION: 001-03"""
+    catalog = make_catalog(
+        config_defaults="s3.region=eu-central-1, io-impl=org.apache.iceberg.io.ResolvingFileIO",
+        config_overrides='{"clients": "4", "header.x-team": "a,b"}',
+        warehouses=f"cold=file://{quick_folder}/cold",
+    )
+
+    config = ok(catalog.call("GET", "/v1/config"))
+
+    assert config["defaults"] == {
+        "s3.region": "eu-central-1",
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+        "warehouse": f"file://{catalog.warehouse}",
+    }
+    assert config["overrides"] == {"clients": "4", "header.x-team": "a,b", "prefix": "default"}
+
+
+# Further base paths
+
+
+def test_the_api_is_served_under_further_base_paths(make_catalog: MakeCatalog) -> None:
+    """MISSION: 001-02"""
+    catalog = make_catalog(base_paths="/lakehouse, data/iceberg/v1/, /iceberg/deep")
+
+    usual = ok(catalog.call("GET", "/v1/config"))
+    for base in ("/lakehouse", "/lakehouse/v1", "/data/iceberg", "/iceberg/deep", "/iceberg", "/apis/iceberg"):
+        assert ok(catalog.call("GET", f"{base}/v1/config")) == usual
+        assert ok(catalog.call("GET", f"{base}/v1/default/namespaces"))["namespaces"] == []
+        assert catalog.call("GET", f"{base.removesuffix('/v1')}/management/v1/warehouses").status == 200
+    for other in ("/lake", "/data", "/lakehouse/lakehouse", "/Lakehouse"):
+        assert catalog.call("GET", f"{other}/v1/config").error[:2] == (400, "BadRequestException")

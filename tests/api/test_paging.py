@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.conftest import MakeCatalog
 from tests.api.local import LocalCatalog
 from tests.api.wire import a_table, a_view, ok, path_of
 
@@ -172,3 +173,26 @@ def test_a_namespace_that_exists_through_its_children_is_listed_once(catalog: Lo
         assert sorted(found) == ["a", "a-c", "a/", "a/x", "ns"], size
     for size in (1, 2):
         assert [name for page in pages(catalog, "/v1/namespaces?parent=a&", size) for name in page] == ["b", "c"]
+
+
+# How large a page is that no client asked for
+
+
+@each_list
+def test_the_size_of_a_page_is_a_setting(make_catalog: MakeCatalog, kind: str) -> None:
+    """MISSION: 002-06. 100 in the document; a client that sends no pageToken gets everything, as the spec wants."""
+    catalog = make_catalog(page_size="100")
+    catalog.namespace("ns")
+    names = [f"n{number:03}" for number in range(105)]
+    for name in names:
+        create(catalog, kind, name)
+
+    first = ok(catalog.call("GET", f"{LISTS[kind]}pageToken="))
+    assert names_of(first) == names[:100]
+    rest = ok(catalog.call("GET", f"{LISTS[kind]}pageToken={first['next-page-token']}"))
+    assert names_of(rest) == names[100:]
+    assert "next-page-token" not in rest
+    whole = ok(catalog.call("GET", LISTS[kind]))
+    assert names_of(whole) == names
+    assert "next-page-token" not in whole
+    assert names_of(ok(catalog.call("GET", f"{LISTS[kind]}pageToken=&pageSize=103"))) == names[:103]

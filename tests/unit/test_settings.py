@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nunatak.checks import check
 from nunatak.settings import BY_NAME, SETTINGS, Settings, SettingsError, load
 
 
@@ -114,3 +115,80 @@ def test_every_setting_has_a_meaning_and_a_field() -> None:
         assert setting.name in Settings.__dataclass_fields__
         assert setting.environment_variable == f"NUNATAK_{setting.name.upper()}"
     assert set(Settings.__dataclass_fields__) == {*BY_NAME, "origins"}
+
+
+# What clients are told
+
+
+def test_a_table_of_the_file_holds_properties_for_clients(config: Path) -> None:
+    config.write_text(
+        '[config_defaults]\ns3.region = "eu"\n"header.x" = "a,b"\n[config_overrides]\nclients = 4\nview = true\n'
+    )
+
+    settings = loaded(config)
+
+    assert dict(settings.config_defaults) == {"s3.region": "eu", "header.x": "a,b"}
+    assert dict(settings.config_overrides) == {"clients": "4", "view": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a", "name=value"),
+        ("=a", "name=value"),
+        ("{]", "JSON object"),
+        ('{"a": [1]}', "JSON object"),
+        ("a=1,a=2", "each once"),
+        (",".join(f"k{number}=v" for number in range(101)), "at most 100"),
+        (f"{'k' * 256}=v", "at most 255"),
+        (f"k={'v' * 1001}", "at most 255"),
+        ("k=a\x07b", "control character"),
+        ("prefix=other", "set by the server itself"),
+        ("warehouse=other", "set by the server itself"),
+        ("namespace-separator=.", "set by the server itself"),
+        ("token=t", "secret"),
+        ("credential=a:b", "secret"),
+        ("s3.secret-access-key=k", "secret"),
+        ("s3.session-token=k", "secret"),
+        ("adls.sas-token=k", "secret"),
+        ("jdbc.password=k", "secret"),
+        ("header.Authorization=Bearer x", "secret"),
+    ],
+)
+def test_properties_that_clients_must_not_get_are_refused(config: Path, text: str, said: str) -> None:
+    for name in ("config_defaults", "config_overrides"):
+        with pytest.raises(SettingsError, match=said):
+            loaded(config, **{name: text})
+
+
+@pytest.mark.parametrize("text", ["/v1", "/a/v1/b", "/a b", "/a/../b", "/a//b", "/%41", "/a?b", "/ä", "."])
+def test_a_base_path_that_no_client_could_use_is_refused(config: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="base_paths"):
+        loaded(config, base_paths=text)
+
+
+@pytest.mark.parametrize("path", ["/management", "/health/a", "/metrics", "/v1x/../v1"])
+def test_a_base_path_must_not_hide_a_route(config: Path, path: str) -> None:
+    with pytest.raises(SettingsError, match="base_paths"):
+        check(loaded(config, base_paths=path))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"opa_token": "hush-hush"},
+        {"database_url": "postgresql://me:hush-hush@db/lake"},
+        {"database_url": "jdbc:postgresql://db/lake?user=me&password=hush%2Dhush"},
+    ],
+)
+def test_no_secret_of_the_server_is_told_to_clients(config: Path, secret: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="a secret in note") as refused:
+        check(loaded(config, config_defaults="note=so hush-hush it is", **secret))
+
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("size", ["0", "1001", "many"])
+def test_a_page_size_that_cannot_be_is_refused(config: Path, size: str) -> None:
+    with pytest.raises(SettingsError, match="page_size"):
+        loaded(config, page_size=size)

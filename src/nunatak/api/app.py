@@ -87,6 +87,7 @@ class App:
     audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
     audits_reads: bool = False
     vault: Vault | None = None
+    distinct_errors: bool = False  # whether errors have the types that the setting error_types calls distinct
     room: BodyRoom = field(init=False)
     _metrics_text: bytes = b""
     _quiet_until: float = 0.0  # by the clock that never goes back
@@ -147,13 +148,13 @@ class App:
                     response = await self._serve(match, head, content, address, host, certificate)
         except CatalogError as error:
             self._log(head, error)
-            response = error_response(error)
+            response = self._refusal(error)
         except RecursionError:
-            response = error_response(BadRequest("Malformed request: nested too deeply"))
+            response = self._refusal(BadRequest("Malformed request: nested too deeply"))
         except Exception as error:
             # The last net: a bug of ours must not look like a refusal, so it is a 500 whatever it was.
             log.exception("%s %s failed", head.method[:20], head.path[:200])
-            response = error_response(InternalError(f"Internal error: {type(error).__name__}"))
+            response = self._refusal(InternalError(f"Internal error: {type(error).__name__}"))
         finally:
             if content is not None:
                 content.release()
@@ -161,6 +162,9 @@ class App:
             return await _outgoing(head.headers, response)
         finally:
             self.metrics.count(operation, head.method, response.status, time.perf_counter() - started)
+
+    def _refusal(self, error: CatalogError) -> Response:
+        return error_response(error, distinct=self.distinct_errors)
 
     def _log(self, head: RequestHead, error: CatalogError) -> None:
         """What is our fault. That we are busy, or that the database is away, is told once a second and in one line."""
@@ -358,7 +362,7 @@ class App:
             return await _handled(route, request)
         except CatalogError as error:
             if error.deterministic:
-                answer = Answer(error.status, body=error_response(error).body)
+                answer = Answer(error.status, body=self._refusal(error).body)
                 await self.catalog.store.apply([remembered(self.catalog, request.caller, answer)])
             raise
 

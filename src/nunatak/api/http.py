@@ -18,7 +18,7 @@ from nunatak.access.vault import Vault
 from nunatak.api.paging import Tokens
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.large_work import LARGE_BYTES, SENDER
-from nunatak.errors import BadRequest, CatalogError, NotAuthenticated, shown
+from nunatak.errors import BadRequest, CatalogError, NotAuthenticated, shown, status_and_type
 from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
@@ -93,6 +93,8 @@ class Context(Protocol):
     def vault(self) -> Vault | None: ...
     @property
     def identity(self) -> EmbeddedIdentity | None: ...
+    @property
+    def distinct_errors(self) -> bool: ...
     async def metrics_text(self) -> bytes: ...
     def note_denial(self, request: "Request", privileges: list[str], securable: str) -> None: ...
     def note_failed_login(self, error: NotAuthenticated, action: str, host: str) -> None: ...
@@ -297,10 +299,11 @@ def accepted_encoding(header: str) -> str | None:
     return None
 
 
-def error_response(error: CatalogError) -> Response:
+def error_response(error: CatalogError, *, distinct: bool = False) -> Response:
     """The Iceberg error envelope; the status line and the code inside always agree."""
-    model: dict[str, object] = {"message": error.message, "type": error.iceberg_type, "code": error.status}
+    status, kind = status_and_type(error, distinct=distinct)
+    model: dict[str, object] = {"message": error.message, "type": kind, "code": status}
     if error.hint:
         model["hint"] = error.hint
     headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in error.headers]
-    return Response(error.status, msgspec.json.encode({"error": model}), (JSON_TYPE, *headers))
+    return Response(status, msgspec.json.encode({"error": model}), (JSON_TYPE, *headers))

@@ -17,7 +17,15 @@ from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, narrowed, parsed_scope, printed_scope
 from nunatak.api.http import Request, Response, error_response, json_response
 from nunatak.api.wire import KeySet, TokenError, TokenResponse
-from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed, NotAuthenticated, NotFound, TooManyRequests
+from nunatak.errors import (
+    BadRequest,
+    CatalogError,
+    MethodNotAllowed,
+    NotAuthenticated,
+    NotFound,
+    TooManyRequests,
+    status_and_type,
+)
 from nunatak.secret import Secret
 
 CLIENT_CREDENTIALS = "client_credentials"
@@ -91,7 +99,7 @@ async def post_token(request: Request) -> Response:
         token, seconds = await identity.issue(credential, scope)
         request.context.note_issued_token(request, credential.principal)
     except Refused as refusal:
-        return _refusal(refusal)
+        return _refusal(refusal, distinct=request.context.distinct_errors)
     answer = TokenResponse(
         access_token=token, expires_in=seconds, issued_token_type=ACCESS_TOKEN, scope=printed_scope(scope)
     )
@@ -278,7 +286,7 @@ def _slow_down(wait_ms: int) -> Response:
     return Response(answer.status, answer.body, (*kept, (b"retry-after", str(seconds).encode("ascii")), *NOT_KEPT))
 
 
-def _refusal(refusal: Refused) -> Response:
+def _refusal(refusal: Refused, *, distinct: bool) -> Response:
     error = refusal.error
     # RFC 6749, section 5.2: 401 is for a client that could not prove who it is, 400 for everything else.
     status = 401 if refusal.word == "invalid_client" else 400
@@ -288,7 +296,7 @@ def _refusal(refusal: Refused) -> Response:
         error=refusal.word,
         error_description=description,
         message=description,
-        type=kind.iceberg_type,
+        type=status_and_type(kind(""), distinct=distinct)[1],
         code=status,
     )
     return json_response(body, *NOT_KEPT, *((CHALLENGE,) if status == 401 else ()), status=status)

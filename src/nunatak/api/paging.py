@@ -14,8 +14,9 @@ from msgspec import UNSET, UnsetType
 
 from nunatak.catalog.catalog import Caller
 from nunatak.errors import BadRequest
+from nunatak.settings import LARGEST_PAGE
 
-MAX_PAGE = 1000
+MAX_PAGE = LARGEST_PAGE
 EVERYTHING = 1_000_000_000  # a list asked for without paging has no end of its own
 _NONCE_BYTES = 12
 _PADDED_BYTES = 64  # a token tells the length of the name it holds only so exactly
@@ -52,7 +53,8 @@ class Tokens:
     Every server on a database has the same secret, so a token is good at all of them.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, page_size: int = MAX_PAGE) -> None:
+        self._page_size = page_size
         self._cipher = AESGCM(hmac.digest(secret, b"page tokens, AES-256-GCM", "sha256"))
 
     def make(self, resource: str, after: str) -> str:
@@ -79,12 +81,10 @@ class Tokens:
         token, size = query.get("pageToken"), query.get("pageSize")
         if token is None and size is None:
             return Page("", EVERYTHING)
-        return Page(self.read(resource, token) if token else "", _size(size))
+        return Page(self.read(resource, token) if token else "", self._page_size if size is None else _size(size))
 
 
-def _size(text: str | None) -> int:
-    if text is None:
-        return MAX_PAGE
+def _size(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise BadRequest(f"Invalid pageSize: {text[:50]!r} is not a positive number")
     return min(int(text), MAX_PAGE)

@@ -7,7 +7,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import TOP_WORDS, Route
 from nunatak.api.routes import ROUTES
-from nunatak.errors import BadRequest, MethodNotAllowed
+from nunatak.errors import MethodNotAllowed, NoSuchRoute
 
 # The same API under each of these; clients put them before /v1.
 ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api", "catalog"))
@@ -23,7 +23,9 @@ Match = tuple[Route, str, Sequence[str]]
 class Router:
     """Two trees of path words, in which `*` stands for a name, and the paths that have none."""
 
-    def __init__(self, routes: Sequence[Route] = (*ROUTES, *MANAGEMENT_ROUTES)) -> None:
+    def __init__(self, routes: Sequence[Route] = (*ROUTES, *MANAGEMENT_ROUTES), base_paths: Sequence[str] = ()) -> None:
+        roots = (*ROOTS, *(tuple(path.strip("/").split("/")) for path in base_paths))
+        self._roots = sorted(roots, key=len, reverse=True)  # of two that fit, the longer is meant
         self.management_routes = tuple(route for route in routes if route.template.startswith("/management/"))
         # What the audit trail calls them: operations that change nothing, and logins.
         self.reads = frozenset({route.operation for route in routes if not route.mutates} | {"getToken"})
@@ -58,7 +60,7 @@ class Router:
         if words and words[-1] == "":
             words.pop()
         start = 0
-        for root in ROOTS:
+        for root in self._roots:
             if tuple(words[: len(root)]) == root:
                 start = len(root)
                 break
@@ -111,8 +113,13 @@ def _choose(methods: dict[str, Route], method: str, path: str) -> Route:
     return route
 
 
-def _no_route(method: str, path: str) -> BadRequest:
+def first_words() -> frozenset[str]:
+    """The first words of all paths: no base path may begin with one of them."""
+    return frozenset(route.template.split("/")[1] for route in (*ROUTES, *MANAGEMENT_ROUTES))
+
+
+def _no_route(method: str, path: str) -> NoSuchRoute:
     hint = "Every route is listed in `endpoints` of /v1/config; the base URL is the part before /v1."
     if path.rstrip("/").endswith("/oauth/tokens"):
         hint = "Tokens are asked for at /v1/oauth/tokens."
-    return BadRequest(f"No route for request: {method} {path[:200]}", hint=hint)
+    return NoSuchRoute(f"No route for request: {method} {path[:200]}", hint=hint)

@@ -38,13 +38,13 @@ async def get_config(request: Request) -> CatalogConfig:
     warehouse = await catalog.load_warehouse(named or request.warehouse.name)
     home = securables.warehouse(warehouse.name)
     told = bool(named) or await is_seen(request, home, await request.rights(home))
-    overrides: dict[str, str] = {}
+    overrides: dict[str, str] = {**catalog.client_overrides}
     if told and len(catalog.warehouses) > 1:
         overrides["prefix"] = warehouse.name
     if catalog.namespace_separator != "\x1f":
         overrides["namespace-separator"] = quote(catalog.namespace_separator, safe="").replace(".", "%2E")
     return CatalogConfig(
-        defaults={"warehouse": warehouse.location} if told else {},
+        defaults={**catalog.client_defaults, **({"warehouse": warehouse.location} if told else {})},
         overrides=overrides,
         endpoints=request.context.endpoints,
         idempotency_key_lifetime=f"PT{catalog.idempotency_seconds}S",

@@ -1,7 +1,7 @@
 """What every operation is handed: the stores, the clock, the warehouses and the caller."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -60,6 +60,8 @@ class Catalog:
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
     maintenance_lease_seconds: int = 90
+    client_defaults: Mapping[str, str] = field(default_factory=dict)  # what an operator adds to /v1/config
+    client_overrides: Mapping[str, str] = field(default_factory=dict)
     tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
     turns: Turns = field(default_factory=Turns)
     contention: Contention = field(default_factory=Contention)
