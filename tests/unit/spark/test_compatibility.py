@@ -17,11 +17,11 @@ EVERY_JAR = [jar for spark in matrix().sparks.values() for jar in spark.jars.val
 
 
 def test_the_default_spark_is_the_one_that_the_extra_installs() -> None:
-    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))
     pinned = f"pyspark=={matrix().spark(matrix().default).pyspark}"
 
-    assert pinned in extras["spark"]
-    assert pinned in extras["test"]
+    assert pinned in project["project"]["optional-dependencies"]["spark"]
+    assert pinned in project["dependency-groups"]["test"]
 
 
 def test_the_lines_of_nunatak_connect_name_the_same_runtime() -> None:
