@@ -6,13 +6,23 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --no-input --disable-pip-version-check --quiet
 
+# PYTHON= chooses what an environment is made with; one that is there already is not changed, so it must agree.
+ifneq ($(origin PYTHON),file)
+  ifneq ($(wildcard $(BIN)/python),)
+    MINOR := 'import sys; print("%d.%d" % sys.version_info[:2])'
+    ifneq ($(shell $(PYTHON) -c $(MINOR)),$(shell $(BIN)/python -c $(MINOR)))
+      $(error $(VENV) is of another Python than $(PYTHON): `make clean` removes it, and VENV=$(VENV)-other makes one beside it)
+    endif
+  endif
+endif
+
 help: ## List the commands.
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name line; do printf 'make %-9s %s\n' "$$name" "$$line"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name line; do printf 'make %-10s %s\n' "$$name" "$$line"; done
 
 serve: $(VENV)/.installed ## Start the catalog on 127.0.0.1:8181; HOST=, PORT= and DATA= override.
 	@exec $(BIN)/nunatak serve $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(if $(DATA),--data '$(DATA)')
@@ -23,7 +33,21 @@ check: $(VENV)/.installed-tests ## Look at the code without running it: ruff, my
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_docs.py
 
-test: $(VENV)/.installed-tests .tools ## Run every check and every test, JOBS=2 files at a time; the last line is the count.
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+unit: $(VENV)/.installed-tests ## Run the fast tests of tests/unit; 1 minute.
+	@$(PYTEST) -m 'not slow' tests/unit
+
+test-api: $(VENV)/.installed-tests .tools ## Run the tests of the HTTP API and of who may do what; 4 minutes.
+	@$(PYTEST) tests/api tests/access
+
+test-db: $(VENV)/.installed-tests .tools ## Run the tests of the three databases; 2 minutes.
+	@$(PYTEST) tests/backends
+
+test-spark: $(VENV)/.installed-tests ## Run the tests of maintenance, migration and telemetry on Spark; 15 minutes.
+	@$(PYTEST) tests/unit/spark tests/spark
+
+test: $(VENV)/.installed-tests .tools ## Run every check and every test, JOBS=2 files at a time, 35 minutes; the last line is the count.
 	@$(MAKE) --no-print-directory check || { echo 'make check failed: no test was run'; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
 	@$(BIN)/python -m pytest -p tests.support.closing_line -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
@@ -67,7 +91,7 @@ release: $(VENV)/.installed-tests ## Make the release VERSION=x.y.z here: change
 	@echo 'v$(VERSION) is committed and tagged here, and dist/ holds what to upload; nothing was pushed.'
 
 clean: ## Remove what the commands above made, but not the data.
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems keep ensurepip in a package of its own; there the outer pip fills the environment.
@@ -101,4 +125,4 @@ $(VENV)/.installed-demo: pyproject.toml requirements/demo.lock | $(BIN)/python
 	@ls /usr/sbin/mariadbd > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y --no-install-recommends mariadb-server; } > /dev/null 2>&1 || true
 	@command -v curl > /dev/null || { command -v apt-get > /dev/null && apt-get -qq update && apt-get -qq install -y curl; } > /dev/null 2>&1 || true
 
-.PHONY: help serve check test mission bench demo soak docs openapi lock release clean .tools
+.PHONY: help serve check unit test-api test-db test-spark test mission bench demo soak docs openapi lock release clean .tools

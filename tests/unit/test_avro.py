@@ -122,6 +122,7 @@ def test_a_manifest_is_read_whatever_it_is_compressed_with(codec: str) -> None:
     assert next(live_data_files(manifest)) == LiveFile(1000, "day=2024-01-01/part=a")
 
 
+@pytest.mark.slow
 def test_a_manifest_of_a_hundred_thousand_files_is_read() -> None:
     manifest = written(ENTRY, [an_entry(each) for each in range(100_000)])
 
@@ -180,6 +181,7 @@ def folded(codec: bytes) -> Callable[[int], bytes]:
     return {b"deflate": deflate, b"bzip2": bzip2, b"xz": xz, b"zstandard": zstd}[codec]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [b"deflate", b"bzip2", b"xz", b"zstandard"])
 def test_a_block_that_unfolds_to_too_much_is_refused(codec: bytes) -> None:
     data = a_file(ENTRY, (1, folded(codec)(256 << 20)), codec=codec)

@@ -10,6 +10,8 @@ import pytest
 from tests.support.server import running_server
 from tests.unit.cli.conftest import Outcome, run_command
 
+pytestmark = pytest.mark.slow
+
 
 def init(data: Path, *arguments: str) -> Outcome:
     return run_command("init", "--data", str(data), *arguments, NUNATAK_CONFIG=os.devnull)

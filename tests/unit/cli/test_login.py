@@ -18,6 +18,8 @@ from nunatak.client import Credential
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
+pytestmark = pytest.mark.slow
+
 EMBEDDED = {"NUNATAK_AUTH": "embedded"}
 
 

@@ -18,6 +18,8 @@ from tests.api.wire import SCHEMA
 from tests.support.server import await_address, running_server, start_server
 from tests.unit.cli.conftest import run_command
 
+pytestmark = pytest.mark.slow
+
 
 def serve_until(stop: signal.Signals, data: Path) -> tuple[int, str]:
     """Start, wait until it listens, stop it by `stop`; its exit status and all it printed after the first line."""

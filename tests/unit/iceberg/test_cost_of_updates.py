@@ -44,6 +44,8 @@ from nunatak.iceberg.table_metadata import TableMetadata, decode, encode
 from nunatak.iceberg.view_metadata import ViewMetadata
 from tests.unit.iceberg.builders import NOW_MS, UUID, a_field, a_schema, a_snapshot, a_spec, a_table, an_order
 
+pytestmark = pytest.mark.slow
+
 COUNTED = 50  # updates, and as many things that the table has already; then twice as many of both
 TIMED = 250
 MOST_GROWTH = 2.5  # of the cost when both are doubled; a product would make it 4

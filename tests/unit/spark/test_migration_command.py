@@ -23,6 +23,8 @@ from nunatak_spark.migration.sources.rest import rest_source
 from nunatak_spark.migration.state import opened
 from tests.unit.cli.conftest import run_command
 
+pytestmark = pytest.mark.slow
+
 NOBODY = "http://127.0.0.1:1"  # where nothing listens
 STEPS = ["shadow", "verify", "cutover", "rollback", "retire"]
 STATE = Path("nunatak-migration")  # where commands look unless told

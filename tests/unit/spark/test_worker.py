@@ -26,6 +26,8 @@ from tests.support.server import RunningServer, running_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 PLACE = "namespace:default/shop"
 NOWHERE = "http://127.0.0.1:1"
 LEASE_SECONDS = 6
