@@ -1,6 +1,7 @@
 """How names become text of the query that a source's database is asked."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -11,7 +12,8 @@ HOSTILE = ["plain", "it's", "x\\' OR 1=1 -- ", "\\", "''", "a\\\\'b", "${env:PAT
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_sqlite_reads_a_name_back(text: str) -> None:
-    (found,) = sqlite3.connect(":memory:").execute(f"SELECT {database_literal('sqlite', text)}").fetchone()
+    with closing(sqlite3.connect(":memory:")) as database:
+        (found,) = database.execute(f"SELECT {database_literal('sqlite', text)}").fetchone()
 
     assert found == text
 
