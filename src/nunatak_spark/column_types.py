@@ -22,33 +22,33 @@ IN_SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "big
 TOKEN = re.compile(r"\s*(?:(?P<name>`(?:[^`]|``)*`|\w+):|(?P<mark>[<>,])|(?P<type>[^<>,:(]+(?:\([^)]*\))?[^<>,:(]*))")
 
 
-def printed_type(kind: Type) -> str:
+def format_type(kind: Type) -> str:
     """A type as people write it; `parsed_type` reads it back."""
-    return _written(kind, {}, " ")
+    return _format(kind, {}, " ")
 
 
 def ddl_type(kind: Type) -> str:
     """A type as SQL takes it in a schema."""
-    return _written(kind, IN_SQL, "")
+    return _format(kind, IN_SQL, "")
 
 
-def _written(kind: Type, simple: Mapping[str, str], space: str) -> str:
+def _format(kind: Type, simple: Mapping[str, str], space: str) -> str:
     """Names inside structs are quoted where they have to be; `simple` are other names of simple types."""
     if isinstance(kind, str):
         return simple.get(kind, kind)
-    inner = [_written(kind[part], simple, space) for part in ("elementType", "keyType", "valueType") if part in kind]
+    inner = [_format(kind[part], simple, space) for part in ("elementType", "keyType", "valueType") if part in kind]
     inner += [
-        f"{_printed_name(field['name'])}:{space}{_written(field['type'], simple, space)}"
+        f"{_quote_field_name(field['name'])}:{space}{_format(field['type'], simple, space)}"
         for field in kind.get("fields", ())
     ]
     return f"{kind['type']}<{f',{space}'.join(inner)}>" if kind["type"] in NESTED else str(kind["type"])
 
 
-def _printed_name(name: str) -> str:
+def _quote_field_name(name: str) -> str:
     return name if PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
-def parsed_type(text: str) -> Type:
+def parse_type(text: str) -> Type:
     """The type that was printed so, without what the print leaves out, such as whether a field may be null."""
     tokens = list(TOKEN.finditer(text.strip()))
     if not tokens or "".join(token.group() for token in tokens) != text.strip():

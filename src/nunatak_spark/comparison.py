@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nunatak_spark.column_types import keeps_values, parsed_type
+from nunatak_spark.column_types import keeps_values, parse_type
 from nunatak_spark.fingerprint import Fingerprint
 
 
@@ -96,7 +96,7 @@ def compare(left: Fingerprint, right: Fingerprint) -> Difference:
 
 
 def _is_wider(change: TypeChange) -> bool:
-    return keeps_values(parsed_type(change.left), parsed_type(change.right))
+    return keeps_values(parse_type(change.left), parse_type(change.right))
 
 
 def compare_partitions(left: Mapping[str, Fingerprint], right: Mapping[str, Fingerprint]) -> PartitionDifferences:

@@ -7,7 +7,7 @@ import msgspec
 from nunatak_spark.comparison import Difference, PartitionDifferences, compare, compare_partitions
 from nunatak_spark.fingerprint import Fingerprint, fingerprint, fingerprint_by
 from nunatak_spark.jobs import Progress, Report, Spec
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +46,13 @@ class CompareReport(Report, frozen=True, kw_only=True):
 
 
 def fingerprint_table(spark: "SparkSession", spec: FingerprintSpec, progress: Progress) -> FingerprintReport:
-    with tasks_told(spark, f"reading {spec.table}", progress):
+    with report_task_progress(spark, f"reading {spec.table}", progress):
         partitions = fingerprint_by(spark, spec.table, spec.by, snapshot_id=spec.snapshot_id) if spec.by else {}
-        whole = total(partitions) or fingerprint(spark, spec.table, snapshot_id=spec.snapshot_id)
+        whole = sum_fingerprints(partitions) or fingerprint(spark, spec.table, snapshot_id=spec.snapshot_id)
     return FingerprintReport(table=spec.table, fingerprint=whole, partitions=partitions)
 
 
-def total(partitions: dict[str, Fingerprint]) -> Fingerprint | None:
+def sum_fingerprints(partitions: dict[str, Fingerprint]) -> Fingerprint | None:
     """That of all of them together, without reading anything again; None if there are none."""
     whole = None
     for part in partitions.values():
@@ -61,14 +61,14 @@ def total(partitions: dict[str, Fingerprint]) -> Fingerprint | None:
 
 
 def compare_tables(spark: "SparkSession", spec: CompareSpec, progress: Progress) -> CompareReport:
-    with tasks_told(spark, f"reading {spec.left}", progress):
+    with report_task_progress(spark, f"reading {spec.left}", progress):
         left = fingerprint(spark, spec.left, snapshot_id=spec.left_snapshot_id)
-    with tasks_told(spark, f"reading {spec.right}", progress):
+    with report_task_progress(spark, f"reading {spec.right}", progress):
         right = fingerprint(spark, spec.right, snapshot_id=spec.right_snapshot_id)
     difference = compare(left, right)
     partitions = None
     if spec.by and not difference.same_data:
-        with tasks_told(spark, "looking for the partitions that differ", progress):
+        with report_task_progress(spark, "looking for the partitions that differ", progress):
             partitions = compare_partitions(
                 fingerprint_by(spark, spec.left, spec.by, snapshot_id=spec.left_snapshot_id),
                 fingerprint_by(spark, spec.right, spec.by, snapshot_id=spec.right_snapshot_id),

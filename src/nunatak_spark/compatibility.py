@@ -37,7 +37,7 @@ class Jar:
 
 
 @dataclass(frozen=True)
-class Spark:
+class SparkRelease:
     """One minor version of Spark and what belongs to it."""
 
     minor: str
@@ -64,14 +64,14 @@ class Spark:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CompatibilityMatrix:
     default: str
-    sparks: Mapping[str, Spark]
+    sparks: Mapping[str, SparkRelease]
     drivers: Mapping[str, Jar]
 
-    def spark(self, version: str) -> Spark:
+    def spark(self, version: str) -> SparkRelease:
         """What belongs to a Spark of this version, `4.1` or `4.1.4`."""
-        found = self.sparks.get(minor_of(version))
+        found = self.sparks.get(minor_version(version))
         if found is None:
             raise UnsupportedPyspark(
                 f"pyspark {version} has no Iceberg runtime; there is one for {' and '.join(self.sparks)}",
@@ -80,20 +80,20 @@ class Matrix:
         return found
 
 
-def minor_of(version: str) -> str:
+def minor_version(version: str) -> str:
     found = re.match(r"\d+\.\d+", version)
     return found.group() if found else version
 
 
 @cache
-def matrix() -> Matrix:
+def compatibility_matrix() -> CompatibilityMatrix:
     """The one that is shipped with this package."""
-    return parse(tomllib.loads(files("nunatak_spark").joinpath("compatibility.toml").read_text("utf-8")))
+    return parse_matrix(tomllib.loads(files("nunatak_spark").joinpath("compatibility.toml").read_text("utf-8")))
 
 
-def parse(document: Mapping[str, Any]) -> Matrix:
+def parse_matrix(document: Mapping[str, Any]) -> CompatibilityMatrix:
     sparks = {
-        minor: Spark(
+        minor: SparkRelease(
             minor,
             entry["pyspark"],
             entry["scala"],
@@ -102,4 +102,6 @@ def parse(document: Mapping[str, Any]) -> Matrix:
         )
         for minor, entry in document["spark"].items()
     }
-    return Matrix(document["default"], sparks, {name: Jar(**jar) for name, jar in document["drivers"].items()})
+    return CompatibilityMatrix(
+        document["default"], sparks, {name: Jar(**jar) for name, jar in document["drivers"].items()}
+    )

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nunatak_spark.compatibility import Jar, Spark
+from nunatak_spark.compatibility import Jar, SparkRelease
 from nunatak_spark.errors import CannotRun, ConfigurationConflict
-from nunatak_spark.jars import Found
+from nunatak_spark.jars import FoundJar
 
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -25,7 +25,7 @@ RUNTIME_ARTIFACT = re.compile(r"(?:^|/|:)(iceberg-spark-runtime-[\d.]+_[\d.]+)[-
 
 
 @dataclass(frozen=True)
-class Catalog:
+class CatalogConfig:
     """One catalog of a session: its name there, the server behind it, and how to log in."""
 
     uri: str
@@ -63,7 +63,7 @@ class Catalog:
         return {}
 
 
-def catalog_of(
+def catalog_config(
     environment: Mapping[str, str],
     uri: str | None,
     *,
@@ -71,13 +71,13 @@ def catalog_of(
     warehouse: str | None,
     token: str | None,
     credential: str | None,
-) -> Catalog:
+) -> CatalogConfig:
     """What was given, completed by the variables that the command line reads too."""
     if not token and not credential:
         token = environment.get("NUNATAK_TOKEN")
         credential = None if token else environment.get("NUNATAK_CREDENTIAL")
     address = uri or environment.get("NUNATAK_URI") or "http://127.0.0.1:8181"
-    return Catalog(address, name, warehouse, token, credential)
+    return CatalogConfig(address, name, warehouse, token, credential)
 
 
 def quiet_settings(master: str) -> dict[str, str]:
@@ -95,7 +95,9 @@ def quiet_settings(master: str) -> dict[str, str]:
     return settings
 
 
-def jar_settings(present: Mapping[str, str], spark: Spark, found: Sequence[Found], extra: Sequence[Path]) -> list[str]:
+def jar_settings(
+    present: Mapping[str, str], spark: SparkRelease, found: Sequence[FoundJar], extra: Sequence[Path]
+) -> list[str]:
     """The paths to add to spark.jars: ours and those that the user named, but no second Iceberg runtime."""
     runtimes = [match.group(1) for key in (JARS, PACKAGES) for match in _runtimes(present.get(key, ""))]
     for artifact in runtimes:
@@ -108,7 +110,7 @@ def jar_settings(present: Mapping[str, str], spark: Spark, found: Sequence[Found
     return list(dict.fromkeys([*paths, *map(str, extra)]))
 
 
-def is_left_to_spark(present: Mapping[str, str], jar: Jar) -> bool:
+def is_resolved_by_spark(present: Mapping[str, str], jar: Jar) -> bool:
     """Whether spark.jars.packages names it, in any version, so that Spark's own resolver brings it."""
     return any(f":{jar.artifact}:" in item for item in present.get(PACKAGES, "").split(","))
 
@@ -117,7 +119,7 @@ def _runtimes(value: str) -> list[re.Match[str]]:
     return [match for item in value.split(",") if (match := RUNTIME_ARTIFACT.search(item.strip()))]
 
 
-def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+def missing_settings(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
     """What to set so that all that is wanted is there and nothing that is present is lost.
 
     Lists grow; other settings stay as they are. A catalog of this name that is another one is refused: whoever asks
@@ -131,7 +133,7 @@ def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str
         if not before:
             changes[key] = value
         elif key in LISTS:
-            joined = _joined(before, value)
+            joined = _append_items(before, value)
             changes |= {key: joined} if joined != before else {}
         elif key.startswith(CATALOG):
             raise ConfigurationConflict(
@@ -140,7 +142,7 @@ def additions(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str
     return changes
 
 
-def _joined(before: str, added: str) -> str:
+def _append_items(before: str, added: str) -> str:
     items = [item.strip() for value in (before, added) for item in value.split(",")]
     return ",".join(dict.fromkeys(item for item in items if item))
 
@@ -148,7 +150,7 @@ def _joined(before: str, added: str) -> str:
 # What is set already, outside of the program
 
 
-def present_settings(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+def existing_settings(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
     """What Spark will find when it starts: spark-defaults.conf, and what PYSPARK_SUBMIT_ARGS says."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
     submitted, properties_file = submit_settings(environment.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -166,7 +168,7 @@ def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
     """Settings among the arguments of spark-submit, and the properties file that they name."""
     settings: dict[str, str] = {}
     file = None
-    words = [part for word in shlex.split(arguments) for part in _parted(word)]
+    words = [part for word in shlex.split(arguments) for part in _split_option(word)]
     for option, value in itertools.pairwise(words):
         if option in {"--conf", "-c"} and "=" in value:
             key, _, text = value.partition("=")
@@ -178,7 +180,7 @@ def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
     return settings, file
 
 
-def _parted(word: str) -> list[str]:
+def _split_option(word: str) -> list[str]:
     """`--conf=a=b` is two words."""
     return word.split("=", 1) if re.match(r"--[a-z-]+=", word) else [word]
 
@@ -186,12 +188,12 @@ def _parted(word: str) -> list[str]:
 # Properties files, as spark-defaults.conf is one
 
 
-def properties_text(settings: Mapping[str, str]) -> str:
+def format_properties(settings: Mapping[str, str]) -> str:
     width = max(map(len, settings), default=0)
-    return "".join(f"{key:<{width}} {_escaped(value)}\n" for key, value in settings.items())
+    return "".join(f"{key:<{width}} {_escape_value(value)}\n" for key, value in settings.items())
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     if "\n" in value or "\r" in value:
         raise CannotRun("A value with a line break cannot stand in spark-defaults", fix="Set it in the program.")
     escaped = value.replace("\\", "\\\\")

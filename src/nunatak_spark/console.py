@@ -12,13 +12,13 @@ from rich.markup import escape
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak.terminal import echo, printable
-from nunatak_spark.jobs import Step
-from nunatak_spark.redaction import redacted
+from nunatak_spark.jobs import ProgressStep
+from nunatak_spark.redaction import redact
 
 STEP_SECONDS = 10  # a log gets a line of the same step no more often
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """One thing that happened, with what is known of it; `text` is the whole of it for people."""
 
     event: str
@@ -27,7 +27,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
     type: str | None = None
     table: str | None = None
     attempt: int | None = None
-    step: Step | None = None
+    step: ProgressStep | None = None
     state: str | None = None
     changed: bool | None = None
     gains: list[Gain] = []
@@ -36,15 +36,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
     seconds: float | None = None
 
 
-Tell = Callable[[Event], None]
+PrintEvent = Callable[[WorkerEvent], None]
 
 
-def without_secrets(event: Event) -> Event:
+def redact_event(event: WorkerEvent) -> WorkerEvent:
     """What may be printed or logged of it."""
-    return msgspec.convert(redacted(msgspec.to_builtins(event)), Event)
+    return msgspec.convert(redact(msgspec.to_builtins(event)), WorkerEvent)
 
 
-def gains_of(gains: list[Gain]) -> str:
+def format_gains(gains: list[Gain]) -> str:
     return ", ".join(f"{each.of} {_number(each.before)} -> {_number(each.after)}" for each in gains)
 
 
@@ -53,13 +53,13 @@ def _number(value: int | None) -> str:
 
 
 @contextlib.contextmanager
-def lines() -> Iterator[Tell]:
+def print_lines() -> Iterator[PrintEvent]:
     """One line for each event, and for a step when it begins and now and then."""
     last: tuple[str, float] | None = None
 
-    def tell(event: Event) -> None:
+    def tell(event: WorkerEvent) -> None:
         nonlocal last
-        event = without_secrets(event)
+        event = redact_event(event)
         if event.step is not None:
             now = time.monotonic()
             if last is not None and last[0] == event.step.text and now < last[1] + STEP_SECONDS:
@@ -71,18 +71,18 @@ def lines() -> Iterator[Tell]:
 
 
 @contextlib.contextmanager
-def json_lines() -> Iterator[Tell]:
-    yield lambda event: echo(msgspec.json.encode(without_secrets(event)))
+def print_json_lines() -> Iterator[PrintEvent]:
+    yield lambda event: echo(msgspec.json.encode(redact_event(event)))
 
 
 @contextlib.contextmanager
-def bars() -> Iterator[Tell]:
+def print_with_bars() -> Iterator[PrintEvent]:
     """The same lines, and below them a bar for what is being done."""
     with rich.progress.Progress(console=Console(), transient=True) as shown:
         tasks: dict[str, rich.progress.TaskID] = {}
 
-        def tell(event: Event) -> None:
-            event = without_secrets(event)
+        def tell(event: WorkerEvent) -> None:
+            event = redact_event(event)
             if event.step is None:
                 for task in tasks.values():
                     shown.remove_task(task)

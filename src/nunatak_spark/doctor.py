@@ -15,7 +15,7 @@ from nunatak.errors import CatalogError, Forbidden, NotAuthenticated
 from nunatak_spark.errors import CannotRun, JarNotFound, UnsupportedJava
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
-from nunatak_spark.jars import find_jar, places_of
+from nunatak_spark.jars import find_jar, jar_locations
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
 
@@ -23,7 +23,7 @@ State = Literal["ok", "problem", "not checked"]
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One thing that was looked at."""
 
     name: str
@@ -34,85 +34,88 @@ class Check:
 
 def check_machine(
     environment: Mapping[str, str], *, jars: Sequence[str | Path] = (), bundles: tuple[str, ...] = ()
-) -> list[Check]:
+) -> list[DoctorCheck]:
     """Python, pyspark, Java and the jars."""
-    checks = [Check("python", "ok", f"{platform.python_version()} at {sys.executable}")]
+    checks = [DoctorCheck("python", "ok", f"{platform.python_version()} at {sys.executable}")]
     try:
         installation = find_installation(environment)
     except CannotRun as error:
         return [*checks, _problem("java" if isinstance(error, UnsupportedJava) else "pyspark", error)]
     java = "a JVM runs already" if installation.java_home is None else str(installation.java_home)
-    checks.append(Check("pyspark", "ok", f"{installation.pyspark} at {installation.spark_home}"))
-    checks.append(Check("java", "ok", java))
+    checks.append(DoctorCheck("pyspark", "ok", f"{installation.pyspark} at {installation.spark_home}"))
+    checks.append(DoctorCheck("java", "ok", java))
     return [*checks, *_check_jars(installation, environment, jars, bundles)]
 
 
 def _check_jars(
     installation: Installation, environment: Mapping[str, str], named: Sequence[str | Path], bundles: tuple[str, ...]
-) -> list[Check]:
+) -> list[DoctorCheck]:
     checks = []
     try:
-        places = places_of(environment, named=named, spark_home=installation.spark_home)
+        places = jar_locations(environment, named=named, spark_home=installation.spark_home)
         for jar in installation.spark.chosen_jars(bundles):
             found = find_jar(jar, places)
             if found is None:
                 raise JarNotFound(f"{jar.file_name} is not on this machine", fix="nunatak spark fetch-jars")
-            checks.append(Check("jar", "ok", f"{found.path}, sha256 as pinned"))
+            checks.append(DoctorCheck("jar", "ok", f"{found.path}, sha256 as pinned"))
     except CannotRun as error:
         checks.append(_problem("jar", error))
     return checks
 
 
-def check_server(client: Client, namespace: tuple[str, ...] | None = None) -> list[Check]:
+def check_server(client: Client, namespace: tuple[str, ...] | None = None) -> list[DoctorCheck]:
     """Whether the catalog answers, knows us, and would let us write; without a namespace, into the first there is."""
     try:
         config = client.load_config()
     except ConnectionError as error:
         said, _, fix = str(error).partition("; ")
-        return [Check("server", "problem", said, fix or "Look at --uri and NUNATAK_URI.")]
+        return [DoctorCheck("server", "problem", said, fix or "Look at --uri and NUNATAK_URI.")]
     except NotAuthenticated as error:
-        answers = Check("server", "ok", f"{client.uri} answers")
-        return [answers, Check("login", "problem", error.message, error.hint or "Set NUNATAK_TOKEN or …_CREDENTIAL.")]
+        answers = DoctorCheck("server", "ok", f"{client.uri} answers")
+        return [
+            answers,
+            DoctorCheck("login", "problem", error.message, error.hint or "Set NUNATAK_TOKEN or …_CREDENTIAL."),
+        ]
     except CatalogError as error:
-        return [_refused("server", error)]
-    checks = [Check("server", "ok", f"{client.uri} answers, {len(config.get('endpoints', []))} endpoints")]
+        return [_catalog_problem("server", error)]
+    checks = [DoctorCheck("server", "ok", f"{client.uri} answers, {len(config.get('endpoints', []))} endpoints")]
     try:
         checks.append(_check_login(client))
         checks.append(_check_writing(client, namespace))
     except CatalogError as error:
-        checks.append(_refused("login" if isinstance(error, NotAuthenticated) else "write", error))
+        checks.append(_catalog_problem("login" if isinstance(error, NotAuthenticated) else "write", error))
     return checks
 
 
-def _check_login(client: Client) -> Check:
+def _check_login(client: Client) -> DoctorCheck:
     try:
         me = client.manage("GET", ("me",))
     except NotAuthenticated:
         raise
     except CatalogError as error:  # another catalog than ours, whose tables are as good
-        return Check("login", "not checked", f"this catalog does not say who we are: {error.message}")
-    return Check("login", "ok", f"as {me.get('principal') or me.get('name') or 'anybody'}")
+        return DoctorCheck("login", "not checked", f"this catalog does not say who we are: {error.message}")
+    return DoctorCheck("login", "ok", f"as {me.get('principal') or me.get('name') or 'anybody'}")
 
 
-def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> Check:
+def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> DoctorCheck:
     """A table that is staged is never created, but whoever may not create it is refused."""
     chosen = namespace or next(iter(client.list_namespaces()), None)
     if chosen is None:
-        return Check("write", "not checked", "there is no namespace to try", "nunatak namespace create demo")
+        return DoctorCheck("write", "not checked", "there is no namespace to try", "nunatak namespace create demo")
     name = ".".join(chosen)
     try:
         staged = client.create_table(
             (*chosen, f"doctor_{uuid4().hex}"), {"schema": SCHEMA, "stage-create": True, "properties": {}}
         )
     except Forbidden as error:
-        return _refused("write", error)
+        return _catalog_problem("write", error)
     location = str(staged["metadata"]["location"])
     if urlsplit(location).scheme != "file":
-        return Check("write", "ok", f"may create tables in {name}, at {location}")
+        return DoctorCheck("write", "ok", f"may create tables in {name}, at {location}")
     return _check_folder(name, Path(unquote(urlsplit(location).path)))
 
 
-def _check_folder(namespace: str, table: Path) -> Check:
+def _check_folder(namespace: str, table: Path) -> DoctorCheck:
     """Tables in a local folder are written by Spark itself, so one is written there, and all removed again."""
     try:
         if not table.parent.is_dir():
@@ -122,10 +125,10 @@ def _check_folder(namespace: str, table: Path) -> Check:
         (table / "doctor").unlink()
     except OSError as error:
         fix = "Run Spark where the catalog keeps its files, as a user who may write there, or use an object store."
-        return Check("write", "problem", f"may create tables in {namespace}, but not write them: {error}", fix)
+        return DoctorCheck("write", "problem", f"may create tables in {namespace}, but not write them: {error}", fix)
     finally:
         _remove_empty(table)
-    return Check("write", "ok", f"may create tables in {namespace}, and write below {table.parent}")
+    return DoctorCheck("write", "ok", f"may create tables in {namespace}, and write below {table.parent}")
 
 
 def _remove_empty(folder: Path) -> None:
@@ -136,20 +139,20 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _problem(name: str, error: CannotRun) -> Check:
-    return Check(name, "problem", error.problem, error.fix)
+def _problem(name: str, error: CannotRun) -> DoctorCheck:
+    return DoctorCheck(name, "problem", error.problem, error.fix)
 
 
-def _refused(name: str, error: CatalogError) -> Check:
-    return Check(name, "problem", error.message, error.hint or "Ask whoever administers the catalog.")
+def _catalog_problem(name: str, error: CatalogError) -> DoctorCheck:
+    return DoctorCheck(name, "problem", error.message, error.hint or "Ask whoever administers the catalog.")
 
 
-def check_session(spark: Any, catalog: str) -> Check:
+def check_session(spark: Any, catalog: str) -> DoctorCheck:
     """A whole round trip: Spark, the jar, the login, the catalog."""
     try:
         # Spark itself lists namespaces on the driver, so counting them there costs no more.
         count = len(spark.sql(f"SHOW NAMESPACES IN {catalog}").collect())
     except Exception as error:
         said = f"Spark cannot list namespaces: {failure_reason(error)}"
-        return Check("session", "problem", said, "See the checks above.")
-    return Check("session", "ok", f"Spark lists {count} namespaces in {catalog}")
+        return DoctorCheck("session", "problem", said, "See the checks above.")
+    return DoctorCheck("session", "ok", f"Spark lists {count} namespaces in {catalog}")

@@ -1,14 +1,14 @@
 """What keeps Spark work from starting, or from ending; each says what to do about it."""
 
-from nunatak_spark.redaction import redacted_text
+from nunatak_spark.redaction import redact_text
 
 
 class CannotRun(Exception):
     """This machine or this request lacks something; `fix` is the line that puts it right."""
 
     def __init__(self, problem: str, *, fix: str) -> None:
-        self.problem = redacted_text(problem)  # what Spark says may repeat an address with its password
-        self.fix = redacted_text(fix)
+        self.problem = redact_text(problem)  # what Spark says may repeat an address with its password
+        self.fix = redact_text(fix)
         super().__init__(f"{self.problem}\nFix: {self.fix}")
 
 

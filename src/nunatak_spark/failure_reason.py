@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nunatak_spark.redaction import redacted_text
+from nunatak_spark.redaction import redact_text
 
 LONGEST = 500  # characters
 CLASS_NAME = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*"
@@ -48,11 +48,13 @@ class Throwable:
 def failure_reason(error: BaseException) -> str:
     """The deepest Java cause that has a message, with its class; of any other error the first line. Without secrets."""
     found = list(throwables(error))
-    return redacted_text(_reason(found) if found else _said(error))[:LONGEST]  # cut afterwards: half a secret is one
+    return redact_text(_reason(found) if found else _first_line(error))[
+        :LONGEST
+    ]  # cut afterwards: half a secret is one
 
 
-def _said(error: BaseException) -> str:
-    lines = [line.strip() for line in printed(error).splitlines() if line.strip()]
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in safe_str(error).splitlines() if line.strip()]
     details = GRPC_DETAILS.search("\n".join(lines))
     if details:
         return details["message"]
@@ -61,9 +63,9 @@ def _said(error: BaseException) -> str:
 
 def throwables(error: BaseException) -> Iterator[Throwable]:
     """The Java exception and its causes, the outermost first; none if the error did not come from Java."""
-    text = _stack_trace(error) or printed(error)
+    text = _stack_trace(error) or safe_str(error)
     last: Throwable | None = None
-    for found in _parsed(text):
+    for found in _parse_stack_trace(text):
         last = found
         yield found
     told = TASK_FAILURE.search(last.message) if last is not None else None
@@ -71,7 +73,7 @@ def throwables(error: BaseException) -> Iterator[Throwable]:
         yield Throwable(told["name"], told["message"] or "")
 
 
-def printed(error: BaseException) -> str:
+def safe_str(error: BaseException) -> str:
     """`str(error)`; py4j asks the JVM for it, which may be gone."""
     try:
         return str(error)
@@ -87,7 +89,7 @@ def _stack_trace(error: BaseException) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _parsed(text: str) -> Iterator[Throwable]:
+def _parse_stack_trace(text: str) -> Iterator[Throwable]:
     name, message, in_message = "", [""], False
     for line in text.strip().splitlines():
         # Causes of suppressed exceptions are indented, and are not the reason.

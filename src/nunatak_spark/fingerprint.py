@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nunatak_spark.column_types import DECIMAL, Type, printed_type
+from nunatak_spark.column_types import DECIMAL, Type, format_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.session_settings import temporary_settings
@@ -52,7 +52,7 @@ class ColumnPrint(msgspec.Struct, frozen=True, rename="kebab"):
     sum: str
 
     def __add__(self, other: "ColumnPrint") -> "ColumnPrint":
-        return ColumnPrint(self.type, self.nulls + other.nulls, _added(self.sum, other.sum))
+        return ColumnPrint(self.type, self.nulls + other.nulls, _add_sums(self.sum, other.sum))
 
 
 class Fingerprint(msgspec.Struct, frozen=True, rename="kebab"):
@@ -65,7 +65,7 @@ class Fingerprint(msgspec.Struct, frozen=True, rename="kebab"):
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
         """That of both together."""
         columns = {name: column + other.columns[name] for name, column in self.columns.items()}
-        return Fingerprint(self.rows + other.rows, _added(self.sum, other.sum), columns)
+        return Fingerprint(self.rows + other.rows, _add_sums(self.sum, other.sum), columns)
 
 
 # Planning
@@ -90,12 +90,12 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
     fields = sorted(schema["fields"], key=lambda field: str(field["name"]))
     if not fields:
         raise CannotRun("A table without columns has no fingerprint", fix="Count its rows instead.")
-    types = {field["name"]: printed_type(field["type"]) for field in fields}
+    types = {field["name"]: format_type(field["type"]) for field in fields}
     keys = [f"cast({expression} as string) as k{i}" for i, expression in enumerate(by)]
     hashes, nulls = [], []
     for i, field in enumerate(fields):
         name = quote_identifier(field["name"])
-        hashes.append(f"{hashed(name, field['type'], field['name'])} as c{i}")
+        hashes.append(f"{hash_expression(name, field['type'], field['name'])} as c{i}")
         nulls.append(f"{name} as n{i}")
     kept = [f"k{i}" for i in range(len(by))]
     all_hashes = [f"c{i}" for i in range(len(fields))]
@@ -113,21 +113,25 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
     )
 
 
-def hashed(value: str, kind: Type, column: str, depth: int = 0) -> str:
+def hash_expression(value: str, kind: Type, column: str, depth: int = 0) -> str:
     """The hash of a value that stands alone.
 
     That of a simple null is a constant, as unlikely as any other; a null struct, array or map needs a mark.
     """
-    arguments = canonical(value, kind, column, depth) if isinstance(kind, str) else marked(value, kind, column, depth)
+    arguments = (
+        canonical_expression(value, kind, column, depth)
+        if isinstance(kind, str)
+        else hash_arguments(value, kind, column, depth)
+    )
     return f"xxhash64({arguments})"
 
 
-def marked(value: str, kind: Type, column: str, depth: int = 0) -> str:
+def hash_arguments(value: str, kind: Type, column: str, depth: int = 0) -> str:
     """A value as arguments of xxhash64, which skips nulls: a mark before each tells (null, 'a') from ('a', null)."""
-    return f"isnull({value}), {canonical(value, kind, column, depth)}"
+    return f"isnull({value}), {canonical_expression(value, kind, column, depth)}"
 
 
-def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
+def canonical_expression(value: str, kind: Type, column: str, depth: int = 0) -> str:
     """An expression with the same bytes for equal values, also after a column was widened as Iceberg allows."""
     if isinstance(kind, str):
         return _canonical_simple(value, kind, column, depth)
@@ -136,17 +140,17 @@ def canonical(value: str, kind: Type, column: str, depth: int = 0) -> str:
             # By name: the order of fields means nothing, and fields that were exchanged have other values.
             by_name = sorted(kind["fields"], key=lambda field: str(field["name"]))
             fields = [(f"{value}.{quote_identifier(field['name'])}", field["type"]) for field in by_name]
-            inner = ", ".join(marked(inside, inner_kind, column, depth) for inside, inner_kind in fields)
+            inner = ", ".join(hash_arguments(inside, inner_kind, column, depth) for inside, inner_kind in fields)
             return f"xxhash64({inner or 'true'})"
         case "array":
             item = f"e{depth}"
-            each = hashed(item, kind["elementType"], column, depth + 1)
+            each = hash_expression(item, kind["elementType"], column, depth + 1)
             # The size beside the hashes: [[1], [2]] is not [[1, 2]], and [] is not null.
             return f"xxhash64(size({value}), transform({value}, {item} -> {each}))"
         case "map":
             entry = f"e{depth}"
-            key = marked(f"{entry}.key", kind["keyType"], column, depth + 1)
-            held = marked(f"{entry}.value", kind["valueType"], column, depth + 1)
+            key = hash_arguments(f"{entry}.key", kind["keyType"], column, depth + 1)
+            held = hash_arguments(f"{entry}.value", kind["valueType"], column, depth + 1)
             hashes = f"transform(map_entries({value}), {entry} -> xxhash64({key}, {held}))"
             return f"xxhash64(size({value}), array_sort({hashes}))"  # a map has no order
         case other:
@@ -209,18 +213,18 @@ def fingerprint_of(plan: Plan, row: Mapping[str, Any]) -> Fingerprint:
     """The value behind one row of sums; the sums over no rows are null."""
     rows = int(row["n"])
     columns = {
-        name: ColumnPrint(plan.types[name], rows - int(row[f"v{i}"]), _printed_sum(row[f"s{i}"] or 0))
+        name: ColumnPrint(plan.types[name], rows - int(row[f"v{i}"]), _format_sum(row[f"s{i}"] or 0))
         for i, name in enumerate(plan.columns)
     }
-    return Fingerprint(rows, _printed_sum(row["s"] or 0), columns)
+    return Fingerprint(rows, _format_sum(row["s"] or 0), columns)
 
 
-def _printed_sum(number: int) -> str:
+def _format_sum(number: int) -> str:
     return f"{number % RING:x}"
 
 
-def _added(left: str, right: str) -> str:
-    return _printed_sum(int(left, 16) + int(right, 16))
+def _add_sums(left: str, right: str) -> str:
+    return _format_sum(int(left, 16) + int(right, 16))
 
 
 # Running
@@ -230,28 +234,30 @@ def fingerprint(spark: "SparkSession", source: "str | DataFrame", *, snapshot_id
     """Of a table by name, now or at a snapshot, or of a DataFrame; every value of it is read."""
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue())
-    with reading_settings(spark):
-        (row,) = _summed(frame, planned).collect()
+    with fingerprint_settings(spark):
+        (row,) = _aggregate(frame, planned).collect()
     return fingerprint_of(planned, row.asDict())
 
 
 def fingerprints(spark: "SparkSession", frames: "Sequence[DataFrame]") -> list[Fingerprint]:
     """Those of several tables by one job, in their order."""
     plans = [plan(frame.schema.jsonValue()) for frame in frames]
-    with reading_settings(spark):
+    with fingerprint_settings(spark):
         parts = [
-            _summed(frame, planned).selectExpr(f"{number} AS i", "n", "s", _listed("s", planned), _listed("v", planned))
+            _aggregate(frame, planned).selectExpr(
+                f"{number} AS i", "n", "s", _array_column("s", planned), _array_column("v", planned)
+            )
             for number, (frame, planned) in enumerate(zip(frames, plans, strict=True))
         ]
         rows = {row["i"]: row for row in reduce(lambda left, right: left.unionAll(right), parts).collect()}
-    return [fingerprint_of(planned, _spread(rows[number].asDict())) for number, planned in enumerate(plans)]
+    return [fingerprint_of(planned, _expand_arrays(rows[number].asDict())) for number, planned in enumerate(plans)]
 
 
-def _listed(name: str, planned: Plan) -> str:
+def _array_column(name: str, planned: Plan) -> str:
     return f"array({', '.join(f'{name}{i}' for i in range(len(planned.columns)))}) AS {name}s"
 
 
-def _spread(row: Mapping[str, Any]) -> dict[str, Any]:
+def _expand_arrays(row: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of `_listed` as the columns that they were made of."""
     spread = {f"{name}{i}": value for name in ("s", "v") for i, value in enumerate(row[f"{name}s"])}
     return {"n": row["n"], "s": row["s"], **spread}
@@ -270,8 +276,8 @@ def fingerprint_by(
     """
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue(), by)
-    with reading_settings(spark):
-        rows = [row.asDict() for row in _summed(frame, planned).limit(MOST_PARTITIONS + 1).collect()]
+    with fingerprint_settings(spark):
+        rows = [row.asDict() for row in _aggregate(frame, planned).limit(MOST_PARTITIONS + 1).collect()]
     if len(rows) > MOST_PARTITIONS:
         raise TooManyPartitions(
             f"There are more than {MOST_PARTITIONS} different values of {', '.join(by)}",
@@ -294,7 +300,7 @@ def _frame(spark: "SparkSession", source: "str | DataFrame", snapshot_id: int | 
     return spark.table(source) if snapshot_id is None else spark.read.option("versionAsOf", snapshot_id).table(source)
 
 
-def _summed(frame: "DataFrame", planned: Plan) -> "DataFrame":
+def _aggregate(frame: "DataFrame", planned: Plan) -> "DataFrame":
     hashed = frame.selectExpr(*planned.hashes).selectExpr(*planned.rows)
     keys = [f"k{i}" for i in range(planned.keys)]
     if not keys:
@@ -303,6 +309,6 @@ def _summed(frame: "DataFrame", planned: Plan) -> "DataFrame":
     return hashed.groupBy(*keys).agg(*map(functions.expr, planned.sums))
 
 
-def reading_settings(spark: "SparkSession") -> AbstractContextManager[None]:
+def fingerprint_settings(spark: "SparkSession") -> AbstractContextManager[None]:
     """What a fingerprint needs from the session, which then gets its own settings back."""
     return temporary_settings(spark, SETTINGS)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nunatak_spark.compatibility import Spark, matrix, minor_of
+from nunatak_spark.compatibility import SparkRelease, compatibility_matrix, minor_version
 from nunatak_spark.errors import ConfigurationConflict, UnsupportedPyspark
 from nunatak_spark.java import find_java
 
-CONNECT_NEEDS = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
+CONNECT_PACKAGES = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
 GATEWAY = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM was there before us
 
 
@@ -21,7 +21,7 @@ GATEWAY = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM was there befo
 class Installation:
     """A Spark that can start; `java_home` is None where a JVM runs already."""
 
-    spark: Spark
+    spark: SparkRelease
     pyspark: str
     spark_home: Path
     java_home: Path | None
@@ -32,7 +32,7 @@ def find_installation(environment: Mapping[str, str]) -> Installation:
     pyspark = import_pyspark("pyspark")
     home = Path(environment.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     running = GATEWAY in environment or is_running()
-    return examined(pyspark.__version__, home, environment, running=running)
+    return check_installation(pyspark.__version__, home, environment, running=running)
 
 
 def is_running() -> bool:
@@ -40,11 +40,13 @@ def is_running() -> bool:
     return import_pyspark("pyspark").SparkContext._active_spark_context is not None
 
 
-def examined(pyspark: str, spark_home: Path, environment: Mapping[str, str], *, running: bool = False) -> Installation:
+def check_installation(
+    pyspark: str, spark_home: Path, environment: Mapping[str, str], *, running: bool = False
+) -> Installation:
     """The same for this pyspark and this folder of Spark; whether a JVM is `running` already."""
-    spark = matrix().spark(pyspark)
-    version, scala = spark_in(spark_home) or (pyspark, spark.scala)
-    if minor_of(version) != spark.minor:
+    spark = compatibility_matrix().spark(pyspark)
+    version, scala = spark_version_in(spark_home) or (pyspark, spark.scala)
+    if minor_version(version) != spark.minor:
         raise ConfigurationConflict(
             f"pyspark is {pyspark}, but SPARK_HOME={spark_home} holds Spark {version}",
             fix=f"unset SPARK_HOME, or pip install 'pyspark=={version}'.",
@@ -68,16 +70,17 @@ def installed_version() -> str | None:
 def import_pyspark(module: str) -> Any:
     """A module of pyspark. Not imported at the top: without pyspark the command line still works, and says so here."""
     if importlib.util.find_spec("pyspark") is None:
+        matrix = compatibility_matrix()
         raise UnsupportedPyspark(
             f"pyspark is not installed for {sys.executable}",
-            fix=f"pip install 'nunatak[spark]', which brings pyspark {matrix().sparks[matrix().default].pyspark}.",
+            fix=f"pip install 'nunatak[spark]', which brings pyspark {matrix.sparks[matrix.default].pyspark}.",
         )
     return importlib.import_module(module)
 
 
 def require_connect() -> None:
     """What a Spark Connect client needs beside pyspark."""
-    missing = [name for name in CONNECT_NEEDS if not _is_there(name)]
+    missing = [name for name in CONNECT_PACKAGES if not _is_importable(name)]
     if missing:
         raise UnsupportedPyspark(
             f"Spark Connect needs Python packages that are missing: {', '.join(missing)}",
@@ -85,14 +88,14 @@ def require_connect() -> None:
         )
 
 
-def _is_there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
-def spark_in(home: Path) -> tuple[str, str] | None:
+def spark_version_in(home: Path) -> tuple[str, str] | None:
     """Version and Scala of the Spark in this folder, by the name of its core jar."""
     for path in sorted((home / "jars").glob("spark-core_*.jar")):
         found = re.fullmatch(r"spark-core_([\d.]+)-(.+)\.jar", path.name)

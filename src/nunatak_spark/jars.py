@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Places:
+class JarLocations:
     """Where this machine keeps jars, and how it gets more."""
 
     cache: Path
@@ -35,13 +35,13 @@ class Places:
     maven_url: str | None = None
 
 
-def places_of(
+def jar_locations(
     environment: Mapping[str, str], *, named: Sequence[str | Path] = (), spark_home: Path | None = None
-) -> Places:
+) -> JarLocations:
     """Those of this user: the environment decides."""
     home = Path(environment.get("HOME") or Path.home())
     given = [*map(str, named), *environment.get("NUNATAK_SPARK_JARS", "").replace(os.pathsep, ",").split(",")]
-    return Places(
+    return JarLocations(
         cache=Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "nunatak" / "jars",
         named=tuple(Path(path) for path in given if path),
         spark_jars=None if spark_home is None else spark_home / "jars",
@@ -52,7 +52,7 @@ def places_of(
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJar:
     """A jar whose bytes were checked; one that lies with Spark itself is on every class path already."""
 
     jar: Jar
@@ -60,26 +60,26 @@ class Found:
     with_spark: bool = False
 
 
-def find_jar(jar: Jar, places: Places) -> Found | None:
+def find_jar(jar: Jar, places: JarLocations) -> FoundJar | None:
     """The jar if it is on this machine; nothing is downloaded."""
-    with_spark = _with_spark(jar, places)  # first, for one of another version clashes with whatever is named
-    named = _named(jar, places)
+    with_spark = _find_with_spark(jar, places)  # first, for one of another version clashes with whatever is named
+    named = _find_named(jar, places)
     if named is not None:
-        return Found(jar, named)
+        return FoundJar(jar, named)
     if with_spark is not None:
-        return Found(jar, with_spark, with_spark=True)
+        return FoundJar(jar, with_spark, with_spark=True)
     kept = [places.cache / jar.file_name]
     if places.maven_repository is not None:
         kept.insert(0, places.maven_repository / jar.repository_path)
-    return next((Found(jar, path) for path in kept if path.is_file() and sha256_of(path) == jar.sha256), None)
+    return next((FoundJar(jar, path) for path in kept if path.is_file() and sha256_of(path) == jar.sha256), None)
 
 
-def load_jar(jar: Jar, places: Places) -> Found:
+def load_jar(jar: Jar, places: JarLocations) -> FoundJar:
     """The jar, downloaded into the cache if this machine has none."""
-    return find_jar(jar, places) or Found(jar, _download(jar, places))
+    return find_jar(jar, places) or FoundJar(jar, _download(jar, places))
 
 
-def checked(path: Path, jar: Jar) -> Path:
+def verify_checksum(path: Path, jar: Jar) -> Path:
     """The same path, if it holds the very bytes that were pinned."""
     digest = sha256_of(path)
     if digest != jar.sha256:
@@ -95,21 +95,21 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _with_spark(jar: Jar, places: Places) -> Path | None:
+def _find_with_spark(jar: Jar, places: JarLocations) -> Path | None:
     """In the folder that is on every class path of this Spark."""
     if places.spark_jars is None:
         return None
-    for path in sorted(places.spark_jars.glob(f"{_family(jar)}*.jar")):
+    for path in sorted(places.spark_jars.glob(f"{_file_name_prefix(jar)}*.jar")):
         if path.name != jar.file_name:
             raise ConfigurationConflict(
                 f"{path} is on Spark's class path and cannot live beside {jar.file_name}",
                 fix=f"Remove {path.name}, or put {jar.file_name} in its place.",
             )
-        return checked(path, jar)
+        return verify_checksum(path, jar)
     return None
 
 
-def _named(jar: Jar, places: Places) -> Path | None:
+def _find_named(jar: Jar, places: JarLocations) -> Path | None:
     """Among the paths that the user gave; a folder stands for the jars in it."""
     for path in places.named:
         if not path.exists():
@@ -117,12 +117,12 @@ def _named(jar: Jar, places: Places) -> Path | None:
                 f"There is no {path}", fix="Correct the path, or leave it out to have the jar looked for."
             )
         file = path / jar.file_name if path.is_dir() else path
-        if file.name.startswith(_family(jar)) and file.is_file():
-            return checked(file, jar)
+        if file.name.startswith(_file_name_prefix(jar)) and file.is_file():
+            return verify_checksum(file, jar)
     return None
 
 
-def _family(jar: Jar) -> str:
+def _file_name_prefix(jar: Jar) -> str:
     """What the file names of all versions of a jar start with; of the runtime, those for any Spark."""
     return jar.artifact.partition("-runtime-")[0] + "-runtime-" if "-runtime-" in jar.artifact else f"{jar.artifact}-"
 
@@ -130,7 +130,7 @@ def _family(jar: Jar) -> str:
 # Downloading
 
 
-def _download(jar: Jar, places: Places) -> Path:
+def _download(jar: Jar, places: JarLocations) -> Path:
     if places.maven_url is None and places.maven is None:
         raise JarNotFound(
             f"{jar.file_name} is not on this machine, and neither Maven nor NUNATAK_MAVEN_URL is there to get it",
@@ -145,7 +145,7 @@ def _download(jar: Jar, places: Places) -> Path:
             _download_from(places.maven_url, jar, file)
         elif places.maven is not None:
             _copy_with_maven(places.maven, jar, file.parent)
-        return checked(file, jar).replace(places.cache / jar.file_name)
+        return verify_checksum(file, jar).replace(places.cache / jar.file_name)
 
 
 def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
@@ -162,13 +162,13 @@ def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
 
 
 def _download_from(base: str, jar: Jar, file: Path) -> None:
-    url, headers = _without_user(f"{base.rstrip('/')}/{quote(jar.repository_path)}")
+    url, headers = _split_userinfo(f"{base.rstrip('/')}/{quote(jar.repository_path)}")
     if urlsplit(url).scheme not in {"http", "https"}:
         raise JarNotFound(
             f"NUNATAK_MAVEN_URL is not an address: {url}", fix="Write it like https://repository.example/maven."
         )
     try:
-        with _opened(url, headers) as answer, file.open("wb") as out:
+        with _open_url(url, headers) as answer, file.open("wb") as out:
             shutil.copyfileobj(answer, out, CHUNK_BYTES)
     except (OSError, ValueError) as error:  # urllib's errors are among them
         if isinstance(error, urllib.error.HTTPError):
@@ -179,7 +179,7 @@ def _download_from(base: str, jar: Jar, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(url: str, headers: Mapping[str, str]) -> Iterator[BinaryIO]:
+def _open_url(url: str, headers: Mapping[str, str]) -> Iterator[BinaryIO]:
     request = urllib.request.Request(url)
     for name, value in headers.items():
         request.add_unredirected_header(name, value)  # a password is not for whom we are sent on to
@@ -187,7 +187,7 @@ def _opened(url: str, headers: Mapping[str, str]) -> Iterator[BinaryIO]:
         yield answer
 
 
-def _without_user(url: str) -> tuple[str, dict[str, str]]:
+def _split_userinfo(url: str) -> tuple[str, dict[str, str]]:
     """The URL as it may be printed, and a user and password in it as the header that they become."""
     parts = urlsplit(url)
     if parts.username is None:

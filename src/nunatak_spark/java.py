@@ -6,14 +6,14 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nunatak_spark.compatibility import Spark
+from nunatak_spark.compatibility import SparkRelease
 from nunatak_spark.errors import UnsupportedJava
 
 USUAL_PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/java/*")
 ASK_SECONDS = 30  # a JVM says its version in a tenth of a second; a starved machine gets time
 
 
-def find_java(spark: Spark, environment: Mapping[str, str], places: tuple[str, ...] = USUAL_PLACES) -> Path:
+def find_java(spark: SparkRelease, environment: Mapping[str, str], places: tuple[str, ...] = USUAL_PLACES) -> Path:
     """The Java home to start with: JAVA_HOME if it is set, else the one on the PATH, else one that lies around.
 
     A JAVA_HOME that does not fit is refused and not passed over: somebody set it, and Spark would take it.
@@ -24,11 +24,11 @@ def find_java(spark: Spark, environment: Mapping[str, str], places: tuple[str, .
         if version in spark.java:
             return Path(named)
         what = f"Java {version}" if version else "no Java at all"
-        raise UnsupportedJava(f"JAVA_HOME={named} is {what}; {_wanted(spark)}", fix=_fix(spark, places))
-    for home in (*_on_path(environment), *_lying_around(places)):
+        raise UnsupportedJava(f"JAVA_HOME={named} is {what}; {_requirement(spark)}", fix=_fix(spark, places))
+    for home in (*_on_path(environment), *_usual_homes(places)):
         if java_version(home) in spark.java:
             return home
-    raise UnsupportedJava(f"No Java was found that fits; {_wanted(spark)}", fix=_fix(spark, places))
+    raise UnsupportedJava(f"No Java was found that fits; {_requirement(spark)}", fix=_fix(spark, places))
 
 
 def java_version(home: Path) -> int | None:
@@ -38,13 +38,13 @@ def java_version(home: Path) -> int | None:
     try:
         said = (home / "release").read_text("utf-8", errors="replace")
     except OSError:
-        said = _ask(home)
+        said = _run_version_command(home)
     # Java 8 calls itself 1.8.
     found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
     return int(found.group(1)) if found else None
 
 
-def _ask(home: Path) -> str:
+def _run_version_command(home: Path) -> str:
     try:
         asked = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=False
@@ -60,17 +60,17 @@ def _on_path(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(found).resolve().parents[1]
 
 
-def _lying_around(places: tuple[str, ...]) -> Iterator[Path]:
+def _usual_homes(places: tuple[str, ...]) -> Iterator[Path]:
     for pattern in places:
         yield from sorted(Path("/").glob(pattern.removeprefix("/")))
 
 
-def _wanted(spark: Spark) -> str:
+def _requirement(spark: SparkRelease) -> str:
     return f"Spark {spark.minor} runs on Java {spark.java_text}"
 
 
-def _fix(spark: Spark, places: tuple[str, ...]) -> str:
-    fitting = next((home for home in _lying_around(places) if java_version(home) in spark.java), None)
+def _fix(spark: SparkRelease, places: tuple[str, ...]) -> str:
+    fitting = next((home for home in _usual_homes(places) if java_version(home) in spark.java), None)
     if fitting is not None:
         return f"export JAVA_HOME={fitting}"
     return f"Install a JDK {spark.java_text}, and point JAVA_HOME at it."

@@ -9,25 +9,25 @@ from typing import Literal, Protocol
 
 from nunatak.client import Json
 from nunatak.errors import CatalogError, TooManyRequests, TooSlow
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import Stopped
-from nunatak_spark.shutdown import LOOK_SECONDS
+from nunatak_spark.shutdown import POLL_SECONDS
 
-Why = Literal["cancelled", "leaving", "lost"]
+StopReason = Literal["cancelled", "leaving", "lost"]
 
-SAFE = 5 / 6  # of the lease: what is left of it is for Spark to stop before another worker begins
-RETRY = 1 / 5  # of the time between two heartbeats, after one that was not answered
+SAFE_FRACTION = 5 / 6  # of the lease: what is left of it is for Spark to stop before another worker begins
+RETRY_FRACTION = 1 / 5  # of the time between two heartbeats, after one that was not answered
 LONGEST_TEXT = 500  # characters of what a job is at; the server keeps 4 KiB of progress
 PATIENCE_SECONDS = 20  # for statements to end that were interrupted, before their session is stopped
 
-TEXTS: dict[Why, str] = {
+STOP_TEXTS: dict[StopReason, str] = {
     "cancelled": "somebody cancelled the job",
     "leaving": "this worker was asked to end",
     "lost": "the lease was lost",
 }
 
 
-class Running(Protocol):
+class Interruptible(Protocol):
     """What works for the job, and can be made to stop."""
 
     def interrupt(self) -> None: ...
@@ -36,25 +36,27 @@ class Running(Protocol):
 
 
 @dataclass(frozen=True)
-class Terms:
+class LeaseTerms:
     """How long the server waits for a sign of life, and how often it wants one."""
 
     lease_seconds: float
     heartbeat_seconds: float
 
 
-Beat = Callable[[Json | None], bool]
+SendHeartbeat = Callable[[Json | None], bool]
 """One heartbeat with the progress so far; whether the job is to be cancelled. What the server refuses is raised."""
 
 
-class Lease:
+class JobLease:
     """One job, from when it was given away at `since` on the monotonic clock; `why` says why it is to go no further."""
 
-    def __init__(self, terms: Terms, beat: Beat, running: Running, leaving: Callable[[], bool], since: float) -> None:
-        self.why: Why | None = None
+    def __init__(
+        self, terms: LeaseTerms, beat: SendHeartbeat, running: Interruptible, leaving: Callable[[], bool], since: float
+    ) -> None:
+        self.why: StopReason | None = None
         self._terms, self._beat, self._running, self._leaving = terms, beat, running, leaving
-        self._step: Step | None = None
-        self._deadline = since + terms.lease_seconds * SAFE
+        self._step: ProgressStep | None = None
+        self._deadline = since + terms.lease_seconds * SAFE_FRACTION
         self._next_beat = since + terms.heartbeat_seconds
         self._force_at: float | None = None
         self._at_work = True
@@ -62,7 +64,7 @@ class Lease:
 
     # For the job
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: ProgressStep) -> None:
         """How far it is; the next heartbeat carries it."""
         self._step = step
 
@@ -70,7 +72,7 @@ class Lease:
         """Stopped if it is to go no further; also before the thread had time to notice, as after a long sleep."""
         self._look(time.monotonic())
         if self.why is not None:
-            raise Stopped(TEXTS[self.why])
+            raise Stopped(STOP_TEXTS[self.why])
 
     # For the worker
 
@@ -92,7 +94,7 @@ class Lease:
     # The thread
 
     def _keep(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
+        while not self._over.wait(POLL_SECONDS):
             now = time.monotonic()
             if now >= self._next_beat and self.why != "lost":
                 self._send(now)
@@ -110,9 +112,9 @@ class Lease:
             if is_final(error):
                 self.why = "lost"
             else:  # nobody answers: perhaps soon
-                self._next_beat = time.monotonic() + self._terms.heartbeat_seconds * RETRY
+                self._next_beat = time.monotonic() + self._terms.heartbeat_seconds * RETRY_FRACTION
             return
-        self._deadline = now + self._terms.lease_seconds * SAFE
+        self._deadline = now + self._terms.lease_seconds * SAFE_FRACTION
         if cancelled and self.why is None:
             self.why = "cancelled"
 

@@ -23,7 +23,7 @@ JOBS = {
 }
 
 
-class Step(msgspec.Struct, frozen=True, rename="kebab"):
+class ProgressStep(msgspec.Struct, frozen=True, rename="kebab"):
     """How far a job has come: `done` of `total` pieces, and what it is at."""
 
     text: str
@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True, rename="kebab"):
     total: int
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[ProgressStep], None]
 
 
 class Spec(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True, kw_only=True):
@@ -45,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
 
 
 @dataclass(frozen=True)
-class Job:
+class SparkJob:
     """A function `(spark, spec, progress) → report`, SQL and DataFrames only: so it runs locally, on a cluster and over
     Spark Connect alike."""
 
@@ -54,7 +54,7 @@ class Job:
     function: Callable[["SparkSession", Any, Progress], Report]
 
 
-def find_job(name: str) -> Job:
+def find_job(name: str) -> SparkJob:
     """A job of ours by name, or anybody's as `module:function`."""
     place = JOBS.get(name, name)
     module, colon, attribute = place.partition(":")
@@ -64,10 +64,10 @@ def find_job(name: str) -> Job:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidSpec(f"There is no job {name}: {error}", fix="Write it as module:function.") from error
-    return Job(name, _spec_of(name, function), function)
+    return SparkJob(name, _spec_type(name, function), function)
 
 
-def _spec_of(name: str, function: Any) -> type[Spec]:
+def _spec_type(name: str, function: Any) -> type[Spec]:
     """The kind of specification, which is what the second parameter is annotated with."""
     parameters = list(inspect.signature(function).parameters.values()) if callable(function) else []
     kind = parameters[1].annotation if len(parameters) == 3 else None
@@ -78,7 +78,7 @@ def _spec_of(name: str, function: Any) -> type[Spec]:
     return kind
 
 
-def parse_spec(job: Job, text: str | bytes) -> Spec:
+def parse_spec(job: SparkJob, text: str | bytes) -> Spec:
     """The specification, checked whole before anything starts."""
     try:
         return msgspec.json.decode(text, type=job.spec)
@@ -89,10 +89,10 @@ def parse_spec(job: Job, text: str | bytes) -> Spec:
         ) from error
 
 
-def silent(_: Step) -> None:
+def no_progress(_: ProgressStep) -> None:
     """Progress that nobody wants to see."""
 
 
-def run(job: Job, spark: "SparkSession", spec: Spec, progress: Progress = silent) -> Report:
+def run(job: SparkJob, spark: "SparkSession", spec: Spec, progress: Progress = no_progress) -> Report:
     protect_sql_text(spark)  # the caller may have made the session itself
     return job.function(spark, spec, progress)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.jobs import Progress, Step
+from nunatak_spark.jobs import Progress, ProgressStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,23 +17,23 @@ GROUP, DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
 
 
 @contextlib.contextmanager
-def tasks_told(spark: "SparkSession", text: str, progress: Progress) -> Iterator[None]:
+def report_task_progress(spark: "SparkSession", text: str, progress: Progress) -> Iterator[None]:
     """While the block runs, tell how many tasks of its statements are done; each count is told once, all at the end."""
-    told = _Told(text, progress)
-    watch = _over_connect if import_pyspark("pyspark.sql.utils").is_remote() else _in_this_process
+    told = _ProgressReporter(text, progress)
+    watch = _watch_connect if import_pyspark("pyspark.sql.utils").is_remote() else _watch_local
     with watch(spark, told):
         yield
     told.finish()
 
 
-class _Told:
+class _ProgressReporter:
     def __init__(self, text: str, progress: Progress) -> None:
         self._text, self._progress, self._last = text, progress, (0, 0)
 
     def tell(self, done: int, total: int) -> None:
         if total and (done, total) != self._last:
             self._last = (done, total)
-            self._progress(Step(self._text, done, total))
+            self._progress(ProgressStep(self._text, done, total))
 
     def finish(self) -> None:
         """Whatever Spark last said: the block is through. Stages that it could skip never count as done."""
@@ -42,7 +42,7 @@ class _Told:
 
 
 @contextlib.contextmanager
-def _over_connect(spark: Any, told: _Told) -> Iterator[None]:
+def _watch_connect(spark: Any, told: _ProgressReporter) -> Iterator[None]:
     def heard(stages: Any, **_: Any) -> None:
         found = list(stages or ())
         told.tell(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
@@ -55,13 +55,13 @@ def _over_connect(spark: Any, told: _Told) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_this_process(spark: "SparkSession", told: _Told) -> Iterator[None]:
+def _watch_local(spark: "SparkSession", told: _ProgressReporter) -> Iterator[None]:
     """Statements of this thread are marked, and another thread counts the tasks of what is so marked."""
     context: Any = spark.sparkContext
     group, before = f"nunatak-{uuid4()}", {key: context.getLocalProperty(key) for key in (GROUP, DESCRIPTION)}
     tracker = context.statusTracker()
     ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(lambda: _count(tracker, group), told, ended), daemon=True)
+    watcher = threading.Thread(target=_poll, args=(lambda: _count(tracker, group), told, ended), daemon=True)
     context.setLocalProperty(GROUP, group)
     watcher.start()
     try:
@@ -73,7 +73,7 @@ def _in_this_process(spark: "SparkSession", told: _Told) -> Iterator[None]:
             context.setLocalProperty(key, value)
 
 
-def _watch(count: Callable[[], tuple[int, int]], told: _Told, ended: threading.Event) -> None:
+def _poll(count: Callable[[], tuple[int, int]], told: _ProgressReporter, ended: threading.Event) -> None:
     while not ended.wait(LOOK_SECONDS):
         told.tell(*count())
     told.tell(*count())

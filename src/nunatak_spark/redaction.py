@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-HIDDEN = "***"
-LEAST_LETTERS = 6  # shorter values are words that occur anyway
+MASK = "***"
+MIN_SECRET_LENGTH = 6  # shorter values are words that occur anyway
 SECRET_NAME = re.compile(r"SECRET|PASSW|PWD$|TOKEN|(?:API|ACCESS|ACCOUNT|PRIVATE)_?KEY|CREDENTIAL", re.IGNORECASE)
 NO_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|FOLDER|UR[IL]|ID|TYPE|PROVIDER|EXPIRATION)$", re.IGNORECASE)
 PATTERNS = (
     # user:password@ in an address, also behind jdbc:
-    (re.compile(r"([a-z][a-z0-9+.\-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (re.compile(r"([a-z][a-z0-9+.\-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{MASK}@"),
     # password=x; &token=x, 'secret' = 'x', "s3.secret-access-key":"x" and oracle's user/password@
     (
         re.compile(
@@ -23,11 +23,11 @@ PATTERNS = (
             r"[\w.\-]*[\"']?\s*(?:=>|[=:](?=\S)|=\s|:\s(?=[\"']))\s*)(\"[^\"]*\"|'[^']*'|[^\s&;,\"'}\])]+)",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{MASK}",
     ),
-    (re.compile(r"(jdbc:oracle:\w+:)[^\s/@]+/[^\s@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"), HIDDEN),  # a JSON web token
+    (re.compile(r"(jdbc:oracle:\w+:)[^\s/@]+/[^\s@]+@", re.IGNORECASE), rf"\1{MASK}@"),
+    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"), MASK),  # a JSON web token
 )
 
 _known: set[str] = set()
@@ -37,32 +37,32 @@ def remember_secret(*values: str | None) -> None:
     """From now on these values are taken out wherever they occur; of ID:SECRET the second part as well."""
     for value in values:
         if value:
-            _known.update(part for part in (value, value.partition(":")[2]) if len(part) >= LEAST_LETTERS)
+            _known.update(part for part in (value, value.partition(":")[2]) if len(part) >= MIN_SECRET_LENGTH)
 
 
 def environment_secrets(environment: Mapping[str, str]) -> set[str]:
     found = {
         value for name, value in environment.items() if SECRET_NAME.search(name) and not NO_SECRET_NAME.search(name)
     }
-    return {part for value in found for part in (value, value.partition(":")[2]) if len(part) >= LEAST_LETTERS}
+    return {part for value in found for part in (value, value.partition(":")[2]) if len(part) >= MIN_SECRET_LENGTH}
 
 
-def redacted_text(text: str) -> str:
+def redact_text(text: str) -> str:
     for secret in sorted({*_known, *environment_secrets(os.environ)}, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+        text = text.replace(secret, MASK)
     for pattern, instead in PATTERNS:
         text = pattern.sub(instead, text)
     return text
 
 
-def redacted(value: Any) -> Any:
+def redact(value: Any) -> Any:
     """The same value of JSON, its texts and keys without secrets."""
     match value:
         case str():
-            return redacted_text(value)
+            return redact_text(value)
         case dict():
-            return {redacted(key): redacted(each) for key, each in value.items()}
+            return {redact(key): redact(each) for key, each in value.items()}
         case list() | tuple():
-            return [redacted(each) for each in value]
+            return [redact(each) for each in value]
         case _:
             return value

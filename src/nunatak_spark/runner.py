@@ -16,15 +16,15 @@ from nunatak.terminal import echo, printable, with_printable_message
 from nunatak_spark.errors import CannotRun, InvalidSpec
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.jobs import JOBS, Progress, Report, Step, find_job, parse_spec, run, silent
-from nunatak_spark.redaction import redacted
+from nunatak_spark.jobs import JOBS, Progress, ProgressStep, Report, find_job, no_progress, parse_spec, run
+from nunatak_spark.redaction import redact
 from nunatak_spark.spark_session import session
 from nunatak_spark.sql_text import protect_sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DONE, FAILED, WRONG_USAGE, CANNOT_RUN, FOUND = range(5)
+DONE, FAILED, WRONG_USAGE, CANNOT_RUN, HAS_FINDINGS = range(5)
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the job failed, 2 wrong usage or specification, 3 Spark cannot run here, 4 done, and the "
     "report names something to look at."
@@ -78,9 +78,9 @@ def run_job(
 ) -> None:
     """Run one job and print its report."""
     job = find_job(name)
-    parsed = parse_spec(job, _read(spec))  # before Spark starts: a mistake shall not cost half a minute
-    settings = dict(_pair(one) for one in conf)
-    with _starting():
+    parsed = parse_spec(job, _read_spec(spec))  # before Spark starts: a mistake shall not cost half a minute
+    settings = dict(_parse_setting(one) for one in conf)
+    with _translate_start_failures():
         if uri is None:
             spark = _bare_session(master, remote, settings)
         else:
@@ -88,17 +88,17 @@ def run_job(
                 uri, warehouse=warehouse, catalog=catalog, master=master, remote=remote, config=settings, app_name=name
             )
     try:
-        with TELLERS[progress or ("bar" if sys.stderr.isatty() else "text")]() as tell:
+        with PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]() as tell:
             outcome = run(job, spark, parsed, tell)
     finally:
         spark.stop()
-    _write(outcome, report)
+    _write_report(outcome, report)
     if not outcome.ok:
-        raise click.exceptions.Exit(FOUND)
+        raise click.exceptions.Exit(HAS_FINDINGS)
 
 
 @contextlib.contextmanager
-def _starting() -> Iterator[None]:
+def _translate_start_failures() -> Iterator[None]:
     try:
         yield
     except CannotRun:
@@ -119,7 +119,7 @@ def _bare_session(master: str | None, remote: str | None, settings: dict[str, st
     return spark
 
 
-def _read(spec: str) -> str | bytes:
+def _read_spec(spec: str) -> str | bytes:
     if spec == "-":
         return sys.stdin.buffer.read()
     if spec.lstrip().startswith("{"):
@@ -132,15 +132,15 @@ def _read(spec: str) -> str | bytes:
         ) from error
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise InvalidSpec(f"--conf {text} has no value", fix="Write it as KEY=VALUE.")
     return key, value
 
 
-def _write(outcome: Report, file: Path | None) -> None:
-    text = msgspec.json.format(msgspec.json.encode(redacted(msgspec.to_builtins(outcome))), indent=2)
+def _write_report(outcome: Report, file: Path | None) -> None:
+    text = msgspec.json.format(msgspec.json.encode(redact(msgspec.to_builtins(outcome))), indent=2)
     if file is None:
         echo(text)
     else:
@@ -149,7 +149,7 @@ def _write(outcome: Report, file: Path | None) -> None:
 
 @contextlib.contextmanager
 def _nothing() -> Iterator[Progress]:
-    yield silent
+    yield no_progress
 
 
 @contextlib.contextmanager
@@ -168,7 +168,7 @@ def _bar() -> Iterator[Progress]:
     with rich.progress.Progress(console=Console(stderr=True)) as bars:
         lines: dict[str, rich.progress.TaskID] = {}
 
-        def tell(step: Step) -> None:
+        def tell(step: ProgressStep) -> None:
             if step.text not in lines:
                 lines[step.text] = bars.add_task(escape(printable(step.text)))
             bars.update(lines[step.text], completed=step.done, total=step.total)
@@ -176,7 +176,7 @@ def _bar() -> Iterator[Progress]:
         yield tell
 
 
-TELLERS = {"bar": _bar, "text": _text, "json": _json, "none": _nothing}
+PROGRESS_PRINTERS = {"bar": _bar, "text": _text, "json": _json, "none": _nothing}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

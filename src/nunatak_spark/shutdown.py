@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LOOK_SECONDS = 0.2  # how soon it is noticed
+POLL_SECONDS = 0.2  # how soon it is noticed
 
 
-class Leaving:
+class ShutdownSignal:
     """Whether somebody wants this process to end.
 
     A signal only sets a flag: whatever runs just then may hold a lock. The second one ends the process as it stands.
@@ -44,4 +44,4 @@ class Leaving:
         """At most so long, and no longer once somebody wants to leave."""
         until = time.monotonic() + seconds
         while not self.wanted and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, LOOK_SECONDS))
+            time.sleep(min(left, POLL_SECONDS))

@@ -14,18 +14,18 @@ from nunatak_spark.configuration import (
     EXTENSIONS_CLASS,
     JARS,
     REDACTED,
-    Catalog,
-    additions,
-    catalog_of,
-    is_left_to_spark,
+    CatalogConfig,
+    catalog_config,
+    existing_settings,
+    is_resolved_by_spark,
     jar_settings,
-    present_settings,
+    missing_settings,
     quiet_settings,
     submit_settings,
 )
 from nunatak_spark.errors import ConfigurationConflict, JarNotFound
 from nunatak_spark.installation import GATEWAY, Installation, find_installation, import_pyspark, require_connect
-from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.jars import jar_locations, load_jar
 from nunatak_spark.redaction import remember_secret
 from nunatak_spark.sql_text import REQUIRED_SETTINGS, protect_sql_text
 
@@ -53,7 +53,7 @@ def session(
     (sc://…), or SPARK_REMOTE, it is a session of a Spark Connect server, which brings its own jars. A session that runs
     already gets the catalog added. Secrets reach a running JVM and never its command line.
     """
-    wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
+    wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
     if master and remote:
         raise ConfigurationConflict(
             "master and remote were given", fix="Give one of them: remote is for Spark Connect."
@@ -85,11 +85,11 @@ def configure(
     A token or credential becomes part of the JVM's command line, which every user of the machine can read; where that
     matters, leave it out and call `add_catalog` on the session.
     """
-    wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
-    return _configured(builder, wanted, find_installation(os.environ), tuple(bundles), jars, secrets=True)
+    wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
+    return _configure_builder(builder, wanted, find_installation(os.environ), tuple(bundles), jars, secrets=True)
 
 
-def add_catalog(spark: "SparkSession", catalog: Catalog) -> None:
+def add_catalog(spark: "SparkSession", catalog: CatalogConfig) -> None:
     """Make the catalog known to a running session; Spark looks its settings up on first use.
 
     From then on the session takes SQL text literally: `${…}` in it is no variable.
@@ -98,7 +98,7 @@ def add_catalog(spark: "SparkSession", catalog: Catalog) -> None:
     remember_secret(catalog.token, catalog.credential)
     settings = {**catalog.settings(), **catalog.secrets()}
     present = {key: value for key in settings if (value := spark.conf.get(key, None)) is not None}
-    for key, value in additions(present, settings).items():
+    for key, value in missing_settings(present, settings).items():
         spark.conf.set(key, value)
 
 
@@ -111,7 +111,7 @@ def _remote_session(remote: str, config: Mapping[str, str]) -> "SparkSession":
 
 
 def _classic_session(
-    catalog: Catalog,
+    catalog: CatalogConfig,
     master: str | None,
     bundles: tuple[str, ...],
     jars: Sequence[str | Path],
@@ -123,22 +123,22 @@ def _classic_session(
     if import_pyspark("pyspark").SparkContext._active_spark_context is not None:
         spark: SparkSession = builder.config(map=dict(config)).getOrCreate()
     else:
-        present = _outside(installation)
+        present = _existing_settings(installation)
         for key, value in config.items():
             builder = builder.config(key, value)
         chosen = master or config.get("spark.master") or present.get("spark.master") or "local[*]"
         defaults = {"spark.app.name": app_name, **quiet_settings(chosen)}
-        builder = builder.config(map=additions({**present, **config}, defaults)).config("spark.master", chosen)
-        builder = _configured(builder, catalog, installation, bundles, jars, secrets=False)
-        with _starting(installation, chosen):
+        builder = builder.config(map=missing_settings({**present, **config}, defaults)).config("spark.master", chosen)
+        builder = _configure_builder(builder, catalog, installation, bundles, jars, secrets=False)
+        with _jvm_environment(installation, chosen):
             spark = builder.getOrCreate()
     _require_runtime(spark, installation)
     return spark
 
 
-def _configured(
+def _configure_builder(
     builder: Any,
-    catalog: Catalog,
+    catalog: CatalogConfig,
     installation: Installation,
     bundles: tuple[str, ...],
     jars: Sequence[str | Path],
@@ -146,9 +146,9 @@ def _configured(
     secrets: bool,
 ) -> Any:
     # Spark offers no other way to see what a builder holds, and appending needs it; the same in 3.5 and 4.1.
-    present = {**_outside(installation), **{key: str(value) for key, value in builder._options.items()}}
-    places = places_of(os.environ, named=jars, spark_home=installation.spark_home)
-    wanted_jars = [jar for jar in installation.spark.chosen_jars(bundles) if not is_left_to_spark(present, jar)]
+    present = {**_existing_settings(installation), **{key: str(value) for key, value in builder._options.items()}}
+    places = jar_locations(os.environ, named=jars, spark_home=installation.spark_home)
+    wanted_jars = [jar for jar in installation.spark.chosen_jars(bundles) if not is_resolved_by_spark(present, jar)]
     found = [load_jar(jar, places) for jar in wanted_jars]
     ours = {one.path for one in found}
     extra = [path for path in places.named if path.is_file() and path not in ours]
@@ -162,13 +162,13 @@ def _configured(
         **(catalog.secrets() if secrets else {}),
     }
     # Also in the configuration that further sessions of the application begin with; what was set otherwise is replaced.
-    return builder.config(map={**additions(present, wanted), **REQUIRED_SETTINGS})
+    return builder.config(map={**missing_settings(present, wanted), **REQUIRED_SETTINGS})
 
 
-def _outside(installation: Installation) -> dict[str, str]:
+def _existing_settings(installation: Installation) -> dict[str, str]:
     """What was set before the program had a say."""
     if installation.java_home is not None:
-        return present_settings(os.environ, installation.spark_home)
+        return existing_settings(os.environ, installation.spark_home)
     pyspark = import_pyspark("pyspark")
     pyspark.SparkContext._ensure_initialized()  # a JVM of spark-submit knows its settings, also those of a cluster
     return dict(pyspark.SparkConf().getAll())
@@ -186,7 +186,7 @@ def _refuse_submitted_jars(paths: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _starting(installation: Installation, master: str) -> Iterator[None]:
+def _jvm_environment(installation: Installation, master: str) -> Iterator[None]:
     """The environment that a JVM is started in; afterwards it is as it was."""
     wanted = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable}  # else workers take another one
     if installation.java_home is not None:

@@ -19,12 +19,12 @@ PROPERTIES = {
 }
 
 
-def name_of(catalog: str, table: str) -> str:
+def system_table_name(catalog: str, table: str) -> str:
     """A system table as SQL names it."""
     return quote_name((catalog, NAMESPACE, table))
 
 
-def ensure(
+def ensure_system_table(
     spark: "SparkSession",
     catalog: str,
     table: str,
@@ -38,15 +38,15 @@ def ensure(
 
     `columns` and `partitioned_by` are written as in CREATE TABLE; `properties` go before those that all have.
     """
-    name = name_of(catalog, table)
+    name = system_table_name(catalog, table)
     if spark.catalog.tableExists(name):
         return name
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote_identifier(catalog)}.{quote_identifier(NAMESPACE)}")
-    spark.sql(creation(name, columns, partitioned_by, {**PROPERTIES, **(properties or {})}, comment))
+    spark.sql(create_statement(name, columns, partitioned_by, {**PROPERTIES, **(properties or {})}, comment))
     return name
 
 
-def creation(
+def create_statement(
     name: str, columns: str, partitioned_by: Sequence[str], properties: Mapping[str, str], comment: str | None
 ) -> str:
     """The statement; that somebody else was quicker is no error of it."""

@@ -14,15 +14,15 @@ import msgspec
 from nunatak.client import Client, Json, ServerUnreachable
 from nunatak.errors import CatalogError
 from nunatak.maintenance.job_spec import JobSpec
-from nunatak_spark.console import Event, Tell, gains_of
+from nunatak_spark.console import PrintEvent, WorkerEvent, format_gains
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.job_lease import Lease, Terms, Why, is_final
-from nunatak_spark.jobs import Step
+from nunatak_spark.job_lease import JobLease, LeaseTerms, StopReason, is_final
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Work
-from nunatak_spark.redaction import redacted, redacted_text
-from nunatak_spark.shutdown import Leaving
+from nunatak_spark.redaction import redact, redact_text
+from nunatak_spark.shutdown import ShutdownSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 State = Literal["done", "failed", "cancelled", "handed-back", "lost"]
 
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # while the catalog does not answer
-PATIENT_TRIES = 6  # about half a minute, for a worker that is to end when nothing is due
+ONCE_TRIES = 6  # about half a minute, for a worker that is to end when nothing is due
 LONGEST_RESULT = 200 << 10  # bytes; the server keeps 256 KiB of JSON
 LONGEST_ERROR = 1000
 
-INSTEAD: dict[Why, State] = {"cancelled": "cancelled", "leaving": "handed-back", "lost": "lost"}
+STATE_AFTER_STOP: dict[StopReason, State] = {"cancelled": "cancelled", "leaving": "handed-back", "lost": "lost"}
 REMARKS: dict[State, str] = {
     "handed-back": "another worker may go on at once",
     "lost": "the lease ran out; nothing further was changed, and another worker goes on",
@@ -87,7 +87,7 @@ class SharedSession:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class WorkerOptions:
     """What a worker is to do; `securable` is the place whose jobs it takes."""
 
     securable: str
@@ -101,16 +101,16 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Leased:
+class LeasedJob:
     """A job as the server gave it away, and since when, on the monotonic clock."""
 
     job: Json
-    terms: Terms
+    terms: LeaseTerms
     since: float
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobResult:
     """What became of a job."""
 
     state: State
@@ -118,7 +118,7 @@ class Ended:
     error: str | None = None
 
 
-def unique_name(name: str) -> str:
+def unique_worker_name(name: str) -> str:
     """A lease is held under it; of two processes with one name, the one that lost a job must not keep it alive."""
     return f"{name[:80]}-{uuid4().hex[:8]}"
 
@@ -128,18 +128,18 @@ class Worker:
 
     def __init__(
         self,
-        wishes: Wishes,
+        wishes: WorkerOptions,
         client: Client,
         beats: Client,
         session: SharedSession,
         maintain: Maintain,
-        leaving: Leaving,
-        tell: Tell,
+        leaving: ShutdownSignal,
+        tell: PrintEvent,
     ) -> None:
         self._wishes, self._client, self._beats, self._session = wishes, client, beats, session
         self._maintain, self._tell = maintain, tell
         self.leaving = leaving
-        self.ended: list[Ended] = []
+        self.ended: list[JobResult] = []
 
     @property
     def name(self) -> str:
@@ -150,7 +150,7 @@ class Worker:
     def run(self) -> None:
         """Until somebody wants it to end; or, if so wished, until nothing is due or enough was done."""
         wishes, idle_since = self._wishes, None
-        self._tell(Event(event="started", text=f"worker {wishes.name} takes jobs of {wishes.securable}"))
+        self._tell(WorkerEvent(event="started", text=f"worker {wishes.name} takes jobs of {wishes.securable}"))
         while not self.leaving.wanted and len(self.ended) != wishes.max_jobs:
             leased = self._answered(self._lease_next)
             if leased is not None:
@@ -162,10 +162,10 @@ class Worker:
             if idle_since is None:
                 idle_since = time.monotonic()
                 text = f"nothing to do; looking again every {wishes.poll_seconds:g} s"
-                self._tell(Event(event="waiting", text=text))
+                self._tell(WorkerEvent(event="waiting", text=text))
             self._stop_if_idle(idle_since)
             self.leaving.sleep(wishes.poll_seconds * random.uniform(0.8, 1.2))  # many workers, not all at once
-        self._tell(Event(event="stopped", text=f"the worker ends; it took {len(self.ended)} jobs"))
+        self._tell(WorkerEvent(event="stopped", text=f"the worker ends; it took {len(self.ended)} jobs"))
 
     def run_one(self, job_id: int) -> None:
         """This job and no other; Conflict says who has it."""
@@ -173,18 +173,18 @@ class Worker:
         assert leased is not None  # the server gives a certain job, or refuses
         self._do(leased)
 
-    def _lease_next(self) -> Leased | None:
+    def _lease_next(self) -> LeasedJob | None:
         if self._wishes.plan:
             self._plan()
         return self._lease()
 
-    def _lease(self, job_id: int | None = None) -> Leased | None:
+    def _lease(self, job_id: int | None = None) -> LeasedJob | None:
         body = {"securable": self._wishes.securable, "worker": self._wishes.name, "job-id": job_id}
         since = time.monotonic()  # before it is asked for: the server begins to count at some time after that
         answer = self._client.manage("POST", ("maintenance", "lease"), body)
         if answer["job"] is None:
             return None
-        return Leased(answer["job"], Terms(answer["lease-seconds"], answer["heartbeat-seconds"]), since)
+        return LeasedJob(answer["job"], LeaseTerms(answer["lease-seconds"], answer["heartbeat-seconds"]), since)
 
     def _plan(self) -> None:
         body: Json = {"securable": self._wishes.securable}
@@ -196,9 +196,9 @@ class Worker:
                 break
             body["page-token"] = page["next-page-token"]
         if added:
-            self._tell(Event(event="planned", text=f"{added} jobs are due by policy"))
+            self._tell(WorkerEvent(event="planned", text=f"{added} jobs are due by policy"))
 
-    def _answered(self, ask: Callable[[], Leased | None]) -> Leased | None:
+    def _answered(self, ask: Callable[[], LeasedJob | None]) -> LeasedJob | None:
         """The answer, if it comes before somebody wants to leave.
 
         What the catalog refuses is raised; and what nobody answers, if the worker is not to stay.
@@ -208,11 +208,11 @@ class Worker:
             try:
                 return ask()
             except (CatalogError, ConnectionError) as error:
-                if is_final(error) or (self._wishes.once and tries == PATIENT_TRIES):
+                if is_final(error) or (self._wishes.once and tries == ONCE_TRIES):
                     raise
                 pause = wait * random.uniform(0.5, 1.0)
                 text = f"the catalog does not answer ({failure_reason(error)}); asking again in {pause:.0f} s"
-                self._tell(Event(event="unreachable", text=text, error=failure_reason(error)))
+                self._tell(WorkerEvent(event="unreachable", text=text, error=failure_reason(error)))
                 self.leaving.sleep(pause)
                 wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
             if self.leaving.wanted:
@@ -226,10 +226,10 @@ class Worker:
 
     # One job
 
-    def _do(self, leased: Leased) -> None:
+    def _do(self, leased: LeasedJob) -> None:
         """To its end, whatever that is."""
         job = leased.job
-        lease = Lease(
+        lease = JobLease(
             leased.terms,
             lambda progress: self._beat(job, progress),
             self._session,
@@ -242,12 +242,12 @@ class Worker:
                 ended = self._work(job, lease)
             except CannotRun:  # this machine's fault and not the job's
                 lease.work_ended()
-                self._settle(job, lease, Ended("handed-back"))
+                self._settle(job, lease, JobResult("handed-back"))
                 raise
             lease.work_ended()
             ended = self._settle(job, lease, ended)
         self.ended.append(ended)
-        self._tell(_end_of(job, ended, time.monotonic() - began))
+        self._tell(_ended_event(job, ended, time.monotonic() - began))
         if ended.error is not None:
             self._session.require_alive()
             self.leaving.sleep(FIRST_WAIT_SECONDS)  # what was handed back is due again at once
@@ -256,38 +256,38 @@ class Worker:
         return self.leaving.wanted
 
     def _beat(self, job: Json, progress: Json | None) -> bool:
-        body = {"worker": self._wishes.name, "progress": redacted(progress)}
-        return bool(self._beats.manage("POST", _path(job, "heartbeat"), body)["cancelled"])
+        body = {"worker": self._wishes.name, "progress": redact(progress)}
+        return bool(self._beats.manage("POST", _job_path(job, "heartbeat"), body)["cancelled"])
 
-    def _work(self, job: Json, lease: Lease) -> Ended:
+    def _work(self, job: Json, lease: JobLease) -> JobResult:
         try:
             spec = msgspec.convert(job["job"], JobSpec)
         except msgspec.ValidationError as error:
-            return Ended("failed", error=f"this worker does not understand the job: {error}")
-        self._tell(_begin_of(job, spec))
+            return JobResult("failed", error=f"this worker does not understand the job: {error}")
+        self._tell(_begun_event(job, spec))
         try:
-            return Ended("done", self._maintain(self._work_of(job, spec, lease)))
+            return JobResult("done", self._maintain(self._work_of(job, spec, lease)))
         except CannotRun:
             raise
         except Refused as error:
-            return Ended(
-                "failed", error=redacted_text(str(error))[:LONGEST_ERROR]
+            return JobResult(
+                "failed", error=redact_text(str(error))[:LONGEST_ERROR]
             )  # cut afterwards: half a secret is one
         except Exception as error:
             if lease.why is not None:  # what was interrupted fails in its own way
-                return Ended(INSTEAD[lease.why])
+                return JobResult(STATE_AFTER_STOP[lease.why])
             # The catalog went away under the job: that is not the job's fault, and it is begun again when it is back.
             state: State = "handed-back" if isinstance(error, ServerUnreachable) else "failed"
-            return Ended(state, error=failure_reason(error))
+            return JobResult(state, error=failure_reason(error))
 
-    def _work_of(self, job: Json, spec: JobSpec, lease: Lease) -> Work:
-        def progress(step: Step) -> None:
+    def _work_of(self, job: Json, spec: JobSpec, lease: JobLease) -> Work:
+        def progress(step: ProgressStep) -> None:
             lease.tell(step)
-            self._tell(progress_of(job["job-id"], step))
+            self._tell(progress_event(job["job-id"], step))
 
         lease.check()
         if not self._session.started:
-            self._tell(Event(event="starting", text="starting Spark", job_id=job["job-id"]))
+            self._tell(WorkerEvent(event="starting", text="starting Spark", job_id=job["job-id"]))
         spark = self._session.get()
         lease.check()
         return Work(
@@ -300,30 +300,30 @@ class Worker:
             check=lease.check,
         )
 
-    def _settle(self, job: Json, lease: Lease, ended: Ended) -> Ended:
+    def _settle(self, job: Json, lease: JobLease, ended: JobResult) -> JobResult:
         """Tell the server, for as long as the job is ours; what it does not take from us any more is lost."""
         if ended.state == "lost":
             return ended
-        action, body = ("hand-back", {}) if ended.state == "handed-back" else ("finish", _result(ended))
+        action, body = ("hand-back", {}) if ended.state == "handed-back" else ("finish", _result_body(ended))
         wait = FIRST_WAIT_SECONDS
         while True:
             try:
-                self._client.manage("POST", _path(job, action), {"worker": self._wishes.name, **body})
+                self._client.manage("POST", _job_path(job, action), {"worker": self._wishes.name, **body})
                 return ended
             except (CatalogError, ConnectionError) as error:
                 if is_final(error) or lease.why == "lost":
-                    return Ended("lost", ended.outcome, failure_reason(error))
+                    return JobResult("lost", ended.outcome, failure_reason(error))
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(10.0, 2 * wait)
 
 
-def _path(job: Json, action: str) -> tuple[str, ...]:
+def _job_path(job: Json, action: str) -> tuple[str, ...]:
     return ("maintenance", "jobs", str(job["job-id"]), action)
 
 
-def _result(ended: Ended) -> Json:
+def _result_body(ended: JobResult) -> Json:
     """What the server is told, and shows to whoever may read the table: no secret of this worker is in it."""
-    body: Json = {"state": ended.state, "error": redacted(ended.error)}
+    body: Json = {"state": ended.state, "error": redact(ended.error)}
     if ended.outcome is not None:
         outcome = ended.outcome
         if len(msgspec.json.encode(outcome)) > LONGEST_RESULT:
@@ -331,7 +331,7 @@ def _result(ended: Ended) -> Json:
         body |= {
             "changed": outcome.changed,
             "size-bytes": outcome.size_bytes,
-            "result": redacted(msgspec.to_builtins(outcome)),
+            "result": redact(msgspec.to_builtins(outcome)),
         }
     return body
 
@@ -339,40 +339,44 @@ def _result(ended: Ended) -> Json:
 # What is told
 
 
-def progress_of(job_id: int | None, step: Step) -> Event:
+def progress_event(job_id: int | None, step: ProgressStep) -> WorkerEvent:
     whose = "" if job_id is None else f"job {job_id}: "
-    return Event(event="progress", text=f"{whose}[{step.done}/{step.total}] {step.text}", job_id=job_id, step=step)
+    return WorkerEvent(
+        event="progress", text=f"{whose}[{step.done}/{step.total}] {step.text}", job_id=job_id, step=step
+    )
 
 
-def tried(spec: JobSpec, ended: Ended) -> Event:
+def dry_run_event(spec: JobSpec, ended: JobResult) -> WorkerEvent:
     """What a dry run found."""
-    return _with_outcome(Event(event="tried", text=f"{spec.type} of {_table(spec)}: ", type=spec.type), ended)
+    return _with_outcome(
+        WorkerEvent(event="tried", text=f"{spec.type} of {_table_name(spec)}: ", type=spec.type), ended
+    )
 
 
-def _begin_of(job: Json, spec: JobSpec) -> Event:
+def _begun_event(job: Json, spec: JobSpec) -> WorkerEvent:
     again = f", attempt {job['attempts']}" if job["attempts"] > 1 else ""
-    return Event(
+    return WorkerEvent(
         event="begun",
-        text=f"job {job['job-id']}: {spec.type} of {_table(spec)}{again}",
+        text=f"job {job['job-id']}: {spec.type} of {_table_name(spec)}{again}",
         job_id=job["job-id"],
         type=spec.type,
-        table=_table(spec),
+        table=_table_name(spec),
         attempt=job["attempts"],
     )
 
 
-def _end_of(job: Json, ended: Ended, seconds: float) -> Event:
+def _ended_event(job: Json, ended: JobResult, seconds: float) -> WorkerEvent:
     text = f"job {job['job-id']}: {ended.state} in {seconds:.1f} s: "
-    told = Event(event="ended", text=text, job_id=job["job-id"], seconds=round(seconds, 1))
+    told = WorkerEvent(event="ended", text=text, job_id=job["job-id"], seconds=round(seconds, 1))
     return _with_outcome(told, ended)
 
 
-def _with_outcome(event: Event, ended: Ended) -> Event:
+def _with_outcome(event: WorkerEvent, ended: JobResult) -> WorkerEvent:
     """The same, and what became of it, which its text goes on with."""
     outcome = ended.outcome
     remarks = [REMARKS.get(ended.state, ""), ended.error or ""]
     if outcome is not None:
-        remarks.append(gains_of(outcome.gains) or ("changed" if outcome.changed else "there was nothing to change"))
+        remarks.append(format_gains(outcome.gains) or ("changed" if outcome.changed else "there was nothing to change"))
     return msgspec.structs.replace(
         event,
         text=(event.text + "; ".join(each for each in remarks if each)).removesuffix(": "),
@@ -384,5 +388,5 @@ def _with_outcome(event: Event, ended: Ended) -> Event:
     )
 
 
-def _table(spec: JobSpec) -> str:
+def _table_name(spec: JobSpec) -> str:
     return ".".join((*spec.namespace, spec.table))

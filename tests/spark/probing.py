@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nunatak_spark.jobs import Progress, Report, Spec, Step
+from nunatak_spark.jobs import Progress, ProgressStep, Report, Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,14 +21,14 @@ class ProbeReport(Report, frozen=True, kw_only=True):
 
 
 def probe(spark: "SparkSession", spec: ProbeSpec, progress: Progress) -> ProbeReport:
-    progress(Step("writing", 0, 2))
+    progress(ProgressStep("writing", 0, 2))
     spark.sql(f"CREATE NAMESPACE lake.{spec.namespace}")
     spark.sql(f"CREATE TABLE lake.{spec.namespace}.probe USING iceberg AS SELECT id FROM range(7)")
-    progress(Step("reading", 1, 2))
+    progress(ProgressStep("reading", 1, 2))
     if spec.fail:
         spark.sql("SELECT * FROM lake.nowhere.nothing")
     rows = spark.table(f"lake.{spec.namespace}.probe").count()
-    progress(Step("done", 2, 2))
+    progress(ProgressStep("done", 2, 2))
     return ProbeReport(rows=rows, command_lines=children_of(os.getpid()), ok=rows == 7)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.comparison import compare, compare_partitions
-from nunatak_spark.comparison_jobs import CompareReport, FingerprintReport, total
+from nunatak_spark.comparison_jobs import CompareReport, FingerprintReport, sum_fingerprints
 from nunatak_spark.fingerprint import (
     SETTINGS,
     Fingerprint,
@@ -14,7 +14,7 @@ from nunatak_spark.fingerprint import (
     fingerprint_by,
     fingerprints,
 )
-from nunatak_spark.jobs import Step, find_job, parse_spec, run
+from nunatak_spark.jobs import ProgressStep, find_job, parse_spec, run
 from tests.support.spark import Sql
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_one_changed_value_among_equal_counts_is_caught_and_named(sql: Sql, orde
 def test_partitions_add_up_to_the_table(sql: Sql, orders: str) -> None:
     parts = fingerprint_by(sql.spark, orders, ["day", "city"])
 
-    assert total(parts) == fingerprint(sql.spark, orders)
+    assert sum_fingerprints(parts) == fingerprint(sql.spark, orders)
     assert any("city is null" in name for name in parts)
 
 
@@ -167,7 +167,7 @@ def test_partitions_are_those_of_the_table_if_asked_for(sql: Sql, orders: str) -
     parts = fingerprint_by(sql.spark, orders, ["_partition"])
 
     assert len(parts) >= 4
-    assert total(parts) == fingerprint(sql.spark, orders)
+    assert sum_fingerprints(parts) == fingerprint(sql.spark, orders)
 
 
 def test_an_older_snapshot_has_its_old_fingerprint(sql: Sql, orders: str) -> None:
@@ -183,7 +183,7 @@ def test_an_older_snapshot_has_its_old_fingerprint(sql: Sql, orders: str) -> Non
 
 
 def test_the_fingerprint_job_reports_the_table_and_its_partitions(sql: Sql, orders: str) -> None:
-    steps: list[Step] = []
+    steps: list[ProgressStep] = []
     job = find_job("fingerprint")
 
     report = run(job, sql.spark, parse_spec(job, f'{{"table": "{orders}", "by": ["day"]}}'), steps.append)

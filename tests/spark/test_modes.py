@@ -16,11 +16,11 @@ import nunatak_spark
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.comparison_jobs import FingerprintReport
-from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS, Catalog, properties_text
+from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS, CatalogConfig, format_properties
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.installation import require_connect
-from nunatak_spark.jobs import silent
+from nunatak_spark.jobs import no_progress
 from nunatak_spark.maintenance.compaction_plan import MIN_INPUT_FILES
 from nunatak_spark.runner import DONE, FAILED
 from nunatak_spark.sql_text import SUBSTITUTE, quote_name
@@ -139,7 +139,7 @@ def assert_maintained_alike(
     job = ["run", "--job", "tests.spark.maintaining:do_all", "--spec", spec, "--uri", server.uri]
 
     found = reported([sys.executable, "-m", "nunatak_spark", *job, *where], environment, folder / "report.json")
-    local = do_all(here.sql.spark, here.jobs(server.uri), silent)
+    local = do_all(here.sql.spark, here.jobs(server.uri), no_progress)
 
     remote = msgspec.json.decode(found, type=ManyReport)
     assert remote.ok
@@ -161,9 +161,9 @@ def test_spark_submit_runs_the_job_with_a_properties_file(
         JARS: str(installation.jars[0]),
         EXTENSIONS: EXTENSIONS_CLASS,
         "spark.ui.enabled": "false",
-        **Catalog(shared_server.uri).settings(),
+        **CatalogConfig(shared_server.uri).settings(),
     }
-    (tmp_path / "spark.conf").write_text(properties_text(settings))
+    (tmp_path / "spark.conf").write_text(format_properties(settings))
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--conf", FAST_DRIVER]
     program = str(Path(nunatak_spark.__file__).parent / "__main__.py")
     environment = {**spark_environment(installation, tmp_path), "PYSPARK_PYTHON": sys.executable}

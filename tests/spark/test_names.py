@@ -82,7 +82,7 @@ def test_a_session_of_somebody_else_is_prepared_wherever_it_enters(spark: "Spark
         other.conf.set("spark.sql.parser.escapedStringLiterals", "true")
 
     run(job, others[0], spec)
-    nunatak_spark.add_catalog(others[1], nunatak_spark.Catalog(spark.conf.get("spark.sql.catalog.lake.uri")))
+    nunatak_spark.add_catalog(others[1], nunatak_spark.CatalogConfig(spark.conf.get("spark.sql.catalog.lake.uri")))
 
     for other in others:
         assert {key: other.conf.get(key) for key in REQUIRED_SETTINGS} == REQUIRED_SETTINGS
@@ -181,7 +181,9 @@ def test_views_and_comments_are_text(spark: "SparkSession", sql: Sql) -> None:
     name = quote_name(("lake", sql.namespace, "a view ${system:nunatak.test.secret}"))
 
     spark.sql(f"CREATE VIEW {name} COMMENT {text} AS SELECT {text} AS it")
-    made = system_tables.ensure(spark, "lake", f"names_{sql.namespace}", "id BIGINT", comment="${env:PATH} it's \\")
+    made = system_tables.ensure_system_table(
+        spark, "lake", f"names_{sql.namespace}", "id BIGINT", comment="${env:PATH} it's \\"
+    )
 
     assert sql.spark.sql(f"SELECT it FROM {name}").collect()[0][0] == "${system:nunatak.test.secret}"
     told = {row[0]: row[1] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {made}").collect()}

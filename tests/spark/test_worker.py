@@ -18,13 +18,13 @@ import pytest
 
 import nunatak_spark
 from nunatak.client import Client, Credential, Json
-from nunatak_spark.console import Event
+from nunatak_spark.console import WorkerEvent
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import Outcome, Work
 from nunatak_spark.maintenance.snapshot_pins import PREFIX
-from nunatak_spark.shutdown import Leaving
-from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
+from nunatak_spark.shutdown import ShutdownSignal
+from nunatak_spark.worker import SharedSession, Worker, WorkerOptions, unique_worker_name
 from tests.support.login import Login, LoginServer, login_server
 from tests.support.server import ROOT
 from tests.support.spark import Installation
@@ -128,7 +128,7 @@ class Orders:
 @pytest.fixture
 def orders(spark: "SparkSession", quick: Quick, client: Client) -> Orders:
     for catalog, login in ((CATALOG, quick.server.root), (JANITORS, quick.janitor)):
-        nunatak_spark.add_catalog(spark, nunatak_spark.Catalog(quick.uri, catalog, None, None, login.credential))
+        nunatak_spark.add_catalog(spark, nunatak_spark.CatalogConfig(quick.uri, catalog, None, None, login.credential))
     made = Orders(spark, client, f"orders_{next(NUMBERS)}")
     spark.sql(
         f"CREATE TABLE {made.sql_name} (id BIGINT, part INT, text STRING) USING iceberg PARTITIONED BY (part) "
@@ -267,9 +267,9 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
     monkeypatch.setattr("nunatak_spark.maintenance.compaction_plan.COMMIT_BYTES", 1)
     before = orders.fingerprint()
     job = orders.ask()
-    said: list[Event] = []
+    said: list[WorkerEvent] = []
     shared = SharedSession(lambda: orders.spark)
-    wishes = Wishes(securable=orders.place, name=unique_name("here"), catalog=JANITORS, once=True)
+    wishes = WorkerOptions(securable=orders.place, name=unique_worker_name("here"), catalog=JANITORS, once=True)
 
     def maintain_at_length(work: Work) -> Outcome:
         """The first job goes on to count rows, for hours unless it is stopped; if it was not before."""
@@ -285,7 +285,7 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
 
     cancelling = threading.Thread(target=cancel, daemon=True)
     with quick.client(quick.janitor) as one, quick.client(quick.janitor) as beats:
-        worker = Worker(wishes, one, beats, shared, maintain_at_length, Leaving(), said.append)
+        worker = Worker(wishes, one, beats, shared, maintain_at_length, ShutdownSignal(), said.append)
         cancelling.start()
         worker.run()
         cancelling.join()

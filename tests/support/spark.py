@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 from urllib.parse import unquote, urlparse
 
-from nunatak_spark.compatibility import matrix
+from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.errors import JarChecksumMismatch, UnsupportedJava
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.jars import jar_locations, load_jar
 from nunatak_spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-SPARK = matrix().spark(matrix().default)
-JARS = (SPARK.runtime, SPARK.jars["aws"], *matrix().drivers.values())
+SPARK = compatibility_matrix().spark(compatibility_matrix().default)
+JARS = (SPARK.runtime, SPARK.jars["aws"], *compatibility_matrix().drivers.values())
 
 
 def rest_catalog(name: str, uri: str, **options: str) -> dict[str, str]:
@@ -58,7 +58,7 @@ def find_installation(jar_folder: Path) -> Installation:
         java_home = find_java(SPARK, os.environ)
     except UnsupportedJava:  # a user is told; a test takes another one if there is one
         java_home = find_java(SPARK, {"PATH": os.environ["PATH"]})
-    places = replace(places_of(os.environ), cache=jar_folder)
+    places = replace(jar_locations(os.environ), cache=jar_folder)
     try:
         return Installation(java_home, [load_jar(jar, places).path for jar in JARS])
     except JarChecksumMismatch as error:

@@ -19,17 +19,17 @@ from nunatak.cli.names import print_name
 from nunatak.cli.options import connected, output_option, uri_option
 from nunatak.cli.output import counted
 from nunatak_spark.cli.run_jobs import refusals
-from nunatak_spark.compatibility import matrix
+from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
-from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.jars import jar_locations, load_jar
 from nunatak_spark.jobs import Progress
 from nunatak_spark.migration.catalog_state import CatalogState, migration_name, opened_in_catalog
 from nunatak_spark.migration.migration_run import Run
 from nunatak_spark.migration.model import Found, Source, Table
 from nunatak_spark.migration.planning_rules import is_wanted, matches
 from nunatak_spark.migration.state import MigrationState, opened
-from nunatak_spark.runner import TELLERS
+from nunatak_spark.runner import PROGRESS_PRINTERS
 from nunatak_spark.spark_session import session
 
 Command = Callable[..., Any]
@@ -56,7 +56,7 @@ def runs(command: Command) -> Command:
     @click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
     @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     @click.option("--bundle", "bundles", multiple=True, help="Also the jar for this cloud's storage, such as aws.")
-    @click.option("--progress", type=click.Choice(list(TELLERS)), help="A bar in a terminal, else text.")
+    @click.option("--progress", type=click.Choice(list(PROGRESS_PRINTERS)), help="A bar in a terminal, else text.")
     @output_option
     @functools.wraps(command)
     def with_run(
@@ -77,7 +77,7 @@ def runs(command: Command) -> Command:
         new = arguments if command.__name__ == "inventory" else {}
         if new:
             kind_of(new)  # before a folder is made
-        teller = TELLERS[progress or ("bar" if sys.stderr.isatty() else "text")]
+        teller = PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]
         with refusals(), open_state(state, uri, command.__name__, create=bool(new)) as memory:
             uri, warehouse = _target(memory, uri, warehouse)
             needs = Needs.of(memory.list_sources(), new, bundles)
@@ -185,12 +185,12 @@ class Needs:
         addresses += [new["jdbc"]] if new.get("jdbc") else []
         kinds = {address.removeprefix("jdbc:").partition(":")[0] for address in addresses}
         is_aws = bool(new.get("glue")) or any(source.kind == "glue" for source in sources)
-        drivers = tuple(sorted(kinds & matrix().drivers.keys()))
+        drivers = tuple(sorted(kinds & compatibility_matrix().drivers.keys()))
         return cls(drivers, tuple(dict.fromkeys((*bundles, *(("aws",) if is_aws else ())))))
 
     def jars(self) -> list[Path]:
-        places = places_of(os.environ)
-        return [load_jar(matrix().drivers[driver], places).path for driver in self.drivers]
+        places = jar_locations(os.environ)
+        return [load_jar(compatibility_matrix().drivers[driver], places).path for driver in self.drivers]
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

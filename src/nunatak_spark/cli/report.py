@@ -17,7 +17,7 @@ from nunatak.settings import Settings, SettingsError
 from nunatak_spark.cli.run_jobs import Where, refusals, runs_spark, started
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.telemetry.ingest import IngestSpec
 from nunatak_spark.telemetry.ingest import ingest as ingest_spool
 from nunatak_spark.telemetry.telemetry_page import page
@@ -118,7 +118,7 @@ def _place(settings: Settings) -> str:
 
 
 @contextmanager
-def _spark(where: Where, client: Client) -> Iterator[tuple["SparkSession", Callable[[Step], None]]]:
+def _spark(where: Where, client: Client) -> Iterator[tuple["SparkSession", Callable[[ProgressStep], None]]]:
     """A session and a way to tell how far the work is; what keeps Spark from it is a refusal in one line."""
     status: Any = Console(stderr=True).status("Starting Spark …")
     with refusals(), status:

@@ -20,16 +20,24 @@ from nunatak.cli.securables import securable_of, warehouse_of
 from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
 from nunatak.maintenance.job_spec import JobSpec
-from nunatak_spark.compatibility import RUNTIME, matrix
-from nunatak_spark.console import Tell, bars, json_lines, lines
+from nunatak_spark.compatibility import RUNTIME, compatibility_matrix
+from nunatak_spark.console import PrintEvent, print_json_lines, print_lines, print_with_bars
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import Refused as WouldHarm
 from nunatak_spark.maintenance.job_context import Work
-from nunatak_spark.shutdown import Leaving
+from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.spark_session import session
-from nunatak_spark.worker import Ended, SharedSession, Wishes, Worker, progress_of, tried, unique_name
+from nunatak_spark.worker import (
+    JobResult,
+    SharedSession,
+    Worker,
+    WorkerOptions,
+    dry_run_event,
+    progress_event,
+    unique_worker_name,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +57,9 @@ bundle_option = click.option(
     "--bundle",
     "bundles",
     multiple=True,
-    type=click.Choice(sorted({name for one in matrix().sparks.values() for name in one.jars} - {RUNTIME})),
+    type=click.Choice(
+        sorted({name for one in compatibility_matrix().sparks.values() for name in one.jars} - {RUNTIME})
+    ),
     help="Also the jar for this cloud's storage; may be repeated.",
 )
 
@@ -119,7 +129,7 @@ def started(where: Where, client: Client) -> "SparkSession":
 
 
 @contextmanager
-def shared_session(where: Where, client: Client, leaving: Leaving | None = None) -> Iterator[SharedSession]:
+def shared_session(where: Where, client: Client, leaving: ShutdownSignal | None = None) -> Iterator[SharedSession]:
     """One that is started when it is wanted, and stopped at the end."""
 
     def start() -> "SparkSession":
@@ -136,9 +146,9 @@ def shared_session(where: Where, client: Client, leaving: Leaving | None = None)
 
 
 @contextmanager
-def a_worker(wishes: Wishes, where: Where, client: Client, tell: Tell) -> Iterator[Worker]:
+def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEvent) -> Iterator[Worker]:
     """One that ends in good order when it is asked to; what keeps Spark from working is a refusal."""
-    leaving = Leaving()
+    leaving = ShutdownSignal()
     with ExitStack() as open_:
         open_.enter_context(refusals())
         open_.enter_context(leaving.listening())
@@ -147,18 +157,18 @@ def a_worker(wishes: Wishes, where: Where, client: Client, tell: Tell) -> Iterat
         yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
 
 
-def teller(session: Session) -> AbstractContextManager[Tell]:
+def teller(session: Session) -> AbstractContextManager[PrintEvent]:
     if session.output == "json":
-        return json_lines()
-    return bars() if sys.stdout.isatty() else lines()
+        return print_json_lines()
+    return print_with_bars() if sys.stdout.isatty() else print_lines()
 
 
 def worker_name(name: str | None) -> str:
     """Who holds the jobs, as people are told; no two processes have the same."""
-    return unique_name(name or f"{socket.gethostname()}-{os.getpid()}")
+    return unique_worker_name(name or f"{socket.gethostname()}-{os.getpid()}")
 
 
-def exit_code(ended: list[Ended]) -> int:
+def exit_code(ended: list[JobResult]) -> int:
     states = {each.state for each in ended}
     if "failed" in states:
         return FAILED
@@ -178,14 +188,14 @@ class Taken(Refused):
 
 def run_due(session: Session, where: Where, securable: str) -> int:
     """Plan for the place, and do what is due in it until nothing is; how it ended."""
-    wishes = Wishes(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
+    wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
     with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
         worker.run()
     return NOT_DONE if worker.leaving.wanted else exit_code(worker.ended)
 
 
 def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
-    wishes = Wishes(securable=securable, name=worker_name(None), catalog=where.catalog)
+    wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog)
     with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
         try:
             worker.run_one(job_id)
@@ -208,23 +218,23 @@ def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:
                 catalog=where.catalog,
                 spec=spec,
                 job="dry-run",
-                progress=lambda step: tell(progress_of(None, step)),
+                progress=lambda step: tell(progress_event(None, step)),
                 dry_run=True,
             )
             ended.append(_tried(work))
-            tell(tried(spec, ended[-1]))
+            tell(dry_run_event(spec, ended[-1]))
     return exit_code(ended)
 
 
-def _tried(work: Work) -> Ended:
+def _tried(work: Work) -> JobResult:
     try:
-        return Ended("done", maintain(work))
+        return JobResult("done", maintain(work))
     except WouldHarm as error:
-        return Ended("failed", error=str(error))
+        return JobResult("failed", error=str(error))
     except (CannotRun, CatalogError, ConnectionError):
         raise
     except Exception as error:
-        return Ended("failed", error=failure_reason(error))
+        return JobResult("failed", error=failure_reason(error))
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from nunatak_spark.cli.run_jobs import (
     teller,
     worker_name,
 )
-from nunatak_spark.compatibility import Jar, Spark, matrix
+from nunatak_spark.compatibility import Jar, SparkRelease, compatibility_matrix
 from nunatak_spark.configuration import (
     CATALOG,
     EXTENSIONS,
@@ -36,23 +36,25 @@ from nunatak_spark.configuration import (
     JARS,
     PACKAGES,
     REDACTED,
-    catalog_of,
-    present_settings,
-    properties_text,
+    catalog_config,
+    existing_settings,
+    format_properties,
 )
-from nunatak_spark.doctor import Check, check_machine, check_server, check_session
+from nunatak_spark.doctor import DoctorCheck, check_machine, check_server, check_session
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import find_installation, installed_version
-from nunatak_spark.jars import find_jar, load_jar, places_of
+from nunatak_spark.jars import find_jar, jar_locations, load_jar
 from nunatak_spark.spark_session import session
-from nunatak_spark.worker import Wishes
+from nunatak_spark.worker import WorkerOptions
 
 PRIVATE = 0o600  # a file that may hold a secret
 PROBLEM = 1  # the exit code: something keeps Spark from working
 
 warehouse_option = click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
 spark_option = click.option(
-    "--spark", "version", help=f"For this Spark: {' or '.join(matrix().sparks)}; else for the pyspark installed here."
+    "--spark",
+    "version",
+    help=f"For this Spark: {' or '.join(compatibility_matrix().sparks)}; else for the pyspark installed here.",
 )
 
 
@@ -85,7 +87,7 @@ def conf(
     """Print the lines of spark-defaults.conf, as `spark-submit --properties-file` takes them, too."""
     with refusals():
         # The administrator's own secret, which lies in a file, is never printed: engines get one of their own.
-        wanted = catalog_of(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
+        wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
         if with_secret and not wanted.secrets():
             fix = "`nunatak key create` makes one; set NUNATAK_CREDENTIAL or NUNATAK_TOKEN to it."
             raise CannotRun("There is no secret to put in", fix=fix)
@@ -97,7 +99,7 @@ def conf(
             **wanted.settings(),
             **(wanted.secrets() if with_secret else {}),
         }
-        text = properties_text(settings)
+        text = format_properties(settings)
     if not with_secret and (wanted.secrets() or has_admin_file(os.environ)):
         echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
     if file is None:
@@ -108,7 +110,7 @@ def conf(
 
 
 def _jar_settings(jars: list[Jar], *, packages: bool) -> dict[str, str]:
-    found = [] if packages else [find_jar(jar, places_of(os.environ)) for jar in jars]
+    found = [] if packages else [find_jar(jar, jar_locations(os.environ)) for jar in jars]
     paths = [str(one.path) for one in found if one is not None]
     if len(paths) == len(jars):
         return {JARS: ",".join(paths)}
@@ -134,7 +136,7 @@ def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | Non
     take them from without Maven.
     """
     with refusals():
-        places = places_of(os.environ)
+        places = jar_locations(os.environ)
         for jar in _spark_of(version).chosen_jars(bundles):
             with Console(stderr=True).status(f"Getting {jar.coordinate} …"):
                 path = load_jar(jar, places).path
@@ -174,9 +176,9 @@ def doctor(
             checks += check_server(client, namespace)
     except SettingsError as error:  # an address that is none
         said, _, fix = str(error).partition("; ")
-        checks.append(Check("server", "problem", said, fix))
+        checks.append(DoctorCheck("server", "problem", said, fix))
     except CannotRun as error:
-        checks.append(Check("login", "problem", error.problem, error.fix))
+        checks.append(DoctorCheck("login", "problem", error.problem, error.fix))
     if start:
         checks.append(_started(checks, uri, warehouse, catalog, bundles))
     if output == "json":
@@ -213,14 +215,16 @@ def _login_of_spark(uri: str, catalog: str) -> CommandLogin:
 
 def _present_settings() -> dict[str, str]:
     try:
-        return present_settings(os.environ, find_installation(os.environ).spark_home)
+        return existing_settings(os.environ, find_installation(os.environ).spark_home)
     except CannotRun:  # said by another check
         return {}
 
 
-def _started(checks: list[Check], uri: str, warehouse: str | None, catalog: str, bundles: tuple[str, ...]) -> Check:
+def _started(
+    checks: list[DoctorCheck], uri: str, warehouse: str | None, catalog: str, bundles: tuple[str, ...]
+) -> DoctorCheck:
     if any(check.state == "problem" for check in checks):
-        return Check("session", "not checked", "Spark is not started while there are problems")
+        return DoctorCheck("session", "not checked", "Spark is not started while there are problems")
     login = find_login(uri, os.environ)
     try:
         started = session(
@@ -232,7 +236,7 @@ def _started(checks: list[Check], uri: str, warehouse: str | None, catalog: str,
             bundles=bundles,
         )
     except CannotRun as error:
-        return Check("session", "problem", error.problem, error.fix)
+        return DoctorCheck("session", "problem", error.problem, error.fix)
     try:
         return check_session(started, catalog)
     finally:
@@ -287,7 +291,7 @@ def worker(
         in_warehouse_of(session.client, securable) as (client, place),
         teller(session) as tell,
     ):
-        wishes = Wishes(
+        wishes = WorkerOptions(
             securable=place,
             name=worker_name(name),
             catalog=where.catalog,
@@ -304,6 +308,6 @@ def worker(
         raise click.exceptions.Exit(exit_code([each for each in one.ended if each.state in ("done", "failed")]))
 
 
-def _spark_of(version: str | None) -> Spark:
+def _spark_of(version: str | None) -> SparkRelease:
     """The Spark that was asked for, or that of the pyspark which is installed, or the one we ship for."""
-    return matrix().spark(version or installed_version() or matrix().default)
+    return compatibility_matrix().spark(version or installed_version() or compatibility_matrix().default)

@@ -28,7 +28,7 @@ from nunatak_spark.demo.sample_data import size_of
 from nunatak_spark.errors import CannotRun, JarChecksumMismatch, JarNotFound
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
-from nunatak_spark.jars import load_jar, places_of
+from nunatak_spark.jars import jar_locations, load_jar
 from nunatak_spark.spark_session import session
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def _compiler(scale: float) -> dict[str, str]:
 def _packages(installation: Installation) -> dict[str, str]:
     """Nothing if the jar is here or Maven gets it; else Spark's own resolver is asked for it."""
     try:
-        load_jar(installation.spark.runtime, places_of(os.environ, spark_home=installation.spark_home))
+        load_jar(installation.spark.runtime, jar_locations(os.environ, spark_home=installation.spark_home))
     except JarChecksumMismatch:
         raise
     except JarNotFound:
-        if os.environ.get("NUNATAK_MAVEN_URL") or places_of(os.environ).maven is not None:
+        if os.environ.get("NUNATAK_MAVEN_URL") or jar_locations(os.environ).maven is not None:
             raise  # a way was there, and failed
         return {"spark.jars.packages": installation.spark.runtime.coordinate}
     return {}

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from nunatak_spark.demo.demo_context import timed
 from nunatak_spark.jobs import Progress as Tell
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 
 INDENT = (0, 0, 0, 3)  # left
 
@@ -44,7 +44,7 @@ class Terminal:
     def progress(self) -> Tell:
         return self._step
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ProgressStep) -> None:
         if self._bars is None:
             return
         if step.text not in self._tasks:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nunatak.client import Client
 from nunatak_spark.demo.sample_data import Size
-from nunatak_spark.jobs import Progress, silent
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.jobs import Progress, no_progress
+from nunatak_spark.progress import report_task_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -45,7 +45,7 @@ class Silence:
 
     @property
     def progress(self) -> Progress:
-        return silent
+        return no_progress
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Stage:
 
     def run(self, doing: str, statement: str) -> "list[Row]":
         """Run a statement, and tell how far it is."""
-        with tasks_told(self.spark, doing, self.narrator.progress):
+        with report_task_progress(self.spark, doing, self.narrator.progress):
             return self.spark.sql(statement).collect()
 
     def row(self, statement: str) -> "Row":

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nunatak.client import Client
-from nunatak_spark.console import Event
+from nunatak_spark.console import WorkerEvent
 from nunatak_spark.demo import sample_data
 from nunatak_spark.demo.demo_context import Stage, timed
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.shutdown import Leaving
-from nunatak_spark.worker import SharedSession, Wishes, Worker, unique_name
+from nunatak_spark.shutdown import ShutdownSignal
+from nunatak_spark.worker import SharedSession, Worker, WorkerOptions, unique_worker_name
 
 TABLE = "bronze.clicks"
 CLICKS = """(id BIGINT, at TIMESTAMP, customer BIGINT, page STRING, wait_ms INT) USING iceberg PARTITIONED BY (days(at))
@@ -116,7 +116,7 @@ def tidy(stage: Stage) -> tuple[JobDone, ...]:
     done: list[JobDone] = []
     types: dict[int | None, str] = {}
 
-    def tell(event: Event) -> None:
+    def tell(event: WorkerEvent) -> None:
         if event.step is not None:
             stage.narrator.progress(event.step)
         elif event.event == "begun" and event.type is not None:
@@ -126,14 +126,14 @@ def tidy(stage: Stage) -> tuple[JobDone, ...]:
             done.append(job)
             stage.narrator.say(f"{job.type}: {job.state} in {job.seconds:.1f} s, {job.remark}")
 
-    wishes = Wishes(securable, unique_name("demo"), stage.catalog, once=True, plan=True)
+    wishes = WorkerOptions(securable, unique_worker_name("demo"), stage.catalog, once=True, plan=True)
     with Client(stage.uri) as beats:
         session = SharedSession(lambda: stage.spark)
-        Worker(wishes, stage.client, beats, session, maintain, Leaving(), tell).run()
+        Worker(wishes, stage.client, beats, session, maintain, ShutdownSignal(), tell).run()
     return tuple(done)
 
 
-def _remark(event: Event) -> str:
+def _remark(event: WorkerEvent) -> str:
     if event.error:
         return event.error
     if not event.changed:

@@ -14,7 +14,7 @@ from nunatak_spark.maintenance.loaded_table import Snapshot, Table, call, load, 
 from nunatak_spark.maintenance.partition_filters import Values, named_columns, value_texts, where
 from nunatak_spark.maintenance.rewrite_verification import guarded, totals
 from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import literal, quote_identifier
 
 FEW_FILES = 20_000  # up to which it is quicker to count them here than to have Spark plan an aggregation
@@ -262,7 +262,7 @@ class _Compaction:
             arguments["where"] = literal(condition)
         self._calls += 1
         try:
-            with tasks_told(self._work.spark, "rewriting files", self._work.progress):
+            with report_task_progress(self._work.spark, "rewriting files", self._work.progress):
                 row = call(self._work, "rewrite_data_files", arguments)
                 return int(row["rewritten_data_files_count"])
         except Exception as error:

@@ -11,7 +11,7 @@ from nunatak_spark.maintenance.job_failures import retried
 from nunatak_spark.maintenance.loaded_table import Table, call, load, options
 from nunatak_spark.maintenance.rewrite_verification import guarded, totals
 from nunatak_spark.maintenance.snapshot_pins import find_pinned
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 
 VECTORS = 3  # the format version from which on each data file has at most one deletion vector
 MANY_FILES = 2**31 - 1
@@ -54,7 +54,7 @@ def survey(work: Work, table: Table) -> Layout:
 
 
 def _rewrite(work: Work, table: Table) -> None:
-    with tasks_told(work.spark, "rewriting deletes", work.progress):
+    with report_task_progress(work.spark, "rewriting deletes", work.progress):
         call(
             work,
             "rewrite_position_delete_files",

@@ -69,7 +69,7 @@ def finish_deletions(work: Work) -> Deletions:
     Returns what all attempts of the job have deleted: those that were killed have told nobody.
     """
     noted = Deletions()
-    if not work.dry_run and work.spark.catalog.tableExists(system_tables.name_of(work.catalog, PLANNED)):
+    if not work.dry_run and work.spark.catalog.tableExists(system_tables.system_table_name(work.catalog, PLANNED)):
         journal = Journal(work)
         noted.outside = journal.settle()
         journal.count(noted)
@@ -83,7 +83,7 @@ class Journal:
         self._work = work
         self._spark = work.spark
         self._now_ms = work.now_ms()
-        self._planned = system_tables.ensure(
+        self._planned = system_tables.ensure_system_table(
             work.spark,
             work.catalog,
             PLANNED,
@@ -91,7 +91,7 @@ class Journal:
             partitioned_by=("table_uuid", "job"),
             comment="Files that a running job may delete",
         )
-        self._journal = system_tables.ensure(
+        self._journal = system_tables.ensure_system_table(
             work.spark,
             work.catalog,
             JOURNAL,

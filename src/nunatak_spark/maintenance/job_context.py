@@ -9,7 +9,7 @@ import msgspec
 
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import Gain, JobSpec
-from nunatak_spark.jobs import Progress, Report, silent
+from nunatak_spark.jobs import Progress, Report, no_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ class Work:
     catalog: str
     spec: JobSpec
     job: str
-    progress: Progress = silent
+    progress: Progress = no_progress
     check: Callable[[], None] = never_stop
     now_ms: Callable[[], int] = wall_clock_ms
     dry_run: bool = False

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from nunatak.errors import CatalogError
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.failure_reason import failure_reason, printed, throwables
+from nunatak_spark.failure_reason import failure_reason, safe_str, throwables
 from nunatak_spark.maintenance.job_context import Refused, Stopped, Work
 
 TRIES = 5
@@ -30,7 +30,7 @@ def told_in_one_line() -> Iterator[None]:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether a writer was quicker, wherever in the chain of causes that is said."""
-    told = [f"{each.name}: {each.message}" for each in throwables(error)] or [printed(error)]
+    told = [f"{each.name}: {each.message}" for each in throwables(error)] or [safe_str(error)]
     return any(name in text for text in told for name in CONFLICTS)
 
 

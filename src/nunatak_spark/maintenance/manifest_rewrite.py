@@ -8,7 +8,7 @@ from nunatak_spark.maintenance.job_failures import retried
 from nunatak_spark.maintenance.loaded_table import Snapshot, Table, call, load
 from nunatak_spark.maintenance.rewrite_verification import guarded
 from nunatak_spark.maintenance.snapshot_pins import find_pinned
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 
 TARGET_BYTES = 8 << 20  # Iceberg's own, for a table that says nothing
 
@@ -37,7 +37,7 @@ def survey(work: Work, table: Table) -> tuple[int, int]:
 
 
 def _rewrite(work: Work, table: Table) -> None:
-    with tasks_told(work.spark, "rewriting manifests", work.progress):
+    with report_task_progress(work.spark, "rewriting manifests", work.progress):
         call(work, "rewrite_manifests", {"table": table.argument, "use_caching": "false"})
 
 

@@ -48,7 +48,7 @@ class Quarantine:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._name = system_tables.ensure(
+        self._name = system_tables.ensure_system_table(
             work.spark,
             work.catalog,
             TABLE,
@@ -60,7 +60,7 @@ class Quarantine:
     @staticmethod
     def read(work: Work) -> dict[str, int]:
         """When each was first seen, in milliseconds; empty where nothing was ever quarantined."""
-        name = system_tables.name_of(work.catalog, TABLE)
+        name = system_tables.system_table_name(work.catalog, TABLE)
         return _rows(work, name) if work.spark.catalog.tableExists(name) else {}
 
     def rows(self) -> dict[str, int]:

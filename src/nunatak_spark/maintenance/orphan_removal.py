@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.deletion_journal import Deletions, Journal
 from nunatak_spark.maintenance.file_deletion import call_orphan_procedure, delete_files
 from nunatak_spark.maintenance.hidden_files import visible_files
@@ -149,4 +149,4 @@ def _outcome(
 
 
 def _told(work: Work, text: str, done: int) -> None:
-    work.progress(Step(text, done, STEPS))
+    work.progress(ProgressStep(text, done, STEPS))

@@ -27,7 +27,7 @@ from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped, Work
 from nunatak_spark.maintenance.loaded_table import REPLACE, Snapshot, Table, load
 from nunatak_spark.maintenance.snapshot_pins import EVIDENCE_MS, find_pinned, pin, pin_of, unpin
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import literal, quote_identifier
 
 Level = Literal["rows", "metadata", "full", "none"]
@@ -92,7 +92,7 @@ def find_wrong(work: Work, table: Table, rewrites: Sequence[Rewrite], level: Lev
     looks = {"rows": _compare_rows, "metadata": _compare_metadata, "full": _compare_fingerprints}
     reached = level
     for rewrite in rewrites if level in looks else ():
-        with tasks_told(work.spark, "comparing the rows before and after", work.progress):
+        with report_task_progress(work.spark, "comparing the rows before and after", work.progress):
             look = looks[level](work, table, rewrite)
         reached = min(reached, look.level, key=BY_STRENGTH.index)
         if look.sentences:

@@ -12,7 +12,7 @@ from nunatak_spark.maintenance.job_failures import retried
 from nunatak_spark.maintenance.loaded_table import Snapshot, Table, load
 from nunatak_spark.maintenance.rewrite_verification import Rewrite, Wrong, count_rows, level_of, report_wrong
 from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin, unpin
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import quote_identifier
 
 WRITERS: dict[str, Callable[[int], str]] = {"date": date, "timestamp": timestamp_ntz, "timestamptz": timestamp}
@@ -55,7 +55,7 @@ def _guarded_delete(work: Work, table: Table, start: Snapshot, condition: str) -
     conflicts = 0
     pin(work, start)
     try:
-        with _marked(work), tasks_told(work.spark, "deleting old rows", work.progress):
+        with _marked(work), report_task_progress(work.spark, "deleting old rows", work.progress):
             conflicts = retried(work, lambda: work.spark.sql(f"DELETE FROM {table.name} WHERE {condition}").collect())
     except Stopped:
         raise

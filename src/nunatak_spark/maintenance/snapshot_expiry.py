@@ -9,7 +9,7 @@ from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
 from nunatak_spark.maintenance.loaded_table import Table, load
 from nunatak_spark.maintenance.rewrite_verification import watched
 from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 
 MAIN = "main"
 FOREVER_MS = 2**63 - 1
@@ -70,7 +70,10 @@ def _expire(work: Work, table: Table, expired: set[int], older_than_ms: int, ret
         """Only snapshots whose files were written down as those that may be deleted."""
         return expirable(now, older_than_ms, retain, work.now_ms()) & expired
 
-    with deletions_noted(work, REASON, expired) as noted, tasks_told(work.spark, "expiring snapshots", work.progress):
+    with (
+        deletions_noted(work, REASON, expired) as noted,
+        report_task_progress(work.spark, "expiring snapshots", work.progress),
+    ):
         conflicts = remove_snapshots(work, chosen)
     after = load(work)
     return _outcome(noted, after, forgotten=len(table.snapshots.keys() - after.snapshots.keys()), conflicts=conflicts)

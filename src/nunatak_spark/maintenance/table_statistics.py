@@ -4,7 +4,7 @@ from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
 from nunatak_spark.maintenance.job_failures import retried
 from nunatak_spark.maintenance.loaded_table import Table, call, load
 from nunatak_spark.maintenance.rewrite_verification import watched
-from nunatak_spark.progress import tasks_told
+from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import literal
 
 
@@ -56,9 +56,9 @@ def _compute(work: Work, table: Table, columns: list[str], missing: list[str]) -
     conflicts = 0
     if "table" in missing:
         chosen = {"columns": f"array({', '.join(map(literal, columns))})"} if columns else {}
-        with tasks_told(work.spark, "counting distinct values", work.progress):
+        with report_task_progress(work.spark, "counting distinct values", work.progress):
             conflicts += retried(work, lambda: call(work, "compute_table_stats", {**arguments, **chosen}))
     if "partition" in missing:
-        with tasks_told(work.spark, "measuring partitions", work.progress):
+        with report_task_progress(work.spark, "measuring partitions", work.progress):
             conflicts += retried(work, lambda: call(work, "compute_partition_stats", arguments))
     return Outcome(changed=True, detail={"computed": missing, "conflicts": conflicts})

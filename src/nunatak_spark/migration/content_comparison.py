@@ -15,10 +15,10 @@ from nunatak_spark.fingerprint import (
     Plan,
     TooManyPartitions,
     fingerprint_by,
+    fingerprint_settings,
     fingerprints,
     partition_name,
     plan,
-    reading_settings,
 )
 from nunatak_spark.migration.metadata_comparison import DECLARED, current_schema, default_spec, normal
 from nunatak_spark.migration.model import Finding, Looked, Pair
@@ -193,7 +193,7 @@ def _look_deeper(
         findings = findings[:SHOWN_PARTITIONS]
         names = {name for name, _ in list(_differing(parts))[:SEARCHED_PARTITIONS]}
         condition = _inside(source.selectExpr(*_keys(by)).union(target.selectExpr(*_keys(by))), by, names)
-    with reading_settings(spark):
+    with fingerprint_settings(spark):
         left, right = source.where(condition), target.where(condition)
         facts["rows-only-at-source"], facts["rows-only-at-target"] = _apart(left, right)
     return facts, findings

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from nunatak_spark.failure_reason import failure_reason, throwables
-from nunatak_spark.fingerprint import reading_settings
+from nunatak_spark.fingerprint import fingerprint_settings
 from nunatak_spark.migration import engine_queries
 from nunatak_spark.migration.engine_queries import Column, Dialect, Filter, Measure, Rows
 from nunatak_spark.migration.model import Finding, Looked, Pair
 from nunatak_spark.migration.optional_packages import load_module
 from nunatak_spark.migration.target_access import login_settings, rest_catalog
-from nunatak_spark.redaction import redacted_text
+from nunatak_spark.redaction import redact_text
 
 Json = dict[str, Any]
 Answers = dict[str, str | None]
@@ -152,12 +152,12 @@ class Asked:
     def outcome(self) -> Looked:
         findings = list(self._disagreements())
         if len(self.answers) < ENOUGH:
-            reasons = "; ".join(f"{name} could not: {redacted_text(reason)}" for name, reason in self.cannot.items())
+            reasons = "; ".join(f"{name} could not: {redact_text(reason)}" for name, reason in self.cannot.items())
             asked = len(self.answers) + len(self.cannot)
             text = f"{len(self.answers)} of {asked} engines answered; {reasons}"
             findings.append(Finding("too-few-engines", text))
         agreed = next(iter(self.answers.values()), {})
-        refused = {name: f"could not: {redacted_text(reason)}" for name, reason in self.cannot.items()}
+        refused = {name: f"could not: {redact_text(reason)}" for name, reason in self.cannot.items()}
         facts = {
             "engines": {**dict.fromkeys(self.answers, "answered"), **refused},
             "questions": len(agreed),
@@ -189,7 +189,7 @@ def _short(answer: str | None) -> str:
 
 @contextlib.contextmanager
 def _spark(pair: Pair, _: Json) -> Iterator[Engine]:
-    with reading_settings(pair.spark):
+    with fingerprint_settings(pair.spark):
         yield Sql(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, engine_queries.SPARK)
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.migration.metadata_facts import with_document
 from nunatak_spark.migration.migration_run import Run, asking
 from nunatak_spark.migration.model import Finding, Found, Source, Table, title
@@ -48,7 +48,7 @@ def _completed(run: Run, listed: Iterator[tuple[Found, Document | None]]) -> Ite
         for found in pool.map(complete, listed):
             done += 1
             if done % TOLD_EVERY == 0:
-                run.progress(Step("inventory", done, done))
+                run.progress(ProgressStep("inventory", done, done))
             yield msgspec.structs.replace(found, risks=(*found.risks, *name_risks(found)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nunatak_spark.column_types import printed_type
+from nunatak_spark.column_types import format_type
 from nunatak_spark.migration.model import Finding
 
 Json = dict[str, Any]
@@ -314,7 +314,7 @@ def _compare_types(left: Any, right: Any, path: str, found: Columns) -> None:
                 return
     if left == right:
         return
-    said = f"type of column {path} was {printed_type(left)} and is {printed_type(right)}"
+    said = f"type of column {path} was {format_type(left)} and is {format_type(right)}"
     text = isinstance(left, str) and left.startswith(("char(", "varchar(")) and right == "string"
     if text or (left, right) in WIDENED:
         found.accepted.append(said)

@@ -13,7 +13,7 @@ from nunatak.client import Client, Levels, ServerUnreachable
 from nunatak.errors import AlreadyExists, CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.jobs import Progress, Step, silent
+from nunatak_spark.jobs import Progress, ProgressStep, no_progress
 from nunatak_spark.migration import reader_options
 from nunatak_spark.migration.model import Found, Source, Table, title
 from nunatak_spark.migration.shadow_flags import require_shadow_support
@@ -21,7 +21,7 @@ from nunatak_spark.migration.source_files import Spark, Unreadable
 from nunatak_spark.migration.sources.source_catalog import Origin
 from nunatak_spark.migration.sources.source_kinds import open_origin
 from nunatak_spark.migration.state import MigrationState
-from nunatak_spark.redaction import redacted_text
+from nunatak_spark.redaction import redact_text
 from nunatak_spark.session_settings import temporary_settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Run:
     spark: Spark
     catalog: str
     environment: Mapping[str, str]
-    progress: Progress = silent
+    progress: Progress = no_progress
     source_lock: threading.Lock = field(default_factory=threading.Lock)  # clients of sources know one thread at a time
     _origins: dict[str, Origin] = field(default_factory=dict)
     _client: Client | None = None
@@ -110,7 +110,7 @@ class Run:
         results = []
         for done, table in enumerate(wanted, 1):
             results.append(self.attempt(table, step, action))
-            self.progress(Step(step, done, len(wanted)))
+            self.progress(ProgressStep(step, done, len(wanted)))
         return results
 
     def attempt(self, table: Table, step: str, action: Callable[[Table], Table]) -> Table:
@@ -122,7 +122,7 @@ class Run:
     def mark_failed(self, table: Table, step: str, error: Exception) -> Table:
         """Note why a step failed. The table stays in the state that it had, so a refused rollback leaves it watched."""
         known = self.folder.find_table(title(table.found)) or table  # the action may have stored more by now
-        problem = redacted_text(reason(error))
+        problem = redact_text(reason(error))
         # A table whose verification is not green any more must not pass for verified.
         state = "shadowed" if step == "verify" and known.state == "verified" else known.state
         failed = msgspec.structs.replace(known, state=state, problem=problem, failed_at=step)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from nunatak.client import Client
-from nunatak_spark.fingerprint import reading_settings
+from nunatak_spark.fingerprint import fingerprint_settings
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.migration.cutover import TRIES, Verify, is_outdated, pair_of, require_green
 from nunatak_spark.migration.migration_run import Run
 from nunatak_spark.migration.model import Evidence, LevelName, Pair, Table
@@ -53,7 +53,7 @@ def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Seq
                     outdated: list[tuple[int, Table]] = []
                     for start in range(0, len(waiting), TOGETHER):
                         outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
-                        run.progress(Step("verify", len(results), len(tables)))
+                        run.progress(ProgressStep("verify", len(results), len(tables)))
                     waiting = outdated
     return [results[number] for number in range(len(tables))]
 
@@ -148,7 +148,7 @@ class _Workers:
 def _workers(run: Run) -> Iterator[_Workers]:
     """Held for all threads: what a fingerprint needs from the session, which belongs to all of them."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(reading_settings(run.spark()))
+        stack.enter_context(fingerprint_settings(run.spark()))
         clients: queue.SimpleQueue[tuple[int, Client]] = queue.SimpleQueue()
         for number in range(THREADS):
             clients.put((number, stack.enter_context(run.connect())))

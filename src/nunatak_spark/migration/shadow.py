@@ -8,7 +8,7 @@ import msgspec
 
 from nunatak.client import Client, Json
 from nunatak.errors import NotFound
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.migration.migration_run import Run, Stuck, name_now
 from nunatak_spark.migration.model import Found, Planned, Table, printed_name, sql_name, title
 from nunatak_spark.migration.namespace_properties import carry_namespaces
@@ -48,7 +48,7 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
             waiting[pool.submit(_pointed, run, intended, pointer, is_begun=is_begun)] = (intended, pointer)
         for done, future in enumerate(as_completed(waiting), 1):
             table, pointer = waiting[future]
-            run.progress(Step("register", done, len(waiting)))
+            run.progress(ProgressStep("register", done, len(waiting)))
             results.append(
                 run.attempt(table, "shadow", lambda table: _save(run, table, pointer, future.result()))  # noqa: B023
             )

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.migration.migration_run import Run
 from nunatak_spark.migration.model import Planned, Table, printed_name, title
 from nunatak_spark.migration.planning_rules import Wishes, plan
@@ -46,5 +46,5 @@ def _without_refusals(run: Run, tables: list[Table], planned: dict[str, Planned]
         if name in twins:
             reasons.append(f"it is the same table as {twins[name]}, which goes over already; exclude one of them")
         checked[name] = Planned("refused", each.target, each.wave, reasons[0]) if reasons else each
-        run.progress(Step("plan", done, len(now)))
+        run.progress(ProgressStep("plan", done, len(now)))
     return checked

@@ -14,7 +14,7 @@ import msgspec
 
 from nunatak.errors import NotFound
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.jobs import Progress, Step, silent
+from nunatak_spark.jobs import Progress, ProgressStep, no_progress
 from nunatak_spark.maintenance.job_context import wall_clock_ms
 from nunatak_spark.migration import content_comparison, engine_comparison, file_reachability, metadata_comparison
 from nunatak_spark.migration.model import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
@@ -39,7 +39,7 @@ def verify(
     pair: Pair,
     levels: Sequence[LevelName] = LEVELS,
     *,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> list[Evidence]:
     """Evidence of each level, in order; a finding `moved-source` asks to catch up and to verify again."""
@@ -53,7 +53,7 @@ def verify(
     pair.spark.sql(f"REFRESH TABLE {pair.target_name}")  # Spark remembers tables for half a minute
     evidence = []
     for done, level in enumerate(wanted):
-        progress(Step(f"{level} of {title(pair.table.found)}", done, len(wanted)))
+        progress(ProgressStep(f"{level} of {title(pair.table.found)}", done, len(wanted)))
         begun = now_ms()
         looked = _look(pair, level, target, source)
         evidence.append(_evidence(level, looked, begun, now_ms(), source, _pointer(target)))

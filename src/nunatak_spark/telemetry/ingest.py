@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nunatak_spark.jobs import Progress, Report, Spec, Step
+from nunatak_spark.jobs import Progress, ProgressStep, Report, Spec
 from nunatak_spark.sql_text import literal
-from nunatak_spark.system_tables import name_of
+from nunatak_spark.system_tables import system_table_name
 from nunatak_spark.telemetry import spool_files, views
 from nunatak_spark.telemetry.rejections import Rejections
 from nunatak_spark.telemetry.spool_files import Waiting
@@ -61,7 +61,7 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
         rejections = Rejections(spark, spec.catalog, root)
         removed = 0
         for number, waiting in enumerate(days):
-            progress(Step("ingesting", number, len(days)))
+            progress(ProgressStep("ingesting", number, len(days)))
             queries = _ingest_day(spark, spec, f"{root}/", f"{checkpoint}/{waiting.day}", waiting)
             for kind in waiting.kinds:
                 lines[kind] = lines.get(kind, 0) + _lines_read(queries[kind])
@@ -72,7 +72,7 @@ def ingest(spark: "SparkSession", spec: IngestSpec, progress: Progress) -> Inges
             last = today - timedelta(days=LATEST_DAYS)
             spool_files.forget_days(folder, spool_files.local_folder(checkpoint), last.isoformat())
         views.ensure_views(spark, spec.catalog)
-        progress(Step("ingesting", len(days), len(days)))
+        progress(ProgressStep("ingesting", len(days), len(days)))
         files = sum(waiting.count for waiting in days)
         rejected = rejections.report(today)
     return IngestReport(ok=rejected == 0, lines=lines, rejected=rejected, files=files, files_left=files - removed)
@@ -86,7 +86,8 @@ def _ingest_day(
     frames = {kind: accepted(_lines(spark, spec, f"{root}{kind}/{waiting.day}"), kind) for kind in waiting.kinds}
     frames[REJECTED] = rejected(_lines(spark, spec, everything))
     queries = {
-        table: _started(frame, f"{checkpoint}/{table}", name_of(spec.catalog, table)) for table, frame in frames.items()
+        table: _started(frame, f"{checkpoint}/{table}", system_table_name(spec.catalog, table))
+        for table, frame in frames.items()
     }
     try:
         for query in queries.values():

@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from nunatak_spark.sql_text import literal
-from nunatak_spark.system_tables import name_of
+from nunatak_spark.system_tables import system_table_name
 from nunatak_spark.telemetry.telemetry_tables import REJECTED
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Rejections:
 
     def __init__(self, spark: "SparkSession", catalog: str, spool: str) -> None:
         self._spark = spark
-        self._table = name_of(catalog, REJECTED)
+        self._table = system_table_name(catalog, REJECTED)
         mark = hashlib.sha256(spool.encode()).hexdigest()[:16]
         self._pending_key, self._counted = f"{PENDING}{mark}", f"{COUNTED}{mark}."
         # A handful of properties: those that all system tables have, and one for each recent day with rejected lines.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.jobs import Progress, Report, Spec, Step
-from nunatak_spark.system_tables import name_of
+from nunatak_spark.jobs import Progress, ProgressStep, Report, Spec
+from nunatak_spark.system_tables import system_table_name
 from nunatak_spark.telemetry.telemetry_tables import KINDS, REJECTED
 from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 
@@ -37,17 +37,17 @@ class Findings(Report, frozen=True, kw_only=True):
 
 def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Findings:
     """Ask every view, of the last days."""
-    if not spark.catalog.tableExists(name_of(spec.catalog, "events")):
+    if not spark.catalog.tableExists(system_table_name(spec.catalog, "events")):
         raise CannotRun("There is no telemetry in this catalog", fix="nunatak report ingest")
     now = datetime.now(UTC).replace(microsecond=0)
     since = now - timedelta(days=spec.days)
     answers = {}
     for number, view in enumerate(VIEWS):
-        progress(Step("asking", number, len(VIEWS)))
+        progress(ProgressStep("asking", number, len(VIEWS)))
         answers[view.name] = ask(spark, spec.catalog, view, since)
-    rows = {table: spark.table(name_of(spec.catalog, table)).count() for table in (*KINDS, REJECTED)}
-    newest = spark.sql(f"SELECT max(at) FROM {name_of(spec.catalog, 'events')}").collect()[0][0]
-    progress(Step("asking", len(VIEWS), len(VIEWS)))
+    rows = {table: spark.table(system_table_name(spec.catalog, table)).count() for table in (*KINDS, REJECTED)}
+    newest = spark.sql(f"SELECT max(at) FROM {system_table_name(spec.catalog, 'events')}").collect()[0][0]
+    progress(ProgressStep("asking", len(VIEWS), len(VIEWS)))
     return Findings(
         made_at=now.isoformat(),
         since=since.isoformat(),
@@ -70,8 +70,8 @@ def unseen_tables(spark: "SparkSession", catalog: str, listed: Collection[str]) 
 def _seen_tables(spark: "SparkSession", catalog: str) -> "DataFrame":
     """Every table that anything was ever heard of, by namespace and name."""
     kinds = [kind for kind, columns in KINDS.items() if "table_name" in columns]
-    every = " UNION ".join(f"SELECT namespace, table_name FROM {name_of(catalog, kind)}" for kind in kinds)
-    renamed = DEPARTURES.format(events=name_of(catalog, "events"))
+    every = " UNION ".join(f"SELECT namespace, table_name FROM {system_table_name(catalog, kind)}" for kind in kinds)
+    renamed = DEPARTURES.format(events=system_table_name(catalog, "events"))
     every += f" UNION SELECT new_namespace, new_name FROM ({renamed}) WHERE is_renamed"
     return spark.sql(f"SELECT concat(namespace, '.', table_name) AS name FROM ({every}) WHERE table_name IS NOT NULL")
 

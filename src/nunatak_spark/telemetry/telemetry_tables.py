@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nunatak_spark.system_tables import ensure
+from nunatak_spark.system_tables import ensure_system_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ def ensure_tables(spark: "SparkSession", catalog: str) -> None:
 
 
 def _ensure(spark: "SparkSession", catalog: str, table: str, columns: Columns) -> None:
-    ensure(
+    ensure_system_table(
         spark,
         catalog,
         table,

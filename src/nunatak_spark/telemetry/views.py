@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nunatak_spark.sql_text import literal, quote_identifier
-from nunatak_spark.system_tables import NAMESPACE, name_of
+from nunatak_spark.system_tables import NAMESPACE, system_table_name
 from nunatak_spark.telemetry.telemetry_tables import KINDS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class View:
 
     def sql(self, catalog: str | None = None, since: str = SINCE) -> str:
         """The query; without `catalog`, of the catalog that is the current one. `since` is an expression."""
-        names = {kind: name_of(catalog, kind) if catalog else f"{NAMESPACE}.{kind}" for kind in KINDS}
+        names = {kind: system_table_name(catalog, kind) if catalog else f"{NAMESPACE}.{kind}" for kind in KINDS}
         return self.text.format(**names, since=since).strip()
 
 
@@ -246,7 +246,7 @@ def ensure_views(spark: "SparkSession", catalog: str) -> None:
     spark.catalog.setCurrentCatalog(catalog)
     try:
         for view in VIEWS:
-            name, mark = name_of(catalog, view.name), mark_of(view)
+            name, mark = system_table_name(catalog, view.name), mark_of(view)
             if view.name not in made or mark != _mark(spark, name):
                 spark.sql(
                     f"CREATE OR REPLACE VIEW {name} COMMENT {literal(view.meaning)} "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nunatak_spark.configuration import Catalog
+from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name
 from tests.support.glue import aws_emulator, aws_keys, give_keys, make_bucket
@@ -29,7 +29,7 @@ def target(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> I
     everything = f"file://{tmp_path_factory.getbasetemp()}"
     home = tmp_path_factory.mktemp("target") / "nunatak-data"
     with running_server(home, environment={"NUNATAK_ALLOWED_LOCATIONS": everything}) as started:
-        add_catalog(spark, Catalog(started.uri, TARGET))
+        add_catalog(spark, CatalogConfig(started.uri, TARGET))
         yield started
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from nunatak.client import Client
 from nunatak.errors import CatalogError
-from nunatak_spark.configuration import Catalog
+from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.migration.model import Frozen, Source, Table, title
 from nunatak_spark.migration.planning_rules import Wishes
 from nunatak_spark.migration.sources.jdbc import jdbc_source
@@ -165,7 +165,7 @@ def test_a_database_is_adopted_where_it_lies(spark: "SparkSession", tmp_path: Pa
         environment = {"NUNATAK_DEFAULT_WAREHOUSE": name, "NUNATAK_WAREHOUSE": f"file://{tmp_path}/lake"}
         arguments = ("--database-url", f"sqlite:///{file}")
         with running_server(tmp_path / "data", environment=environment, arguments=arguments) as new:
-            add_catalog(spark, Catalog(new.uri, catalog_name))
+            add_catalog(spark, CatalogConfig(new.uri, catalog_name))
             move = Move(tmp_path / "migration", spark, new.uri, catalog_name)
             move.inventory(jdbc_source(name, f"jdbc:sqlite:{file}", None, {}))
             move.plan(Wishes(adopt=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec, JobType
-from nunatak_spark.jobs import Progress, silent
+from nunatak_spark.jobs import Progress, no_progress
 from nunatak_spark.maintenance.job_context import Work, never_stop
 from tests.support.spark import Sql, local_path
 
@@ -67,7 +67,7 @@ class Folder:
         after_days: float = 0,
         dry_run: bool = False,
         check: Callable[[], None] = never_stop,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         **options: Any,
     ) -> Work:
         """A job as the worker hands it over, `after_days` from now."""

@@ -224,7 +224,7 @@ def test_many_jobs_may_make_a_system_table_at_once(sql: Sql, client: Client) -> 
     name = f"made_{sql.namespace}"
 
     def make() -> None:
-        system_tables.ensure(
+        system_tables.ensure_system_table(
             sql.spark, "lake", name, "id BIGINT, at TIMESTAMP", partitioned_by=("days(at)",), comment="it's"
         )
 

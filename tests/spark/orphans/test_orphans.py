@@ -10,9 +10,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from nunatak.client import Client
-from nunatak_spark.configuration import Catalog
+from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.fingerprint import fingerprint
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.deletion_journal import Journal
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped
@@ -91,7 +91,7 @@ def test_a_file_that_another_client_made_part_of_the_table_leaves_the_quarantine
 
     # In a session of its own, so that ours knows nothing of it: Spark remembers tables for a while.
     other = sql.spark.newSession()
-    add_catalog(other, Catalog(shared_server.uri, "elsewhere"))
+    add_catalog(other, CatalogConfig(shared_server.uri, "elsewhere"))
     added = folder.path / "data" / "added.parquet"
     other.sql(
         f"CALL elsewhere.system.add_files(table => '{sql.namespace}.t', source_table => '`parquet`.`{added}`')"
@@ -214,8 +214,8 @@ class Killed(BaseException):
     """As if the process were gone: nothing between here and the test may catch it."""
 
 
-def killed_at(text: str) -> Callable[[Step], None]:
-    def kill(step: Step) -> None:
+def killed_at(text: str) -> Callable[[ProgressStep], None]:
+    def kill(step: ProgressStep) -> None:
         if text in step.text:
             raise Killed
 
@@ -283,7 +283,7 @@ def test_a_job_stops_before_it_deletes_and_tells_what_the_store_did_not_delete(m
 def _with_files_that_come_back(folder: Folder, name: str) -> Outcome:
     """A store that answers as if it had deleted, and has not."""
 
-    def put_back(step: Step) -> None:
+    def put_back(step: ProgressStep) -> None:
         if "making sure" in step.text:
             folder.plant(name)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from nunatak_spark.jobs import silent
+from nunatak_spark.jobs import no_progress
 from nunatak_spark.telemetry.ingest import IngestReport, IngestSpec, ingest
 from tests.support.server import running_server
 from tests.support.spark import configure, rest_catalog
@@ -25,7 +25,7 @@ class Telemetry:
     catalog: str
 
     def ingest(self, spool: Path, **options: Any) -> IngestReport:
-        return ingest(self.spark, IngestSpec(spool=str(spool), catalog=self.catalog, **options), silent)
+        return ingest(self.spark, IngestSpec(spool=str(spool), catalog=self.catalog, **options), no_progress)
 
     def rows(self, query: str) -> "list[Row]":
         """What a query answers; `system.` names this catalog's."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from nunatak_spark.jobs import silent
+from nunatak_spark.jobs import no_progress
 from nunatak_spark.telemetry.ingest import IngestSpec, ingest
 from nunatak_spark.telemetry.telemetry_page import page
 from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
@@ -29,7 +29,7 @@ def test_what_spark_does_is_in_the_views_of_the_catalog(spark: "SparkSession", t
         assert spark.sql(f"SELECT count(city) FROM {catalog}.shop.orders WHERE id >= 4").collect()[0][0] == FILES - 4
     # It was stopped in good order, so what it noted is in files; the same server again, for whoever has its address.
     with running_server(data, port=port):
-        report = ingest(spark, IngestSpec(spool=str(data / "spool"), catalog=catalog), silent)
+        report = ingest(spark, IngestSpec(spool=str(data / "spool"), catalog=catalog), no_progress)
 
         assert report.ok
         assert report.lines["commit_reports"] == FILES
@@ -49,5 +49,5 @@ def test_what_spark_does_is_in_the_views_of_the_catalog(spark: "SparkSession", t
         assert (engine, principal) == ("spark", "anonymous")
         assert app.startswith("local-")
         assert unseen_tables(spark, catalog, {"shop.orders", "shop.never"}) == ["shop.never"]
-        findings = collect(spark, ReportSpec(catalog=catalog, days=1), silent)
+        findings = collect(spark, ReportSpec(catalog=catalog, days=1), no_progress)
         assert "nunatak maintain compact shop.orders" in page(findings, catalog=catalog)

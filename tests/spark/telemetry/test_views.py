@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.jobs import silent
-from nunatak_spark.system_tables import name_of
+from nunatak_spark.jobs import no_progress
+from nunatak_spark.system_tables import system_table_name
 from nunatak_spark.telemetry.telemetry_page import page
 from nunatak_spark.telemetry.telemetry_report import ReportSpec, ask, collect, unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME, VIEWS
@@ -222,7 +222,7 @@ def test_the_views_can_be_read_under_any_name_of_the_catalog(filled: Telemetry) 
     listed = {row.viewName for row in shown if not row.isTemporary}  # other tests may have left some of the session
     assert listed == set(BY_NAME)
     for view in VIEWS:
-        columns = spark.table(name_of(other, view.name)).columns
+        columns = spark.table(system_table_name(other, view.name)).columns
         assert len(columns) == len(GOLDEN[view.name][0])
     # Nobody has used any of the tables that are still there for thirty days.
     unused = [row.table_name for row in spark.sql(f"SELECT table_name FROM {other}.system.unused_tables").collect()]
@@ -251,7 +251,7 @@ def test_the_statements_of_the_page_can_be_asked(filled: Telemetry) -> None:
 def test_the_report_tells_it_to_people(filled: Telemetry) -> None:
     days = (datetime.now(UTC) - SINCE).days + 1
 
-    findings = collect(filled.spark, ReportSpec(catalog=filled.catalog, days=days), silent)
+    findings = collect(filled.spark, ReportSpec(catalog=filled.catalog, days=days), no_progress)
     shown = page(findings, catalog="test", unseen=["shop.never"])
 
     assert findings.rows["events"] == len(EVENTS)

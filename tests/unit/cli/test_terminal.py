@@ -11,7 +11,7 @@ import nunatak_spark
 from nunatak.cli import output
 from nunatak.terminal import printable, printable_json
 from nunatak_spark import console, runner
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from tests.unit.cli.conftest import Run
 
 CLI = Path(output.__file__).parent
@@ -104,12 +104,12 @@ def test_errors_are_told_without_escapes(run: Run, namespace: str) -> None:
 
 
 def test_progress_of_spark_is_told_without_escapes(capfd: pytest.CaptureFixture[str]) -> None:
-    step = Step(HOSTILE, 1, 2)
-    event = console.Event(event="step", text=HOSTILE, step=step)
-    for teller in (console.lines, console.json_lines, console.bars):
+    step = ProgressStep(HOSTILE, 1, 2)
+    event = console.WorkerEvent(event="step", text=HOSTILE, step=step)
+    for teller in (console.print_lines, console.print_json_lines, console.print_with_bars):
         with teller() as tell:
             tell(event)
-            tell(console.Event(event="done", text=HOSTILE))
+            tell(console.WorkerEvent(event="done", text=HOSTILE))
     for shown in (runner._text, runner._json, runner._bar):
         with shown() as progress:
             progress(step)

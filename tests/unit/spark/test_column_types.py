@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nunatak_spark.column_types import Type, ddl_type, keeps_values, parsed_type, printed_type
+from nunatak_spark.column_types import Type, ddl_type, format_type, keeps_values, parse_type
 
 SIMPLE = ("integer", "long", "decimal(9,2)", "string", "timestamp_ntz", "time(6)", "interval day to second", "char(3)")
 NAMES = st.text(min_size=1, max_size=6)
@@ -38,12 +38,12 @@ TYPES = st.recursive(st.sampled_from(SIMPLE), nested, max_leaves=6)
 def test_a_type_is_printed_as_people_write_it() -> None:
     kind = struct(a=array("integer"), m=a_map("string", struct(x="long")), **{"b c": "date"})
 
-    assert printed_type(kind) == "struct<a: array<integer>, m: map<string, struct<x: long>>, `b c`: date>"
+    assert format_type(kind) == "struct<a: array<integer>, m: map<string, struct<x: long>>, `b c`: date>"
 
 
 @given(TYPES)
 def test_what_was_printed_is_read_back(kind: Type) -> None:
-    assert parsed_type(printed_type(kind)) == kind
+    assert parse_type(format_type(kind)) == kind
 
 
 @given(TYPES)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from nunatak.settings import load
-from nunatak_spark.compatibility import matrix
+from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.configuration import JARS, PACKAGES, parse_properties
 from nunatak_spark.jars import sha256_of
 from tests.support.server import RunningServer
 from tests.unit.cli.conftest import run_command
 
-RUNTIME = matrix().spark("4.1").runtime
+RUNTIME = compatibility_matrix().spark("4.1").runtime
 LOGIN = {"NUNATAK_TOKEN": "", "NUNATAK_CREDENTIAL": "robot:t0psecret"}
 
 
@@ -42,8 +42,10 @@ def test_conf_follows_the_spark_and_the_bundles_that_were_asked_for() -> None:
     old = parse_properties(run_command("spark", "conf", "--spark", "3.5.9").out)
     cloud = parse_properties(run_command("spark", "conf", "--bundle", "aws", "--bundle", "gcp").out)
 
-    assert old[PACKAGES] == matrix().spark("3.5").runtime.coordinate
-    assert cloud[PACKAGES] == ",".join(jar.coordinate for jar in matrix().spark("4.1").chosen_jars(("aws", "gcp")))
+    assert old[PACKAGES] == compatibility_matrix().spark("3.5").runtime.coordinate
+    assert cloud[PACKAGES] == ",".join(
+        jar.coordinate for jar in compatibility_matrix().spark("4.1").chosen_jars(("aws", "gcp"))
+    )
 
 
 def test_conf_names_a_jar_that_is_here_unless_told_otherwise(cache_folder: Path, tmp_path: Path) -> None:

@@ -6,29 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nunatak_spark.compatibility import matrix
+from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.configuration import (
     CATALOG_CLASS,
     EXTENSIONS,
     EXTENSIONS_CLASS,
     JARS,
     PACKAGES,
-    Catalog,
-    additions,
-    catalog_of,
-    is_left_to_spark,
+    CatalogConfig,
+    catalog_config,
+    existing_settings,
+    format_properties,
+    is_resolved_by_spark,
     jar_settings,
+    missing_settings,
     parse_properties,
-    present_settings,
-    properties_text,
     quiet_settings,
     submit_settings,
 )
 from nunatak_spark.errors import CannotRun, ConfigurationConflict
-from nunatak_spark.jars import Found
+from nunatak_spark.jars import FoundJar
 
-SPARK = matrix().spark("4.1")
-RUNTIME = Found(SPARK.runtime, Path("/cache") / SPARK.runtime.file_name)
+SPARK = compatibility_matrix().spark("4.1")
+RUNTIME = FoundJar(SPARK.runtime, Path("/cache") / SPARK.runtime.file_name)
 URI = "http://127.0.0.1:8181"
 
 
@@ -36,7 +36,7 @@ URI = "http://127.0.0.1:8181"
 
 
 def test_a_catalog_needs_three_settings() -> None:
-    assert Catalog(f"{URI}/").settings() == {
+    assert CatalogConfig(f"{URI}/").settings() == {
         "spark.sql.catalog.lake": CATALOG_CLASS,
         "spark.sql.catalog.lake.type": "rest",
         "spark.sql.catalog.lake.uri": URI,
@@ -44,13 +44,13 @@ def test_a_catalog_needs_three_settings() -> None:
 
 
 def test_a_warehouse_and_a_name_are_kept() -> None:
-    settings = Catalog(URI, "ice", "sales").settings()
+    settings = CatalogConfig(URI, "ice", "sales").settings()
 
     assert settings["spark.sql.catalog.ice.warehouse"] == "sales"
 
 
 def test_secrets_stand_apart_and_are_not_printed() -> None:
-    by_token, by_credential = Catalog(URI, token="t0ps"), Catalog(f"{URI}/v1", credential="me:t0ps")
+    by_token, by_credential = CatalogConfig(URI, token="t0ps"), CatalogConfig(f"{URI}/v1", credential="me:t0ps")
 
     assert by_token.secrets() == {"spark.sql.catalog.lake.token": "t0ps"}
     assert by_credential.secrets() == {
@@ -75,15 +75,15 @@ def test_secrets_stand_apart_and_are_not_printed() -> None:
 )
 def test_a_catalog_that_cannot_be_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(CannotRun):
-        Catalog(**wrong)
+        CatalogConfig(**wrong)
 
 
 def test_the_environment_completes_what_was_given() -> None:
     environment = {"NUNATAK_URI": "http://catalog:1", "NUNATAK_TOKEN": "t", "NUNATAK_CREDENTIAL": "a:b"}
 
-    def of(uri: str | None, **given: str) -> Catalog:
+    def of(uri: str | None, **given: str) -> CatalogConfig:
         both = {"token": None, "credential": None, **given}
-        return catalog_of(environment, uri, name="lake", warehouse=None, **both)
+        return catalog_config(environment, uri, name="lake", warehouse=None, **both)
 
     assert (of(None).uri, of(None).token, of(None).credential) == ("http://catalog:1", "t", None)
     assert of(URI).uri == URI
@@ -96,29 +96,31 @@ def test_the_environment_completes_what_was_given() -> None:
 def test_lists_grow_and_keep_their_order() -> None:
     present = {JARS: "/mine.jar, /other.jar", EXTENSIONS: "com.example.Mine"}
 
-    changes = additions(present, {JARS: "/ours.jar,/mine.jar", EXTENSIONS: EXTENSIONS_CLASS})
+    changes = missing_settings(present, {JARS: "/ours.jar,/mine.jar", EXTENSIONS: EXTENSIONS_CLASS})
 
     assert changes == {JARS: "/mine.jar,/other.jar,/ours.jar", EXTENSIONS: f"com.example.Mine,{EXTENSIONS_CLASS}"}
 
 
 def test_what_the_user_set_stays() -> None:
-    assert additions({"spark.ui.enabled": "true"}, {"spark.ui.enabled": "false", "spark.a": "1"}) == {"spark.a": "1"}
+    assert missing_settings({"spark.ui.enabled": "true"}, {"spark.ui.enabled": "false", "spark.a": "1"}) == {
+        "spark.a": "1"
+    }
 
 
 def test_adding_twice_changes_nothing_more() -> None:
-    wanted = {JARS: "/ours.jar", EXTENSIONS: EXTENSIONS_CLASS, **Catalog(URI).settings()}
+    wanted = {JARS: "/ours.jar", EXTENSIONS: EXTENSIONS_CLASS, **CatalogConfig(URI).settings()}
 
-    assert additions(wanted, wanted) == {}
-    assert additions({**wanted, JARS: "/a.jar,/ours.jar"}, wanted) == {}
+    assert missing_settings(wanted, wanted) == {}
+    assert missing_settings({**wanted, JARS: "/a.jar,/ours.jar"}, wanted) == {}
 
 
 def test_a_catalog_of_the_same_name_elsewhere_is_refused_without_naming_secrets() -> None:
-    present = Catalog("http://other:1").settings()
+    present = CatalogConfig("http://other:1").settings()
 
     with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
-        additions(present, Catalog(URI).settings())
+        missing_settings(present, CatalogConfig(URI).settings())
     with pytest.raises(ConfigurationConflict) as refusal:
-        additions({"spark.sql.catalog.lake.token": "old-t0ps"}, Catalog(URI, token="t0ps").secrets())
+        missing_settings({"spark.sql.catalog.lake.token": "old-t0ps"}, CatalogConfig(URI, token="t0ps").secrets())
     assert "t0ps" not in str(refusal.value)
 
 
@@ -128,7 +130,7 @@ ITEMS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, unique=True).map(
 
 @given(present=st.dictionaries(KEYS, ITEMS), wanted=st.dictionaries(KEYS, ITEMS))
 def test_nothing_is_ever_lost(present: dict[str, str], wanted: dict[str, str]) -> None:
-    after = {**present, **additions(present, wanted)}
+    after = {**present, **missing_settings(present, wanted)}
 
     for key, value in present.items():
         assert set(value.split(",")) <= set(after[key].split(","))
@@ -145,14 +147,14 @@ def test_our_jars_and_those_that_were_named_are_added() -> None:
 
 
 def test_a_jar_that_lies_with_spark_is_not_added() -> None:
-    assert jar_settings({}, SPARK, [Found(SPARK.runtime, RUNTIME.path, with_spark=True)], []) == []
+    assert jar_settings({}, SPARK, [FoundJar(SPARK.runtime, RUNTIME.path, with_spark=True)], []) == []
 
 
 def test_a_jar_is_left_to_spark_where_packages_name_it() -> None:
     named = f"org.example:x:1, org.apache.iceberg:{SPARK.runtime.artifact}:1.11.0"
 
-    assert is_left_to_spark({PACKAGES: named}, SPARK.runtime)
-    assert not is_left_to_spark({PACKAGES: "org.example:x:1", JARS: "/a.jar"}, SPARK.runtime)
+    assert is_resolved_by_spark({PACKAGES: named}, SPARK.runtime)
+    assert not is_resolved_by_spark({PACKAGES: "org.example:x:1", JARS: "/a.jar"}, SPARK.runtime)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_defaults_are_read_and_submit_arguments_win(tmp_path: Path) -> None:
         "PYSPARK_SUBMIT_ARGS": "--master yarn --conf spark.a='b c' -c spark.d=e=f pyspark-shell",
     }
 
-    assert present_settings(environment, Path("/nowhere")) == {
+    assert existing_settings(environment, Path("/nowhere")) == {
         "spark.jars": "/a.jar",
         "spark.master": "yarn",
         "spark.a": "b c",
@@ -201,13 +203,13 @@ def test_a_properties_file_takes_the_place_of_the_defaults(tmp_path: Path) -> No
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.a 1")
     (tmp_path / "mine.conf").write_text("spark.b=2")
 
-    found = present_settings({"PYSPARK_SUBMIT_ARGS": f"--properties-file={tmp_path}/mine.conf x"}, tmp_path)
+    found = existing_settings({"PYSPARK_SUBMIT_ARGS": f"--properties-file={tmp_path}/mine.conf x"}, tmp_path)
 
     assert found == {"spark.b": "2"}
 
 
 def test_without_any_configuration_nothing_is_set(tmp_path: Path) -> None:
-    assert present_settings({}, tmp_path) == {}
+    assert existing_settings({}, tmp_path) == {}
     assert submit_settings("") == ({}, None)
 
 
@@ -217,12 +219,12 @@ def test_without_any_configuration_nothing_is_set(tmp_path: Path) -> None:
 def test_a_properties_file_says_what_was_written(settings: dict[str, str]) -> None:
     stripped = {key: value.rstrip() for key, value in settings.items()}
 
-    assert parse_properties(properties_text(stripped)) == stripped
+    assert parse_properties(format_properties(stripped)) == stripped
 
 
 def test_a_value_with_a_line_break_is_refused() -> None:
     with pytest.raises(CannotRun, match="line break"):
-        properties_text({"spark.a": "b\nspark.c d"})
+        format_properties({"spark.a": "b\nspark.c d"})
 
 
 def test_only_a_local_session_keeps_to_this_machine() -> None:

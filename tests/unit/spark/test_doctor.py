@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 
 from nunatak.client import Client, Credential
-from nunatak_spark.compatibility import matrix
-from nunatak_spark.doctor import Check, check_machine, check_server
+from nunatak_spark.compatibility import compatibility_matrix
+from nunatak_spark.doctor import DoctorCheck, check_machine, check_server
 from tests.support.login import LoginServer, login_server
 from tests.support.server import RunningServer
 
 
-def by_name(checks: list[Check]) -> dict[str, Check]:
+def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
     return {check.name: check for check in checks}
 
 
@@ -52,9 +52,9 @@ def test_a_jar_that_is_not_there_is_a_problem_and_is_not_downloaded(tmp_path: Pa
 
     found = by_name(check_machine(environment))
 
-    assert found["java"] == Check("java", "ok", str(java))
+    assert found["java"] == DoctorCheck("java", "ok", str(java))
     assert found["jar"].state == "problem"
-    assert matrix().spark("4.1").runtime.file_name in found["jar"].found
+    assert compatibility_matrix().spark("4.1").runtime.file_name in found["jar"].found
     assert found["jar"].fix == "nunatak spark fetch-jars"
 
 
@@ -114,7 +114,7 @@ def test_a_reader_lacks_the_right_to_write(secured: LoginServer) -> None:
     with Client(secured.uri, credential=Credential(*reader.client)) as client:
         found = by_name(check_server(client, (name,)))
 
-    assert found["login"] == Check("login", "ok", f"as {reader.name}")
+    assert found["login"] == DoctorCheck("login", "ok", f"as {reader.name}")
     assert found["write"].state == "problem"
     assert "lacks TABLE_CREATE" in found["write"].found
 

@@ -11,7 +11,7 @@ from nunatak_spark.fingerprint import (
     RING,
     ColumnPrint,
     Fingerprint,
-    canonical,
+    canonical_expression,
     fingerprint_of,
     partition_name,
     plan,
@@ -63,11 +63,11 @@ def a_map(key: Any, value: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_equal_values_of_a_type_have_one_form(kind: Any, expression: str) -> None:
-    assert canonical("x", kind, "x") == expression
+    assert canonical_expression("x", kind, "x") == expression
 
 
 def test_lambdas_inside_each_other_have_names_of_their_own() -> None:
-    expression = canonical("x", array(array(struct(a="long"))), "x")
+    expression = canonical_expression("x", array(array(struct(a="long"))), "x")
 
     assert "transform(x, e0 -> " in expression
     assert "transform(e0, e1 -> " in expression

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nunatak_spark.compatibility import matrix
+from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.errors import ConfigurationConflict, UnsupportedJava, UnsupportedPyspark
-from nunatak_spark.installation import examined, spark_in
+from nunatak_spark.installation import check_installation, spark_version_in
 from nunatak_spark.java import find_java, java_version
 
-SPARK = matrix().spark("4.1")
+SPARK = compatibility_matrix().spark("4.1")
 
 
 def a_java(home: Path, version: str | None) -> Path:
@@ -78,29 +78,29 @@ def test_no_java_at_all_is_refused(tmp_path: Path) -> None:
 def test_what_fits_together_is_an_installation(tmp_path: Path) -> None:
     java, home = a_java(tmp_path / "jdk", "17"), a_spark(tmp_path / "spark")
 
-    found = examined("4.1.2", home, {"JAVA_HOME": str(java)})
+    found = check_installation("4.1.2", home, {"JAVA_HOME": str(java)})
 
     assert (found.spark, found.spark_home, found.java_home) == (SPARK, home, java)
 
 
 def test_a_jvm_that_runs_already_needs_no_java(tmp_path: Path) -> None:
-    assert examined("4.1.4", a_spark(tmp_path / "spark"), {}, running=True).java_home is None
+    assert check_installation("4.1.4", a_spark(tmp_path / "spark"), {}, running=True).java_home is None
 
 
 def test_a_pyspark_without_a_runtime_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedPyspark, match=r"pyspark 4\.3\.0 has no Iceberg runtime"):
-        examined("4.3.0", a_spark(tmp_path / "spark", "4.3.0"), {})
+        check_installation("4.3.0", a_spark(tmp_path / "spark", "4.3.0"), {})
 
 
 def test_a_spark_home_of_another_minor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationConflict, match=r"holds Spark 3\.5\.9"):
-        examined("4.1.4", a_spark(tmp_path / "spark", "3.5.9", "2.12"), {})
+        check_installation("4.1.4", a_spark(tmp_path / "spark", "3.5.9", "2.12"), {})
 
 
 def test_a_spark_for_another_scala_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationConflict, match=r"for Scala 2\.13"):
-        examined("3.5.9", a_spark(tmp_path / "spark", "3.5.9", "2.13"), {})
+        check_installation("3.5.9", a_spark(tmp_path / "spark", "3.5.9", "2.13"), {})
 
 
 def test_a_folder_without_spark_says_nothing(tmp_path: Path) -> None:
-    assert spark_in(tmp_path) is None
+    assert spark_version_in(tmp_path) is None

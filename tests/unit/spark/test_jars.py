@@ -13,7 +13,7 @@ import pytest
 
 from nunatak_spark.compatibility import Jar
 from nunatak_spark.errors import ConfigurationConflict, JarChecksumMismatch, JarNotFound
-from nunatak_spark.jars import Places, find_jar, load_jar, places_of
+from nunatak_spark.jars import JarLocations, find_jar, jar_locations, load_jar
 
 CONTENT = b"the classes"
 JAR = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0", hashlib.sha256(CONTENT).hexdigest())
@@ -26,11 +26,13 @@ def put(path: Path, content: bytes = CONTENT) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(cache=tmp_path / "cache", spark_jars=tmp_path / "spark" / "jars", maven_repository=tmp_path / "m2")
+def places(tmp_path: Path) -> JarLocations:
+    return JarLocations(
+        cache=tmp_path / "cache", spark_jars=tmp_path / "spark" / "jars", maven_repository=tmp_path / "m2"
+    )
 
 
-def found_path(places: Places) -> Path | None:
+def found_path(places: JarLocations) -> Path | None:
     found = find_jar(JAR, places)
     return None if found is None else found.path
 
@@ -38,7 +40,7 @@ def found_path(places: Places) -> Path | None:
 # Looking
 
 
-def test_places_are_searched_from_the_named_one_to_the_cache(places: Places, tmp_path: Path) -> None:
+def test_places_are_searched_from_the_named_one_to_the_cache(places: JarLocations, tmp_path: Path) -> None:
     assert places.spark_jars is not None
     assert places.maven_repository is not None
     assert find_jar(JAR, places) is None
@@ -53,7 +55,7 @@ def test_places_are_searched_from_the_named_one_to_the_cache(places: Places, tmp
     assert found_path(replace(places, named=(named.parent,))) == named
 
 
-def test_a_jar_that_lies_with_spark_is_on_the_class_path_already(places: Places) -> None:
+def test_a_jar_that_lies_with_spark_is_on_the_class_path_already(places: JarLocations) -> None:
     assert places.spark_jars is not None
     put(places.spark_jars / JAR.file_name)
 
@@ -67,7 +69,7 @@ def test_a_jar_that_lies_with_spark_is_on_the_class_path_already(places: Places)
     "other", ["iceberg-spark-runtime-4.1_2.13-1.11.0.jar", "iceberg-spark-runtime-3.5_2.12-1.12.0.jar"]
 )
 def test_a_second_iceberg_with_spark_is_refused_even_if_a_jar_is_named(
-    places: Places, tmp_path: Path, other: str
+    places: JarLocations, tmp_path: Path, other: str
 ) -> None:
     assert places.spark_jars is not None
     put(places.spark_jars / other)
@@ -78,25 +80,25 @@ def test_a_second_iceberg_with_spark_is_refused_even_if_a_jar_is_named(
             find_jar(JAR, where)
 
 
-def test_a_named_jar_with_other_bytes_is_refused(places: Places, tmp_path: Path) -> None:
+def test_a_named_jar_with_other_bytes_is_refused(places: JarLocations, tmp_path: Path) -> None:
     wrong = put(tmp_path / JAR.file_name, b"something else")
 
     with pytest.raises(JarChecksumMismatch, match=r"not the .* that was pinned"):
         find_jar(JAR, replace(places, named=(wrong,)))
 
 
-def test_a_named_path_that_is_not_there_is_refused(places: Places, tmp_path: Path) -> None:
+def test_a_named_path_that_is_not_there_is_refused(places: JarLocations, tmp_path: Path) -> None:
     with pytest.raises(JarNotFound, match="There is no"):
         find_jar(JAR, replace(places, named=(tmp_path / "nowhere.jar",)))
 
 
-def test_a_named_jar_of_another_kind_is_not_taken_for_it(places: Places, tmp_path: Path) -> None:
+def test_a_named_jar_of_another_kind_is_not_taken_for_it(places: JarLocations, tmp_path: Path) -> None:
     driver = put(tmp_path / "sqlite-jdbc-3.53.4.0.jar")
 
     assert find_jar(JAR, replace(places, named=(driver,))) is None
 
 
-def test_a_broken_copy_is_passed_over_for_a_whole_one(places: Places) -> None:
+def test_a_broken_copy_is_passed_over_for_a_whole_one(places: JarLocations) -> None:
     assert places.maven_repository is not None
     put(places.maven_repository / JAR.repository_path, b"half of it")
     whole = put(places.cache / JAR.file_name)
@@ -107,7 +109,7 @@ def test_a_broken_copy_is_passed_over_for_a_whole_one(places: Places) -> None:
 # Getting
 
 
-def test_without_any_way_to_get_it_the_refusal_says_all_of_them(places: Places) -> None:
+def test_without_any_way_to_get_it_the_refusal_says_all_of_them(places: JarLocations) -> None:
     with pytest.raises(JarNotFound) as refusal:
         load_jar(JAR, places)
 
@@ -155,7 +157,7 @@ class RepositoryHandler(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_jar_is_downloaded_once_into_the_cache(places: Places, repository: Repository) -> None:
+def test_a_jar_is_downloaded_once_into_the_cache(places: JarLocations, repository: Repository) -> None:
     named = replace(places, maven_url=repository.url())
 
     first, again = load_jar(JAR, named), load_jar(JAR, named)
@@ -165,7 +167,7 @@ def test_a_jar_is_downloaded_once_into_the_cache(places: Places, repository: Rep
     assert len(repository.asked) == 1
 
 
-def test_other_bytes_than_the_pinned_ones_are_not_kept(places: Places, repository: Repository) -> None:
+def test_other_bytes_than_the_pinned_ones_are_not_kept(places: JarLocations, repository: Repository) -> None:
     repository.content = b"something else"
 
     with pytest.raises(JarChecksumMismatch, match=r"not the .* that was pinned"):
@@ -174,20 +176,20 @@ def test_other_bytes_than_the_pinned_ones_are_not_kept(places: Places, repositor
     assert list(places.cache.iterdir()) == []
 
 
-def test_a_broken_copy_in_the_cache_is_replaced(places: Places, repository: Repository) -> None:
+def test_a_broken_copy_in_the_cache_is_replaced(places: JarLocations, repository: Repository) -> None:
     put(places.cache / JAR.file_name, b"half of it")
 
     assert load_jar(JAR, replace(places, maven_url=repository.url())).path.read_bytes() == CONTENT
 
 
-def test_a_repository_without_the_jar_is_named_in_the_refusal(places: Places, repository: Repository) -> None:
+def test_a_repository_without_the_jar_is_named_in_the_refusal(places: JarLocations, repository: Repository) -> None:
     with pytest.raises(JarNotFound, match="404") as refusal:
         load_jar(replace(JAR, version="9.9"), replace(places, maven_url=repository.url()))
 
     assert repository.url() in refusal.value.problem
 
 
-def test_a_password_in_the_address_is_sent_and_never_printed(places: Places, repository: Repository) -> None:
+def test_a_password_in_the_address_is_sent_and_never_printed(places: JarLocations, repository: Repository) -> None:
     named = replace(places, maven_url=repository.url("robot:s%40cret@"))
 
     load_jar(JAR, named)
@@ -199,7 +201,7 @@ def test_a_password_in_the_address_is_sent_and_never_printed(places: Places, rep
 
 
 @pytest.mark.parametrize("address", ["file:///etc", "ftp://host/maven", "maven"])
-def test_an_address_that_is_not_of_the_web_is_refused(places: Places, address: str) -> None:
+def test_an_address_that_is_not_of_the_web_is_refused(places: JarLocations, address: str) -> None:
     with pytest.raises(JarNotFound, match="is not an address"):
         load_jar(JAR, replace(places, maven_url=address))
 
@@ -211,7 +213,7 @@ def a_maven(folder: Path, script: str) -> str:
     return str(program)
 
 
-def test_maven_is_asked_for_the_coordinate_and_its_file_is_checked(places: Places, tmp_path: Path) -> None:
+def test_maven_is_asked_for_the_coordinate_and_its_file_is_checked(places: JarLocations, tmp_path: Path) -> None:
     script = f"""
 for argument in "$@"; do case "$argument" in -DoutputDirectory=*) folder="${{argument#*=}}";; esac; done
 echo "$@" > {tmp_path}/asked
@@ -223,7 +225,7 @@ printf '%s' '{CONTENT.decode()}' > "$folder/{JAR.file_name}"
     assert f"dependency:copy -Dartifact={JAR.coordinate} " in (tmp_path / "asked").read_text()
 
 
-def test_what_maven_says_when_it_fails_is_passed_on(places: Places, tmp_path: Path) -> None:
+def test_what_maven_says_when_it_fails_is_passed_on(places: JarLocations, tmp_path: Path) -> None:
     maven = a_maven(tmp_path / "bin", "echo 'Could not find artifact'; exit 1")
 
     with pytest.raises(JarNotFound, match="Could not find artifact"):
@@ -237,11 +239,11 @@ def test_the_environment_says_where_the_places_are(tmp_path: Path) -> None:
         "NUNATAK_MAVEN_URL": "https://repository.example/maven",
         "PATH": "",
     }
-    places = places_of(environment, named=["/c/three.jar"], spark_home=Path("/spark"))
+    places = jar_locations(environment, named=["/c/three.jar"], spark_home=Path("/spark"))
 
     assert places.named == (Path("/c/three.jar"), Path("/a/one.jar"), Path("/b/two.jar"))
     assert places.cache == tmp_path / ".cache" / "nunatak" / "jars"
     assert places.spark_jars == Path("/spark/jars")
     assert places.maven_repository == tmp_path / ".m2" / "repository"
     assert places.maven is None
-    assert places_of({**environment, "XDG_CACHE_HOME": "/x"}).cache == Path("/x/nunatak/jars")
+    assert jar_locations({**environment, "XDG_CACHE_HOME": "/x"}).cache == Path("/x/nunatak/jars")

@@ -10,7 +10,7 @@ import pytest
 
 from nunatak_spark.comparison_jobs import CompareSpec, FingerprintSpec
 from nunatak_spark.errors import InvalidSpec
-from nunatak_spark.jobs import JOBS, Progress, Report, Spec, Step, find_job, parse_spec, run
+from nunatak_spark.jobs import JOBS, Progress, ProgressStep, Report, Spec, find_job, parse_spec, run
 from nunatak_spark.runner import CANNOT_RUN, DONE, WRONG_USAGE, main
 from tests.support.sql_session import Session
 
@@ -27,7 +27,7 @@ class GreetReport(Report, frozen=True, kw_only=True):
 def greet(spark: Any, spec: GreetSpec, progress: Progress) -> GreetReport:
     """A job that needs no Spark."""
     for n in range(spec.times):
-        progress(Step("greeting", n + 1, spec.times))
+        progress(ProgressStep("greeting", n + 1, spec.times))
     return GreetReport(greeting=f"Hello {spec.name}", ok=spec.name != "nobody")
 
 
@@ -62,13 +62,13 @@ def test_a_wrong_specification_is_refused_with_its_fields(text: str) -> None:
 
 
 def test_a_job_reports_and_says_how_far_it_is() -> None:
-    steps: list[Step] = []
+    steps: list[ProgressStep] = []
     job = find_job(f"{__name__}:greet")
 
     report = run(job, Session(), parse_spec(job, '{"name": "Ada", "times": 2}'), steps.append)  # type: ignore[arg-type]
 
     assert report == GreetReport(greeting="Hello Ada")
-    assert steps == [Step("greeting", 1, 2), Step("greeting", 2, 2)]
+    assert steps == [ProgressStep("greeting", 1, 2), ProgressStep("greeting", 2, 2)]
 
 
 # The program

@@ -10,7 +10,7 @@ from nunatak_spark.maintenance.orphan_removal import DAY_MS, Limits, limits_of
 from nunatak_spark.maintenance.overlapping_tables import refuse_foreign_metadata, version_of
 from nunatak_spark.maintenance.reachable_files import path_of
 from nunatak_spark.sql_text import literal
-from nunatak_spark.system_tables import creation
+from nunatak_spark.system_tables import create_statement
 
 NOW = 1_800_000_000_000
 DAY = 86_400
@@ -125,7 +125,9 @@ def test_a_path_is_the_same_however_its_place_is_spelled() -> None:
 
 
 def test_a_system_table_is_made_by_a_statement_that_may_come_second() -> None:
-    statement = creation("`lake`.`system`.`t`", "id BIGINT", ("days(at)", "id"), {"b": "2", "a": "it's"}, "what's in")
+    statement = create_statement(
+        "`lake`.`system`.`t`", "id BIGINT", ("days(at)", "id"), {"b": "2", "a": "it's"}, "what's in"
+    )
 
     assert statement == (
         "CREATE TABLE IF NOT EXISTS `lake`.`system`.`t` (id BIGINT) USING iceberg PARTITIONED BY (days(at), id) "

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from nunatak.maintenance.job_spec import JobSpec
-from nunatak_spark.console import Event, json_lines, lines
+from nunatak_spark.console import WorkerEvent, print_json_lines, print_lines
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import LONGEST, failure_reason
 from nunatak_spark.maintenance.job_context import Outcome
-from nunatak_spark.redaction import environment_secrets, redacted, redacted_text, remember_secret
-from nunatak_spark.worker import Ended, _result, tried
+from nunatak_spark.redaction import environment_secrets, redact, redact_text, remember_secret
+from nunatak_spark.worker import JobResult, _result_body, dry_run_event
 
 SECRETS = ("kWq8-s3cr3t_of-the.client", "AKIA/exampleKey+x9")
 
@@ -43,7 +43,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_secrets_are_taken_out_of_texts(text: str) -> None:
-    clean = redacted_text(text)
+    clean = redact_text(text)
 
     assert "***" in clean
     assert not [secret for secret in (*SECRETS, "hunter2hunter") if secret in clean]
@@ -60,7 +60,7 @@ def test_secrets_are_taken_out_of_texts(text: str) -> None:
     ],
 )
 def test_other_texts_stay_as_they_are(text: str) -> None:
-    assert redacted_text(text) == text
+    assert redact_text(text) == text
 
 
 def test_of_the_environment_secrets_count_and_not_where_they_lie() -> None:
@@ -80,18 +80,18 @@ def test_of_the_environment_secrets_count_and_not_where_they_lie() -> None:
 def test_what_a_session_logs_in_with_is_taken_out_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     remember_secret("id-of-worker:the-real-secret", "a-token-of-ours", None, "")
     outcome = Outcome(detail={"text": "the-real-secret", "a-token-of-ours": [{"x": "a-token-of-ours"}]})
-    ended = Ended("failed", outcome, "no table ta-token-of-ours")
+    ended = JobResult("failed", outcome, "no table ta-token-of-ours")
     spec = JobSpec(type="statistics", warehouse="w", namespace=["n"], table="t", table_uuid="u")
 
-    told = json.dumps(_result(ended))
-    with lines() as tell, json_lines() as tell_json:
+    told = json.dumps(_result_body(ended))
+    with print_lines() as tell, print_json_lines() as tell_json:
         for each in (tell, tell_json):
-            each(tried(spec, ended))
-            each(Event(event="unreachable", text="the-real-secret", error="the-real-secret"))
+            each(dry_run_event(spec, ended))
+            each(WorkerEvent(event="unreachable", text="the-real-secret", error="the-real-secret"))
     printed = capsys.readouterr().out
     cannot = CannotRun("Spark said the-real-secret", fix="a-token-of-ours")
 
-    for text in (told, printed, str(cannot), cannot.problem, cannot.fix, msgspec.json.encode(redacted(["x"])).decode()):
+    for text in (told, printed, str(cannot), cannot.problem, cannot.fix, msgspec.json.encode(redact(["x"])).decode()):
         assert "the-real-secret" not in text
         assert "a-token-of-ours" not in text
     assert "no table t***" in told

@@ -13,12 +13,12 @@ import pytest
 from nunatak.client import Client, Json, ServerUnreachable
 from nunatak.errors import Conflict, NotFound
 from nunatak.maintenance.job_spec import Gain
-from nunatak_spark.console import Event
+from nunatak_spark.console import WorkerEvent
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.jobs import Step
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Stopped, Work
-from nunatak_spark.shutdown import Leaving
-from nunatak_spark.worker import PATIENT_TRIES, SharedSession, Wishes, Worker, unique_name
+from nunatak_spark.shutdown import ShutdownSignal
+from nunatak_spark.worker import ONCE_TRIES, SharedSession, Worker, WorkerOptions, unique_worker_name
 from tests.api.wire import add_snapshot, set_branch
 from tests.support.ports import free_port
 from tests.support.server import RunningServer, running_server
@@ -120,9 +120,9 @@ class Someone:
     def __init__(
         self, uri: str, maintain: Maintain, session: Session | None = None, beats: str | None = None, **wishes: Any
     ) -> None:
-        self.said: list[Event] = []
-        self.leaving, self.session = Leaving(), session or Session()
-        self.wishes = Wishes(**{"securable": PLACE, "name": unique_name("test"), "once": True, **wishes})
+        self.said: list[WorkerEvent] = []
+        self.leaving, self.session = ShutdownSignal(), session or Session()
+        self.wishes = WorkerOptions(**{"securable": PLACE, "name": unique_worker_name("test"), "once": True, **wishes})
         self._uris, self._maintain = (uri, beats or uri), maintain
 
     def __enter__(self) -> Worker:
@@ -220,7 +220,7 @@ def test_progress_is_stored_and_the_lease_kept_while_a_statement_runs(client: Cl
     job = a_job(client, "busy")
 
     def maintain(work: Work) -> Outcome:
-        work.progress(Step("rewriting", 3, 7))
+        work.progress(ProgressStep("rewriting", 3, 7))
         time.sleep(LEASE_SECONDS * 1.5)  # in which nobody calls anything
         work.check()
         seen.update(shown(client, job))
@@ -451,7 +451,7 @@ def test_a_worker_that_is_to_end_does_not_wait_for_ever(monkeypatch: pytest.Monk
     with someone as worker, pytest.raises(ServerUnreachable):
         worker.run()
 
-    assert someone.events().count("unreachable") == PATIENT_TRIES - 1
+    assert someone.events().count("unreachable") == ONCE_TRIES - 1
 
 
 def test_a_job_from_under_which_the_catalog_vanished_is_handed_back(client: Client, server: RunningServer) -> None:
@@ -470,7 +470,7 @@ def test_a_job_from_under_which_the_catalog_vanished_is_handed_back(client: Clie
 
 
 def test_the_first_signal_asks_and_the_second_ends() -> None:
-    leaving, before = Leaving(), signal.getsignal(signal.SIGTERM)
+    leaving, before = ShutdownSignal(), signal.getsignal(signal.SIGTERM)
 
     with leaving.listening():
         signal.raise_signal(signal.SIGTERM)

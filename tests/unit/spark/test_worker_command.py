@@ -12,10 +12,10 @@ from nunatak.client import Client, Json
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark import console
 from nunatak_spark.cli.run_jobs import exit_code
-from nunatak_spark.console import Event
-from nunatak_spark.jobs import Step
+from nunatak_spark.console import WorkerEvent
+from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import Outcome
-from nunatak_spark.worker import Ended
+from nunatak_spark.worker import JobResult
 from tests.api.wire import add_snapshot, set_branch
 from tests.support.server import RunningServer
 from tests.unit.cli.conftest import run_command
@@ -141,45 +141,50 @@ def test_what_is_due_nowhere_is_done_at_once(shared_server: RunningServer, names
     ("ended", "code"),
     [
         ([], 0),
-        ([Ended("done", Outcome())], 0),
-        ([Ended("done", Outcome(ok=False))], 4),
-        ([Ended("done", Outcome(ok=False)), Ended("cancelled")], 5),
-        ([Ended("handed-back")], 5),
-        ([Ended("lost"), Ended("failed", error="no")], 1),
+        ([JobResult("done", Outcome())], 0),
+        ([JobResult("done", Outcome(ok=False))], 4),
+        ([JobResult("done", Outcome(ok=False)), JobResult("cancelled")], 5),
+        ([JobResult("handed-back")], 5),
+        ([JobResult("lost"), JobResult("failed", error="no")], 1),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst(ended: list[Ended], code: int) -> None:
+def test_the_exit_code_is_that_of_the_worst(ended: list[JobResult], code: int) -> None:
     assert exit_code(ended) == code
 
 
 # What is printed
 
 
-def step(text: str, done: int) -> Event:
-    return Event(event="progress", text=f"[{done}/9] {text}", step=Step(text, done, 9))
+def step(text: str, done: int) -> WorkerEvent:
+    return WorkerEvent(event="progress", text=f"[{done}/9] {text}", step=ProgressStep(text, done, 9))
 
 
 def test_a_log_has_a_line_for_each_step_and_not_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.lines() as tell:
-        for event in (step("reading", 1), step("reading", 2), step("writing", 3), Event(event="ended", text="done")):
+    with console.print_lines() as tell:
+        for event in (
+            step("reading", 1),
+            step("reading", 2),
+            step("writing", 3),
+            WorkerEvent(event="ended", text="done"),
+        ):
             tell(event)
 
     assert capsys.readouterr().out.splitlines() == ["[1/9] reading", "[3/9] writing", "done"]
 
 
 def test_a_program_reads_what_was_told_back(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Event(event="ended", text="job 7: done", job_id=7, gains=[Gain(of="data files", before=9, after=1)])
+    told = WorkerEvent(event="ended", text="job 7: done", job_id=7, gains=[Gain(of="data files", before=9, after=1)])
 
-    with console.json_lines() as tell:
+    with console.print_json_lines() as tell:
         tell(told)
 
-    assert msgspec.json.decode(capsys.readouterr().out, type=Event) == told
+    assert msgspec.json.decode(capsys.readouterr().out, type=WorkerEvent) == told
 
 
 def test_a_terminal_shows_a_name_with_brackets_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.bars() as tell:
+    with console.print_with_bars() as tell:
         tell(step("[bold]rewriting", 3))
-        tell(Event(event="ended", text="job 7: a table [red] is done"))
+        tell(WorkerEvent(event="ended", text="job 7: a table [red] is done"))
 
     assert "a table [red] is done" in capsys.readouterr().out
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, additions
+from nunatak_spark.configuration import CATALOG, CATALOG_CLASS, missing_settings
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.migration.model import Found, Source, sql_name
@@ -136,7 +136,7 @@ def add_catalog(session: "SparkSession", source: Source, secrets: Mapping[str, s
         **{f"{prefix}.{key}": value for key, value in {**source.properties, **secrets}.items()},
     }
     present = {key: value for key in settings if (value := session.conf.get(key, None)) is not None}
-    for key, value in additions(present, settings).items():
+    for key, value in missing_settings(present, settings).items():
         session.conf.set(key, value)
 
 
