@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from nunatak.client import Json
 from nunatak.errors import CatalogError, TooManyRequests, TooSlow
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.maintenance.job_context import Stopped
+from nunatak_spark.maintenance.job_context import JobStopped
 from nunatak_spark.shutdown import POLL_SECONDS
 
 StopReason = Literal["cancelled", "leaving", "lost"]
@@ -72,7 +72,7 @@ class JobLease:
         """Stopped if it is to go no further; also before the thread had time to notice, as after a long sleep."""
         self._look(time.monotonic())
         if self.why is not None:
-            raise Stopped(STOP_TEXTS[self.why])
+            raise JobStopped(STOP_TEXTS[self.why])
 
     # For the worker
 

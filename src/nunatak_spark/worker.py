@@ -20,7 +20,7 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.job_lease import JobLease, LeaseTerms, StopReason, is_final
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused, MaintenanceFunction
 from nunatak_spark.redaction import redact, redact_text
 from nunatak_spark.shutdown import ShutdownSignal
 
@@ -114,7 +114,7 @@ class JobResult:
     """What became of a job."""
 
     state: State
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     error: str | None = None
 
 
@@ -132,7 +132,7 @@ class Worker:
         client: Client,
         beats: Client,
         session: SharedSession,
-        maintain: Maintain,
+        maintain: MaintenanceFunction,
         leaving: ShutdownSignal,
         tell: PrintEvent,
     ) -> None:
@@ -269,7 +269,7 @@ class Worker:
             return JobResult("done", self._maintain(self._work_of(job, spec, lease)))
         except CannotRun:
             raise
-        except Refused as error:
+        except JobRefused as error:
             return JobResult(
                 "failed", error=redact_text(str(error))[:LONGEST_ERROR]
             )  # cut afterwards: half a secret is one
@@ -280,7 +280,7 @@ class Worker:
             state: State = "handed-back" if isinstance(error, ServerUnreachable) else "failed"
             return JobResult(state, error=failure_reason(error))
 
-    def _work_of(self, job: Json, spec: JobSpec, lease: JobLease) -> Work:
+    def _work_of(self, job: Json, spec: JobSpec, lease: JobLease) -> JobContext:
         def progress(step: ProgressStep) -> None:
             lease.tell(step)
             self._tell(progress_event(job["job-id"], step))
@@ -290,7 +290,7 @@ class Worker:
             self._tell(WorkerEvent(event="starting", text="starting Spark", job_id=job["job-id"]))
         spark = self._session.get()
         lease.check()
-        return Work(
+        return JobContext(
             spark=spark,
             client=self._client,
             catalog=self._wishes.catalog,

@@ -22,7 +22,7 @@ from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.job_context import JobContext
 from tests.bench.report import geometric_mean_of_ratios
 from tests.bench.verification import measure_verification, verification_lines
 from tests.support.server import running_server
@@ -110,7 +110,7 @@ def measure_compaction(bench: Bench, rows: int, files: int, rounds: int) -> list
     spec = compaction_spec(bench.client)
     actions: dict[str, Callable[[], object]] = {
         PLAIN: lambda: bench.spark.sql("CALL lake.system.rewrite_data_files('bench.small')").collect(),
-        OURS: lambda: maintain(Work(bench.spark, bench.client, "lake", spec, "job-bench")),
+        OURS: lambda: maintain(JobContext(bench.spark, bench.client, "lake", spec, "job-bench")),
     }
     readings = []
     for n in range(rounds):

@@ -9,7 +9,7 @@ from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.jobs import Progress, Report, Spec
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ class ManyReport(Report, frozen=True, kw_only=True):
     """What became of each, and the rows of the last one's table as this Spark reads them."""
 
     fingerprint: Fingerprint
-    outcomes: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    outcomes: dict[str, JobOutcome] = msgspec.field(default_factory=dict)
 
 
 def do_all(spark: "SparkSession", spec: ManySpec, progress: Progress) -> ManyReport:
@@ -36,7 +36,7 @@ def do_all(spark: "SparkSession", spec: ManySpec, progress: Progress) -> ManyRep
         for each in spec.jobs:
             dry_run = each.type in spec.dry_run
             name = f"test-{each.table_uuid[:8]}"
-            work = Work(spark, client, "lake", each, name, progress=progress, dry_run=dry_run)
+            work = JobContext(spark, client, "lake", each, name, progress=progress, dry_run=dry_run)
             outcomes[each.type] = maintain(work)
     table = ".".join(("lake", *each.namespace, each.table))
     spark.sql(f"REFRESH TABLE {table}")

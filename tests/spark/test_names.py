@@ -14,7 +14,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.jobs import find_job, parse_spec, run
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.job_context import JobContext
 from nunatak_spark.sql_text import (
     REQUIRED_SETTINGS,
     SUBSTITUTE,
@@ -135,7 +135,7 @@ def test_no_job_tells_what_a_name_asks_for(
             assert after == before
 
 
-def hostile_work(spark: "SparkSession", client: Client, prefix: str, kind: JobType) -> Work:
+def hostile_work(spark: "SparkSession", client: Client, prefix: str, kind: JobType) -> JobContext:
     """Six small files, so that each job finds something to do."""
     protect_sql_text(spark)
     table = f"{kind} `'\"\\ ${{system:nunatak.test.secret}} -- /* ☃"
@@ -171,7 +171,7 @@ def hostile_work(spark: "SparkSession", client: Client, prefix: str, kind: JobTy
         table_uuid=client.load_table((namespace, table))["metadata"]["table-uuid"],
         options=options,
     )
-    return Work(spark, client, "lake", spec, f"hostile-{kind}-{os.getpid()}")
+    return JobContext(spark, client, "lake", spec, f"hostile-{kind}-{os.getpid()}")
 
 
 def test_views_and_comments_are_text(spark: "SparkSession", sql: Sql) -> None:

@@ -21,7 +21,7 @@ from nunatak.client import Client, Credential, Json
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Outcome, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome
 from nunatak_spark.maintenance.snapshot_pins import PREFIX
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.worker import SharedSession, Worker, WorkerOptions, unique_worker_name
@@ -271,7 +271,7 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
     shared = SharedSession(lambda: orders.spark)
     wishes = WorkerOptions(securable=orders.place, name=unique_worker_name("here"), catalog=JANITORS, once=True)
 
-    def maintain_at_length(work: Work) -> Outcome:
+    def maintain_at_length(work: JobContext) -> JobOutcome:
         """The first job goes on to count rows, for hours unless it is stopped; if it was not before."""
         outcome = maintain(work)
         if work.job == f"job-{job}":

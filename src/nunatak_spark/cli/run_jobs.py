@@ -25,8 +25,8 @@ from nunatak_spark.console import PrintEvent, print_json_lines, print_lines, pri
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Refused as WouldHarm
-from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.job_context import JobContext
+from nunatak_spark.maintenance.job_context import JobRefused as WouldHarm
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.spark_session import session
 from nunatak_spark.worker import (
@@ -212,7 +212,7 @@ def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:
     with refusals(), teller(session) as tell, shared_session(where, session.client) as shared:
         for job in jobs:
             spec = msgspec.convert(job["job"], JobSpec)
-            work = Work(
+            work = JobContext(
                 spark=shared.get(),
                 client=session.client,
                 catalog=where.catalog,
@@ -226,7 +226,7 @@ def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:
     return exit_code(ended)
 
 
-def _tried(work: Work) -> JobResult:
+def _tried(work: JobContext) -> JobResult:
     try:
         return JobResult("done", maintain(work))
     except WouldHarm as error:

@@ -1,1 +1,1 @@
-"""The maintenance jobs: what each type does to one table, and what keeps it from doing harm."""
+"""The maintenance jobs: what each job type does to one table, and the checks that keep it from doing harm."""

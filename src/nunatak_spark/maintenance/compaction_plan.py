@@ -1,33 +1,33 @@
-"""Which partitions a compaction takes, and in which pieces: values in, values out. Iceberg chooses the files itself."""
+"""Plans a compaction: which partitions, and in which pieces. Values in, values out; Iceberg itself picks the files."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.partition_filters import Columns, Values, where
+from nunatak_spark.maintenance.partition_filters import Columns, Values, partition_condition
 
-# As Iceberg's own: what is smaller or larger than this part of the target is rewritten, if so many lie together.
+# Iceberg's defaults: files below or above these fractions of the target are rewritten, if enough are in one partition.
 SMALL, LARGE = 0.75, 1.8
 MIN_INPUT_FILES = 5
 LARGEST_GROUP_BYTES = 100 << 30
-EQUALITY_GROUP_BYTES = 1 << 30  # each task holds the equality deletes of its group in memory
-COMMIT_BYTES = 4 << 30  # what more is rewritten is committed in parts, so that a failure costs no more than this
+EQUALITY_GROUP_BYTES = 1 << 30  # a task keeps the equality deletes of its group in memory
+COMMIT_BYTES = 4 << 30  # larger rewrites are committed in parts, so that a failure loses at most this much
 MOST_COMMITS = 10
 TRIES = 5
 PARTIAL = "partial-progress.enabled"
-SMALLEST_PIECE, LARGEST_PIECE = 2, 100  # files that are rewritten by one call, where writers are in the way
-MOST_PIECES = 100  # of one job; each takes seconds, and what is left waits for the next job
+SMALLEST_PIECE, LARGEST_PIECE = 2, 100  # files per call, if larger rewrites conflict with writers
+MOST_PIECES = 100  # calls per job; each takes seconds, the next job continues
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What the policy asks for."""
+class FileSizes:
+    """The file sizes that the policy asks for, in bytes."""
 
     target: int
     min_input_files: int = MIN_INPUT_FILES
     group: int = LARGEST_GROUP_BYTES
-    deletes_count: bool = False  # whether a file is rewritten for its deletes alone
+    rewrite_for_deletes: bool = False  # whether a file is rewritten for its deletes alone
 
     @property
     def small(self) -> int:
@@ -40,9 +40,9 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Partition:
-    """The files of one partition that Iceberg would look at; those of an earlier layout are one of their own.
+    """The files of one partition that Iceberg would consider. All files of earlier specs form one Partition.
 
-    `values` are those of the partition's fields, as text. The higher `last_changed`, the later somebody wrote there.
+    `values` are the partition values as text. `last_changed` is the highest sequence number of a file in it.
     """
 
     values: Values | None
@@ -51,19 +51,19 @@ class Partition:
     delete_files: int = 0
     last_changed: int = 0
 
-    def is_worth_it(self, sizes: Sizes) -> bool:
-        if sizes.deletes_count and self.delete_files:
+    def needs_rewrite(self, sizes: FileSizes) -> bool:
+        if sizes.rewrite_for_deletes and self.delete_files:
             return True
         together = self.files > 1 and (self.files >= sizes.min_input_files or self.size_bytes > sizes.target)
         return together or (self.files > 0 and self.size_bytes > sizes.large)
 
-    def files_after(self, sizes: Sizes) -> int:
+    def files_after(self, sizes: FileSizes) -> int:
         return max(1, math.ceil(self.size_bytes / sizes.target)) if self.files else 0
 
 
 @dataclass(frozen=True)
-class File:
-    """A live file; `place` is its partition, None if that is of an earlier layout."""
+class LiveFile:
+    """A live file; `place` are its partition values, None for a file of an earlier spec."""
 
     place: Values | None
     is_data: bool
@@ -71,8 +71,8 @@ class File:
     changed: int
 
 
-def grouped(files: Iterable[File], sizes: Sizes) -> list[Partition]:
-    """The files by partition; those that are neither too small nor too large are not counted."""
+def group_by_partition(files: Iterable[LiveFile], sizes: FileSizes) -> list[Partition]:
+    """Groups files by partition; files within the size limits are not counted."""
     found: dict[Values | None, Partition] = {}
     for file in files:
         before = found.get(file.place) or Partition(file.place, 0, 0)
@@ -87,14 +87,14 @@ def grouped(files: Iterable[File], sizes: Sizes) -> list[Partition]:
     return list(found.values())
 
 
-def worth_it(partitions: Iterable[Partition], sizes: Sizes) -> list[Partition]:
-    """What to rewrite, the partitions first in which nobody wrote for longest."""
-    chosen = [each for each in partitions if each.is_worth_it(sizes)]
+def select_partitions(partitions: Iterable[Partition], sizes: FileSizes) -> list[Partition]:
+    """Returns the partitions to rewrite, the least recently changed first."""
+    chosen = [each for each in partitions if each.needs_rewrite(sizes)]
     return sorted(chosen, key=lambda each: (each.last_changed, each.size_bytes))
 
 
 def rewrite_options(
-    sizes: Sizes,
+    sizes: FileSizes,
     todo: Sequence[Partition],
     attempt: int,
     *,
@@ -103,8 +103,10 @@ def rewrite_options(
     max_files: int | None = None,
     max_bytes: int | None = None,
 ) -> dict[str, object]:
-    """Iceberg's options. Each further attempt halves the groups and doubles the commits: a writer that commits while
-    one is rewritten then spoils less."""
+    """Returns Iceberg's rewrite options.
+
+    Each attempt halves the group size and doubles the commits: a conflicting commit then invalidates less work.
+    """
     total = sum(each.size_bytes for each in todo)
     group = min(sizes.group, max((each.size_bytes for each in todo), default=0) or sizes.group)
     if has_equality_deletes:
@@ -123,7 +125,7 @@ def rewrite_options(
         options |= {PARTIAL: "true", "partial-progress.max-commits": commits}
     if has_deletes:
         options["remove-dangling-deletes"] = "true"
-    if sizes.deletes_count:
+    if sizes.rewrite_for_deletes:
         options["delete-file-threshold"] = 1
     if has_equality_deletes:
         options["max-concurrent-file-group-rewrites"] = 1
@@ -132,35 +134,37 @@ def rewrite_options(
     return options
 
 
-def pieces(todo: Sequence[Partition], attempt: int, spec: Json, columns: Columns, functions: str) -> list[str | None]:
-    """The conditions under which to rewrite one after the other; None stands for the whole table.
+def rewrite_conditions(
+    todo: Sequence[Partition], attempt: int, spec: Json, columns: Columns, functions: str
+) -> list[str | None]:
+    """Returns the conditions to rewrite one after the other; None stands for the whole table.
 
-    The first attempt takes everything at once, later ones ever fewer partitions. Those that SQL cannot tell apart,
-    as of an earlier layout, come last and with all others.
+    The first attempt rewrites everything at once, later ones fewer partitions at a time. Partitions without an SQL
+    condition, such as those of an earlier spec, come last and together with all others.
     """
     if attempt == 1:
         return [None]
-    conditions = dict.fromkeys(where(each.values, spec, columns, functions) for each in todo)
+    conditions = dict.fromkeys(partition_condition(each.values, spec, columns, functions) for each in todo)
     told = [each for each in conditions if each is not None]
     together = max(1, len(told) >> (2 * (attempt - 1)))
     chosen: list[str | None] = [" OR ".join(told[start : start + together]) for start in range(0, len(told), together)]
     return [*chosen, None] if None in conditions or not chosen else chosen
 
 
-def can_shrink(todo: Sequence[Partition], sizes: Sizes) -> bool:
-    """Whether a further attempt takes less at a time: there are several partitions, or several groups in one."""
+def can_shrink(todo: Sequence[Partition], sizes: FileSizes) -> bool:
+    """Returns whether a further attempt can rewrite less at a time: several partitions, or several groups in one."""
     return len(todo) > 1 or any(each.size_bytes > 2 * sizes.target for each in todo)
 
 
-def next_piece(files: int, *, got_through: bool) -> int:
-    """How many files to rewrite by the next call: half as many after a conflict, slowly more again after a success."""
+def next_piece_size(files: int, *, got_through: bool) -> int:
+    """Returns the number of files for the next call: half after a conflict, slightly more after a success."""
     return min(LARGEST_PIECE, files + files // 4 + 1) if got_through else max(SMALLEST_PIECE, files // 2)
 
 
-def piece_options(sizes: Sizes, smallest: Sequence[int], *, has_deletes: bool) -> dict[str, object]:
-    """Iceberg's options to rewrite these files and no others, by their sizes in ascending order.
+def piece_options(sizes: FileSizes, smallest: Sequence[int], *, has_deletes: bool) -> dict[str, object]:
+    """Returns Iceberg's options to rewrite exactly these files, given their sizes in ascending order.
 
-    What a call writes is larger than what it read, so the next one does not choose that again.
+    The result of a call is larger than its inputs, so the next call does not pick it again.
     """
     options: dict[str, object] = {
         "target-file-size-bytes": sizes.target,
@@ -170,6 +174,6 @@ def piece_options(sizes: Sizes, smallest: Sequence[int], *, has_deletes: bool) -
     }
     if has_deletes:
         options["remove-dangling-deletes"] = "true"
-    if sizes.deletes_count:
+    if sizes.rewrite_for_deletes:
         options["delete-file-threshold"] = 1
     return options

@@ -1,68 +1,82 @@
-"""Iceberg's procedure for orphan files: finding them, and deleting those that were chosen if nothing leads to them."""
+"""Iceberg's remove_orphan_files procedure: finds orphan files, and deletes chosen files that the table does
+not reference.
+"""
 
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.maintenance.overlapping_tables import load_neighbours, refuse_neighbours, refuse_shadow
-from nunatak_spark.maintenance.own_locations import Split, split
-from nunatak_spark.maintenance.reachable_files import load_metadata, printed_name, refresh, sql_name
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
+from nunatak_spark.maintenance.overlapping_tables import (
+    load_overlapping_tables,
+    refuse_overlapping_tables,
+    refuse_shadow,
+)
+from nunatak_spark.maintenance.own_locations import OwnershipSplit, split_by_ownership
+from nunatak_spark.maintenance.reachable_files import display_name, load_metadata, refresh, sql_name
 from nunatak_spark.sql_text import literal, quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# The procedure takes a file's age from the list that it is given: whoever gives one has looked at it.
+# The procedure reads file ages from the given list; the caller has checked the age already, so an old one is passed.
 LONG_AGO, LESS_LONG_AGO_MS = "TIMESTAMP '1970-01-01 00:00:00'", 24 * 3_600_000
 MISMATCH = "Conflicting authorities/schemes:"
 
 
-def delete_files(work: Work, paths: "DataFrame") -> Split:
-    """Delete those files in the table's own places that the table does not lead to, and tell the others apart.
+def delete_files(context: JobContext, paths: "DataFrame") -> OwnershipSplit:
+    """Deletes those of the files that lie in the table's own locations and that the table does not reference.
 
-    One that is gone already is no error, nor is one that the store refuses to delete: whoever wants to know has to
-    look. Every deletion of a job passes here, and whose the folders are is asked now: since the job began somebody may
-    have made a table of them. Refused if so.
+    Returns the paths split by ownership. A file that is gone already is no error, nor one that the store refuses to
+    delete: the caller has to check. Every deletion of every job goes through here. The owners of the folders are asked
+    now, because another table may have been created there since the job began; raises JobRefused if so.
     """
-    load_metadata(work)  # another table may have the name by now
-    neighbours = load_neighbours(work)
-    refuse_shadow(work, neighbours)
-    refuse_neighbours(work, neighbours)
-    chosen = split(work, neighbours.own_places(work), paths)
-    view = "nunatak_delete_" + re.sub(r"\W", "_", work.job)
+    load_metadata(context)  # raises if another table has the name now
+    neighbours = load_overlapping_tables(context)
+    refuse_shadow(context, neighbours)
+    refuse_overlapping_tables(context, neighbours)
+    chosen = split_by_ownership(context, neighbours.own_locations(context), paths)
+    view = "nunatak_delete_" + re.sub(r"\W", "_", context.job)
     chosen.own.selectExpr("path AS file_path", f"{LONG_AGO} AS last_modified").createOrReplaceTempView(view)
     try:
-        # Without a location only paths count that begin as the table's is spelled, and file:/ is not file:///.
-        call_orphan_procedure(work, LESS_LONG_AGO_MS, file_list_view=literal(view), location="''")
+        # An empty location: otherwise only paths with the exact prefix of the table's location count, and file:/ is not
+        # file:///.
+        call_orphan_procedure(context, LESS_LONG_AGO_MS, file_list_view=literal(view), location="''")
     finally:
-        work.spark.catalog.dropTempView(view)
+        context.spark.catalog.dropTempView(view)
     return chosen
 
 
-def call_orphan_procedure(work: Work, older_than_ms: int, **arguments: str) -> list[str]:
-    """The paths that it names, at most 20,000; the arguments are SQL. Refused if it cannot tell files apart."""
-    # Spark remembers tables for a while. An old copy does not know files that others have committed since.
-    refresh(work)
+def call_orphan_procedure(context: JobContext, older_than_ms: int, **arguments: str) -> list[str]:
+    """Calls the procedure with SQL arguments; returns at most 20,000 paths.
+
+    Raises JobRefused on mismatching schemes.
+    """
+    # Spark caches tables. A cached copy does not know files that others have committed since.
+    refresh(context)
     given = {
-        "table": literal(sql_name(work)),
+        "table": literal(sql_name(context)),
         "older_than": f"timestamp_millis({older_than_ms})",
         "stream_results": "true",
-        **_spellings(work.spec.options),
+        **_equal_location_arguments(context.spec.options),
         **arguments,
     }
     listed = ", ".join(f"{name} => {value}" for name, value in given.items())
     try:
-        rows = work.spark.sql(f"CALL {quote_identifier(work.catalog)}.system.remove_orphan_files({listed})").collect()
+        rows = context.spark.sql(
+            f"CALL {quote_identifier(context.catalog)}.system.remove_orphan_files({listed})"
+        ).collect()
     except Exception as error:
         if MISMATCH in str(error):
-            raise Refused(_mismatch(work, str(error))) from error
+            raise JobRefused(_mismatch_text(context, str(error))) from error
         raise
     return [str(row[0]) for row in rows]
 
 
-def _spellings(options: Mapping[str, object]) -> dict[str, str]:
-    """Which schemes and authorities are the same place; s3a and s3n are s3 without being told."""
+def _equal_location_arguments(options: Mapping[str, object]) -> dict[str, str]:
+    """Returns the arguments for schemes and authorities that the policy declares equal; s3a and s3n equal
+    s3 by default.
+    """
     found = {}
     for argument, option in (("equal_schemes", "equal-schemes"), ("equal_authorities", "equal-authorities")):
         pairs = options.get(option)
@@ -72,11 +86,11 @@ def _spellings(options: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
-def _mismatch(work: Work, text: str) -> str:
+def _mismatch_text(context: JobContext, text: str) -> str:
     _, _, pairs = text.partition(MISMATCH)
     named = pairs.strip().splitlines()[0].rstrip(".") if pairs.strip() else "unknown"
     return (
-        f"The metadata of {printed_name(work)} spells the place of its files otherwise than the store does: {named}. "
-        "Whether they are the same files cannot be told, so nothing was deleted. If they are the same place, say so in "
-        "the policy with equal-schemes or equal-authorities."
+        f"The metadata of {display_name(context)} spells the location of its files differently from the store: "
+        f"{named}. They may be the same files, so nothing was deleted. If they are the same location, declare it in the "
+        "policy with equal-schemes or equal-authorities."
     )

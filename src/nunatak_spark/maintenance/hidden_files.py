@@ -1,31 +1,34 @@
-"""Names below a table's folder that orphan removal does not look at: those that begin with an underscore or a dot.
+"""Hidden files in a table's folder, which orphan removal skips: names that begin with an underscore or a dot.
 
-Others keep such files beside a table's: `_delta_log`, `.hoodie`, `_checkpoint` and `_SUCCESS` are some. The exception
-is Iceberg's own: the folder of a partition whose field has such a name, as in `_year=2020`.
+Other tools keep such files beside a table's, for example `_delta_log`, `.hoodie`, `_checkpoint` and `_SUCCESS`. The
+exception are partition folders of fields with such a name, as in `_year=2020`, which are Iceberg's own.
 """
 
 from collections.abc import Iterable
 from urllib.parse import quote_plus
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.reachable_files import path_of
+from nunatak_spark.maintenance.reachable_files import plain_path
 
 HIDDEN = ("_", ".")
 
 
 def visible_files(metadata: Json, paths: Iterable[str]) -> list[str]:
-    """Of these paths those below the table's folder in which no name is hidden.
+    """Returns the paths below the table's folder that contain no hidden name.
 
-    Iceberg leaves hidden names out of its listing only if the store spells paths as the table's location is spelled,
-    and `file:/x` is not `file:///x`.
+    Iceberg skips hidden names in its listing only if the store spells paths as the table's location does, and `file:/x`
+    is not `file:///x`. So they are filtered here too.
     """
-    own = path_of(metadata["location"])
+    own = plain_path(metadata["location"])
     partitions = partition_prefixes(metadata)
-    return [path for path in paths if _is_visible(path_of(path), own, partitions)]
+    return [path for path in paths if _is_visible(plain_path(path), own, partitions)]
 
 
 def partition_prefixes(metadata: Json) -> tuple[str, ...]:
-    """How the folders of partitions with hidden names begin, by any spec; Iceberg escapes names in paths."""
+    """Returns the folder prefixes of partition fields with hidden names, of all specs.
+
+    Iceberg escapes names in paths.
+    """
     names = {
         field["name"]
         for spec in metadata.get("partition-specs") or ()

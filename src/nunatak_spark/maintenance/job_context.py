@@ -1,4 +1,4 @@
-"""What a maintenance job is given and what it gives back, whoever runs it: a worker, a command or a test."""
+"""What a maintenance job is given and what it returns, whether a worker, a command or a test runs it."""
 
 import time
 from collections.abc import Callable
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Stopped(Exception):
-    """Somebody wants the job to stop, or the lease was lost: change nothing further. What was committed stays."""
+class JobStopped(Exception):
+    """The job was cancelled, the worker shuts down, or the lease was lost: change nothing more. Commits stay."""
 
 
-class Refused(Exception):
-    """The job would do harm; nothing was changed. The text says what is in the way, and what to do about it."""
+class JobRefused(Exception):
+    """The job would do harm; nothing was changed. The text says why, and what to do."""
 
 
 def never_stop() -> None:
-    """For work that nobody cancels."""
+    """A `check` for jobs that cannot be cancelled."""
 
 
 def wall_clock_ms() -> int:
@@ -32,11 +32,11 @@ def wall_clock_ms() -> int:
 
 
 @dataclass(frozen=True)
-class Work:
-    """One job on one table.
+class JobContext:
+    """One job on one table, and what it works with.
 
-    `catalog` is what the catalog is called in SQL. `job` names the work and is the same in each attempt, so that what
-    an earlier attempt began is found again. `check` raises Stopped between two steps if the job is to go no further.
+    `catalog` is the catalog's name in SQL. `job` identifies the job and is the same in each attempt, so that the next
+    attempt finds the pins and plans of the last one. `check` raises JobStopped if the job must stop.
     """
 
     spark: "SparkSession"
@@ -50,8 +50,8 @@ class Work:
     dry_run: bool = False
 
 
-class Outcome(Report, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """What became of a job: whether the table changed, how many bytes were rewritten, and counts before and after."""
+class JobOutcome(Report, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+    """The result of a job: whether the table changed, how many bytes were rewritten, and counts before and after."""
 
     changed: bool = False
     size_bytes: int = 0
@@ -59,4 +59,4 @@ class Outcome(Report, frozen=True, rename="kebab", kw_only=True, omit_defaults=T
     detail: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-Maintain = Callable[[Work], Outcome]
+MaintenanceFunction = Callable[[JobContext], JobOutcome]

@@ -1,4 +1,4 @@
-"""What becomes of a failed maintenance job: its error in one line, and another try if a writer was quicker."""
+"""Handles failures of maintenance jobs: the error in one line, and a retry after a commit conflict."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,38 +6,38 @@ from contextlib import contextmanager
 from nunatak.errors import CatalogError
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason, safe_str, throwables
-from nunatak_spark.maintenance.job_context import Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused, JobStopped
 
 TRIES = 5
-# What Iceberg throws if a table was changed while it worked; its own tries to commit are over by then.
+# What Iceberg throws after its own commit retries, if the table was changed meanwhile.
 CONFLICTS = ("CommitFailedException", "ValidationException", "rewrite commits failed")
 
 
-class Failed(Exception):
-    """The job did not get through. What it had committed stays; the text is one line."""
+class JobFailed(Exception):
+    """The job failed; the text is one line. What it committed before stays."""
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Whatever Spark raises inside becomes Failed; what speaks for itself passes."""
+def translate_failures() -> Iterator[None]:
+    """Turns what Spark raises in the block into JobFailed; errors with clear messages pass."""
     try:
         yield
-    except (Refused, Stopped, Failed, CannotRun, CatalogError, ConnectionError):
+    except (JobRefused, JobStopped, JobFailed, CannotRun, CatalogError, ConnectionError):
         raise
     except Exception as error:
-        raise Failed(failure_reason(error)) from error
+        raise JobFailed(failure_reason(error)) from error
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether a writer was quicker, wherever in the chain of causes that is said."""
+    """Returns whether another writer's commit caused the failure, anywhere in the chain of causes."""
     told = [f"{each.name}: {each.message}" for each in throwables(error)] or [safe_str(error)]
     return any(name in text for text in told for name in CONFLICTS)
 
 
-def retried(work: Work, act: Callable[[], object]) -> int:
-    """Do it again if a writer was quicker; return how many times one was. The last conflict is raised."""
+def retry_on_conflict(context: JobContext, act: Callable[[], object]) -> int:
+    """Repeats the action after a commit conflict; returns the number of conflicts. Raises the last one after TRIES."""
     for conflicts in range(TRIES):
-        work.check()
+        context.check()
         try:
             act()
             return conflicts

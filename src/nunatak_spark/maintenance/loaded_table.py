@@ -1,4 +1,4 @@
-"""The table that a job works on: what the catalog says about it, and how SQL names it. Reads no data."""
+"""The table that a job works on: its metadata from the catalog, and its SQL name. Reads no data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 from nunatak.client import Json
 from nunatak.errors import NotFound
 from nunatak_spark.maintenance.java_class_names import refuse_class_names
-from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.maintenance.reachable_files import printed_name, refresh, sql_name
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
+from nunatak_spark.maintenance.reachable_files import display_name, refresh, sql_name
 from nunatak_spark.sql_text import literal, quote_identifier
 
-REPLACE = "replace"  # the operation of a snapshot that changes files and no rows
+REPLACE = "replace"  # operation of a snapshot that changes files but no rows
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Snapshot:
     summary: Mapping[str, str]
 
     def count(self, name: str) -> int:
-        """A count of its summary; what is not there is none."""
+        """Returns a count of the summary; 0 if it is missing."""
         text = self.summary.get(name, "")
         return int(text) if text.isascii() and text.isdigit() else 0
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table at one moment; `name` is what SQL calls it, in any session and whatever the current namespace is."""
+class LoadedTable:
+    """A table as loaded at one moment; `name` is its full SQL name."""
 
     name: str
     metadata: Json
@@ -61,69 +61,69 @@ class Table:
 
     @property
     def spec(self) -> Json:
-        """How new files are partitioned."""
+        """The current partition spec."""
         specs: list[Json] = self.metadata["partition-specs"]
         return next(each for each in specs if each["spec-id"] == self.metadata["default-spec-id"])
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether any file may belong to a partition, also one of an earlier layout."""
+        """Whether any partition spec, also an earlier one, has fields."""
         return any(each["fields"] for each in self.metadata["partition-specs"])
 
     @property
     def columns(self) -> Sequence[Json]:
-        """The fields of the current schema, the nested ones inside their parents."""
+        """The fields of the current schema; nested fields are inside their parents."""
         schemas: list[Json] = self.metadata["schemas"]
         current = next(each for each in schemas if each["schema-id"] == self.metadata["current-schema-id"])
         fields: list[Json] = current["fields"]
         return fields
 
-    def line(self, since: int | None) -> list[Snapshot]:
-        """The ancestors of the current snapshot after `since`, the newest first; all that are known if it is none."""
+    def ancestors(self, since: int | None) -> list[Snapshot]:
+        """Returns the current snapshot and its ancestors after `since`, newest first; all known ones for None."""
         found, one = [], self.current
         while one is not None and one.snapshot_id != since:
             found.append(one)
             one = self.snapshots.get(one.parent_id) if one.parent_id is not None else None
         return found
 
-    def comes_from(self, snapshot_id: int) -> bool:
-        """Whether the current snapshot is that one, or was made from it."""
-        line = self.line(snapshot_id)
+    def descends_from(self, snapshot_id: int) -> bool:
+        """Returns whether the current snapshot is that one or descends from it."""
+        line = self.ancestors(snapshot_id)
         return line[-1].parent_id == snapshot_id if line else self.current is not None
 
     def metadata_table(self, kind: str, snapshot_id: int | None = None) -> str:
-        """One of the tables about the table, such as `files`, as it goes into FROM."""
+        """Returns the SQL name of a metadata table such as `files`, for FROM."""
         name = f"{self.name}.{quote_identifier(kind)}"
         return name if snapshot_id is None else f"{name} VERSION AS OF {snapshot_id}"
 
     @property
     def argument(self) -> str:
-        """The name as an argument of a procedure."""
+        """The name as a procedure argument."""
         return literal(self.name)
 
 
-def load(work: Work) -> Table:
-    """The table as it is now, in Spark too; Refused if another one has taken its name."""
-    spec = work.spec
-    printed = printed_name(work)
+def load_table(context: JobContext) -> LoadedTable:
+    """Loads the table from the catalog and refreshes it in Spark; raises JobRefused if another table has the name."""
+    spec = context.spec
+    printed = display_name(context)
     try:
-        loaded = work.client.load_table((*spec.namespace, spec.table))
+        loaded = context.client.load_table((*spec.namespace, spec.table))
     except NotFound as error:
-        raise Refused(f"{printed} is not there any more: {error}") from error
+        raise JobRefused(f"{printed} is not there any more: {error}") from error
     metadata = loaded["metadata"]
     if metadata["table-uuid"] != spec.table_uuid:
-        raise Refused(
+        raise JobRefused(
             f"{printed} is another table than the one the job is for: its uuid is {metadata['table-uuid']} and not "
             f"{spec.table_uuid}. Plan the job anew."
         )
     refuse_class_names(printed, loaded)
-    name = sql_name(work)
-    refresh(work)
-    snapshots = {each["snapshot-id"]: _snapshot(each) for each in metadata.get("snapshots") or ()}
-    return Table(name, metadata, snapshots)
+    name = sql_name(context)
+    refresh(context)
+    snapshots = {each["snapshot-id"]: _parse_snapshot(each) for each in metadata.get("snapshots") or ()}
+    return LoadedTable(name, metadata, snapshots)
 
 
-def _snapshot(found: Json) -> Snapshot:
+def _parse_snapshot(found: Json) -> Snapshot:
     summary: dict[str, str] = found.get("summary") or {}
     return Snapshot(
         snapshot_id=found["snapshot-id"],
@@ -135,16 +135,16 @@ def _snapshot(found: Json) -> Snapshot:
     )
 
 
-def call(work: Work, procedure: str, arguments: Mapping[str, str]) -> Any:
-    """The first row that an Iceberg procedure answers with, None if there is none; the arguments are SQL."""
+def call_procedure(context: JobContext, procedure: str, arguments: Mapping[str, str]) -> Any:
+    """Calls an Iceberg procedure with SQL arguments; returns its first row, or None."""
     given = ", ".join(f"{name} => {value}" for name, value in arguments.items())
-    # Each of the procedures that are called here answers with one row.
-    rows = work.spark.sql(f"CALL {quote_identifier(work.catalog)}.system.{procedure}({given})").collect()
+    # Every procedure that is called here returns one row.
+    rows = context.spark.sql(f"CALL {quote_identifier(context.catalog)}.system.{procedure}({given})").collect()
     return rows[0] if rows else None
 
 
-def options(values: Mapping[str, object]) -> str:
-    """A procedure's options as SQL."""
+def options_sql(values: Mapping[str, object]) -> str:
+    """Returns procedure options as SQL."""
     return f"map({', '.join(literal(str(each)) for each in _flat(values))})"
 
 

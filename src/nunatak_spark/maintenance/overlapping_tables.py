@@ -1,4 +1,4 @@
-"""Whether anybody else keeps files in a table's folder: what the catalog says, and what the files themselves show."""
+"""Checks whether other tables keep files in a table's folder: by the catalog's answer and by the files themselves."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,68 +6,72 @@ from dataclasses import dataclass
 from typing import Any
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.maintenance.own_locations import OwnPlaces, securable
-from nunatak_spark.maintenance.reachable_files import path_of, printed_name
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
+from nunatak_spark.maintenance.own_locations import OwnLocations, table_securable
+from nunatak_spark.maintenance.reachable_files import display_name, plain_path
 
 MOST_NAMED = 5
 METADATA_FILE = re.compile(r"(?:^|/)v?(\d+)[^/]*\.metadata\.json(?:\.gz)?$")
-# What tables keep beside their data. Found elsewhere than in the table's own folder for it, there is another table.
+# Metadata files of a table. Outside of the table's own metadata folder they belong to another table.
 OF_A_TABLE = re.compile(r"\.metadata\.json(\.gz)?$|/metadata/[^/]+\.(avro|stats|puffin)$|/version-hint\.text$")
-DELETING = frozenset({"snapshot-expiry", "metadata-retention", "orphan-removal"})  # jobs that have files deleted
+DELETING_JOBS = frozenset({"snapshot-expiry", "metadata-retention", "orphan-removal"})  # jobs that delete files
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """What the server answers to the one question that every job asks before it begins.
+class OverlappingTables:
+    """The server's answer about a table's locations, which every job asks for first.
 
-    `names` are those of the `count` other tables and views that the caller may know of. `places` are the folders that
-    are the table's own. `shadow` says that the table stands for one of another catalog, and since when.
+    `names` are those of the `count` other tables and views in the folder that the caller may see. `locations` are the
+    folders that belong to the table. `shadow` is set if the table is a shadow of a table in another catalog.
     """
 
     location: str
     count: int
     names: tuple[str, ...]
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     shadow: Json | None
 
-    def own_places(self, work: Work) -> OwnPlaces:
-        return OwnPlaces(work, self.places, is_alone=not self.count)
+    def own_locations(self, context: JobContext) -> OwnLocations:
+        return OwnLocations(context, self.locations, is_alone=not self.count)
 
 
-def load_neighbours(work: Work) -> Neighbours:
-    found = work.client.manage("GET", ("maintenance", "neighbours"), query={"securable": securable(work)})
+def load_overlapping_tables(context: JobContext) -> OverlappingTables:
+    found = context.client.manage("GET", ("maintenance", "neighbours"), query={"securable": table_securable(context)})
     if "places" not in found:
-        raise Refused("The catalog is older than this worker and does not say which places are the table's: update it")
-    return Neighbours(
+        raise JobRefused(
+            "The catalog is older than this worker and does not say which places are the table's: update it"
+        )
+    return OverlappingTables(
         location=found["location"],
         count=found["count"],
         names=tuple(found["neighbours"]),
-        places=tuple(found["places"]),
+        locations=tuple(found["places"]),
         shadow=found.get("shadow"),
     )
 
 
-def refuse_shadow(work: Work, neighbours: Neighbours) -> None:
-    """Refused if the files are another catalog's still: none may go before the operator has retired the source."""
+def refuse_shadow(context: JobContext, neighbours: OverlappingTables) -> None:
+    """Raises JobRefused if the files still belong to another catalog: none may be deleted before the source
+    is retired.
+    """
     shadow = neighbours.shadow
     if shadow is None:
         return
-    name, source = printed_name(work), shadow.get("source", "another catalog")
+    name, source = display_name(context), shadow.get("source", "another catalog")
     if shadow.get("state") != "cut-over":
-        raise Refused(
+        raise JobRefused(
             f"{name} is a shadow of {source}, whose files it shows: no job runs on it. It becomes a table of this "
             "catalog with `nunatak migrate cutover`."
         )
-    if work.spec.type in DELETING:
-        raise Refused(
+    if context.spec.type in DELETING_JOBS:
+        raise JobRefused(
             f"{name} was cut over from {source}, and somebody may go back to that: none of its files is deleted before "
             "`nunatak migrate retire`."
         )
 
 
-def refuse_neighbours(work: Work, neighbours: Neighbours) -> None:
-    """Refused if another table or view of the catalog lies in the folder, around it, or writes into it."""
+def refuse_overlapping_tables(context: JobContext, neighbours: OverlappingTables) -> None:
+    """Raises JobRefused if another table or view lies in the folder, contains it, or writes into it."""
     if not neighbours.count:
         return
     named = neighbours.names[:MOST_NAMED]
@@ -75,36 +79,36 @@ def refuse_neighbours(work: Work, neighbours: Neighbours) -> None:
     who = ", ".join(named) if named else "another table"
     if named and others:
         who += f" and {others} more"
-    raise Refused(
-        f"The folder of {printed_name(work)}, {neighbours.location}, is not its own: {who} lies or writes there, too. "
-        "Files that one of them needs look like nobody's to the other, so nothing is deleted. Move one of them."
+    raise JobRefused(
+        f"The folder of {display_name(context)}, {neighbours.location}, is shared: {who} lies or writes there too. "
+        "A file of one table looks like an orphan to the other, so nothing is deleted. Move one of them."
     )
 
 
 def refuse_foreign_metadata(metadata: Mapping[str, Any], found: Iterable[str]) -> None:
-    """Refused if a file that the table does not know shows that another table, or another catalog, is at work here."""
-    own = path_of(metadata["location"])
+    """Raises JobRefused if an unreferenced metadata file shows that another table or catalog writes here."""
+    own = plain_path(metadata["location"])
     elsewhere = metadata.get("properties", {}).get("write.metadata.path")
-    folders = {f"{own}/metadata", path_of(elsewhere) if elsewhere else f"{own}/metadata"}
-    versions = [version_of(each["metadata-file"]) for each in metadata.get("metadata-log", [])]
+    folders = {f"{own}/metadata", plain_path(elsewhere) if elsewhere else f"{own}/metadata"}
+    versions = [metadata_version(each["metadata-file"]) for each in metadata.get("metadata-log", [])]
     first = min((each for each in versions if each is not None), default=0)
-    for path in map(path_of, found):
+    for path in map(plain_path, found):
         if not OF_A_TABLE.search(path):
             continue
         if path.rpartition("/")[0] not in folders:
-            raise Refused(
+            raise JobRefused(
                 f"{path} belongs to another table, which lies inside {own}. Nothing is deleted: register that table, "
                 "or move it or what is left of it away."
             )
-        version = version_of(path)
+        version = metadata_version(path)
         if version is not None and version >= first:
-            raise Refused(
+            raise JobRefused(
                 f"The table does not know {path}, which is not older than the metadata that it knows: another catalog "
                 "may be writing to it. Nothing is deleted; `nunatak fsck` tells more."
             )
 
 
-def version_of(path: str) -> int | None:
-    """The number in a metadata file's name."""
+def metadata_version(path: str) -> int | None:
+    """Returns the version number in a metadata file's name."""
     found = METADATA_FILE.search(path)
     return int(found[1]) if found else None

@@ -1,8 +1,8 @@
-"""Which files lie in the table's own places: its location and the folders that its write properties name.
+"""Checks which files lie in the table's own locations: its location and the folders of its write properties.
 
-Manifests are written by clients and may name any file. A job reads nothing in a place of another table, and deletes
-nothing outside of its own. The server decides whose a folder is; of the many folders of a table it is asked only about
-those that do not obviously lie in the table's own places.
+Manifests are written by clients and may name any file. A job reads nothing in locations of another table, and deletes
+nothing outside of its own. The server decides who owns a folder; it is asked only about folders that are not clearly
+inside the table's own locations.
 """
 
 import os
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nunatak.client import Json
-from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.maintenance.reachable_files import printed_name, refresh, sql_name
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
+from nunatak_spark.maintenance.reachable_files import display_name, refresh, sql_name
 from nunatak_spark.sql_text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FOLDERS_PER_REQUEST = 10_000  # the server takes no more
-MOST_FOLDERS = 100_000  # collected to the driver: some 20 MB
+FOLDERS_PER_REQUEST = 10_000  # the server's limit
+MOST_FOLDERS = 100_000  # collected on the driver: some 20 MB
 MOST_NAMED, MOST_LEFT = 5, 20  # in an error, and in a result
 FOLDER = "left({0}, length({0}) - length(substring_index({0}, '/', -1)) - 1)"
 LOCAL = "file:///"
-# Segments that lead elsewhere, or that a store may read as such; a path with one of them is the server's to judge.
-DOUBTFUL = r"//|/\.\.?(/|$)|\\|%2[eEfF]|%5[cC]|[\x00-\x1f]"
+# Path segments that a store may resolve to another folder; the server decides about such paths.
+AMBIGUOUS_PATH = r"//|/\.\.?(/|$)|\\|%2[eEfF]|%5[cC]|[\x00-\x1f]"
 
 
-def securable(work: Work) -> str:
-    """The table as the management API names it: of a level's characters only the percent sign and the slash change."""
-    levels = (work.spec.warehouse, *work.spec.namespace, work.spec.table)
+def table_securable(context: JobContext) -> str:
+    """Returns the securable of the table for the management API; only percent sign and slash are escaped."""
+    levels = (context.spec.warehouse, *context.spec.namespace, context.spec.table)
     return "table:" + "/".join(level.replace("%", "%25").replace("/", "%2F") for level in levels)
 
 
@@ -38,68 +38,73 @@ def folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def normal(path: str) -> str:
-    """One spelling for file:/x, file://x and file:///x, and for s3, s3a and s3n."""
+def normalize_path(path: str) -> str:
+    """Returns one spelling for file:/x, file://x and file:///x, and for s3, s3a and s3n."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", LOCAL, path))
 
 
 @dataclass(frozen=True)
-class Folders:
-    """What the server says of folders: `foreign` ones lie in another table's places, `outside` ones in nobody's."""
+class FolderOwnership:
+    """The server's answer about folders: `foreign` ones belong to another table, `outside` ones to none."""
 
     foreign: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
 
 
-class OwnPlaces:
-    """The table's own places, as the server knows them at this moment."""
+class OwnLocations:
+    """The table's own locations, as the server knows them at this moment."""
 
-    def __init__(self, work: Work, places: Sequence[str], *, is_alone: bool) -> None:
-        self._work = work
-        known = [normal(place).rstrip("/") for place in places]
+    def __init__(self, context: JobContext, locations: Sequence[str], *, is_alone: bool) -> None:
+        self._context = context
+        known = [normalize_path(place).rstrip("/") for place in locations]
         self._local = tuple(place for place in known if place.startswith(LOCAL))
-        # A folder in an own place may be another table's that lies deeper, or behind a link of this machine: ask.
-        self._places = tuple(place for place in known if is_alone and place not in self._local)
+        # Folders inside may belong to another table that lies deeper, or be symbolic links: then ask the server.
+        self._locations = tuple(place for place in known if is_alone and place not in self._local)
 
-    def holds(self, path: str) -> bool:
-        """Whether the path obviously lies in one; else the server has to be asked."""
-        text = normal(path)
-        insides = (text.removeprefix(place) for place in self._places if text.startswith(f"{place}/"))
-        return any(re.search(DOUBTFUL, inside) is None for inside in insides)
+    def contains(self, path: str) -> bool:
+        """Returns whether the path is clearly inside; otherwise the server has to be asked."""
+        text = normalize_path(path)
+        insides = (text.removeprefix(place) for place in self._locations if text.startswith(f"{place}/"))
+        return any(re.search(AMBIGUOUS_PATH, inside) is None for inside in insides)
 
-    def holds_sql(self, column: str) -> str:
-        """The same as a condition of SQL."""
+    def contains_sql(self, column: str) -> str:
+        """Returns `contains` as an SQL condition."""
         text = f"regexp_replace(regexp_replace({column}, '^file:/+', {literal(LOCAL)}), '^s3[an]://', 's3://')"
         parts = [
             f"(startswith({text}, {literal(place + '/')}) "
-            f"AND NOT regexp_like(substr({text}, length({literal(place)}) + 1), {literal(DOUBTFUL)}))"
-            for place in self._places
+            f"AND NOT regexp_like(substr({text}, length({literal(place)}) + 1), {literal(AMBIGUOUS_PATH)}))"
+            for place in self._locations
         ]
         return " OR ".join(parts) or "false"
 
-    def ask(self, folders: Iterable[str]) -> Folders:
-        """Of these, those that are not the table's own."""
+    def classify_folders(self, folders: Iterable[str]) -> FolderOwnership:
+        """Asks the server; returns the folders that are not the table's own."""
         foreign: list[str] = []
         outside: list[str] = []
         wanted = sorted(set(folders))
-        outside += [folder for folder in wanted if not folder]  # a path without a slash lies in no folder
+        outside += [folder for folder in wanted if not folder]  # a path without a slash has no folder
         named = [folder for folder in wanted if folder]
         for start in range(0, len(named), FOLDERS_PER_REQUEST):
-            body: Json = {"securable": securable(self._work), "folders": named[start : start + FOLDERS_PER_REQUEST]}
-            found = self._work.client.manage("POST", ("maintenance", "folders"), body)
+            body: Json = {
+                "securable": table_securable(self._context),
+                "folders": named[start : start + FOLDERS_PER_REQUEST],
+            }
+            found = self._context.client.manage("POST", ("maintenance", "folders"), body)
             foreign += found["foreign"]
             outside += found["outside"]
-        return Folders(tuple(foreign), tuple(outside))
+        return FolderOwnership(tuple(foreign), tuple(outside))
 
-    def suspects(self, paths: "DataFrame") -> list[str]:
-        """The folders of those paths about which the server has to be asked."""
-        return _folders(paths.where(f"NOT coalesce({self.holds_sql('path')}, false)"))
+    def unclear_folders(self, paths: "DataFrame") -> list[str]:
+        """Returns the folders of the paths about which the server has to be asked."""
+        return _folders(paths.where(f"NOT coalesce({self.contains_sql('path')}, false)"))
 
     def linked_folders(self, paths: "DataFrame") -> list[str]:
-        """Folders on this machine that lie in an own place by name, and elsewhere by a symbolic link."""
+        """Returns local folders that are inside by name, but elsewhere by a symbolic link."""
         if not self._local:
             return []
-        return [folder for folder in _folders(paths.where("path LIKE 'file:%'")) if self._is_linked(normal(folder))]
+        return [
+            folder for folder in _folders(paths.where("path LIKE 'file:%'")) if self._is_linked(normalize_path(folder))
+        ]
 
     def _is_linked(self, folder: str) -> bool:
         for place in self._local:
@@ -112,30 +117,34 @@ class OwnPlaces:
 def _folders(paths: "DataFrame") -> list[str]:
     rows = paths.selectExpr(f"{FOLDER.format('path')} AS folder").distinct().limit(MOST_FOLDERS + 1).collect()
     if len(rows) > MOST_FOLDERS:
-        raise Refused(f"The server would have to be asked about more than {MOST_FOLDERS} folders of the table's files")
+        raise JobRefused(
+            f"The server would have to be asked about more than {MOST_FOLDERS} folders of the table's files"
+        )
     return [str(row["folder"] or "") for row in rows]
 
 
 # Reading
 
 
-def refuse_foreign(work: Work, places: OwnPlaces, metadata: Json) -> None:
-    """Refused if anything that the table leads to lies in another table's places.
+def refuse_foreign_files(context: JobContext, places: OwnLocations, metadata: Json) -> None:
+    """Raises JobRefused if the table references a file in another table's locations.
 
-    What names the files is itself looked at before it is opened: metadata, then manifest lists, then manifests.
+    Files that name other files are checked before they are opened: metadata, then manifest lists, then manifests.
     """
-    named = [path for path in named_files(metadata, work.spec.type) if not places.holds(path)]
-    _refuse(work, metadata, places.ask(map(folder_of, named)))
+    named = [path for path in files_in_metadata(metadata, context.spec.type) if not places.contains(path)]
+    _refuse_folders(context, metadata, places.classify_folders(map(folder_of, named)))
     if not metadata.get("snapshots"):
         return
-    name = sql_name(work)
-    refresh(work)
+    name = sql_name(context)
+    refresh(context)
     for statement in (f"SELECT path FROM {name}.all_manifests", f"SELECT file_path AS path FROM {name}.all_files"):
-        _refuse(work, metadata, places.ask(places.suspects(work.spark.sql(statement))))
+        _refuse_folders(
+            context, metadata, places.classify_folders(places.unclear_folders(context.spark.sql(statement)))
+        )
 
 
-def named_files(metadata: Json, job_type: str) -> Iterator[str]:
-    """Every file that the metadata itself names; earlier metadata files only for the job that has them deleted."""
+def files_in_metadata(metadata: Json, job_type: str) -> Iterator[str]:
+    """Yields every file that the metadata names; earlier metadata files only for the job that deletes them."""
     for snapshot in metadata.get("snapshots") or ():
         if snapshot.get("manifest-list"):
             yield snapshot["manifest-list"]
@@ -147,27 +156,27 @@ def named_files(metadata: Json, job_type: str) -> Iterator[str]:
             yield entry["metadata-file"]
 
 
-def _refuse(work: Work, metadata: Json, found: Folders) -> None:
+def _refuse_folders(context: JobContext, metadata: Json, found: FolderOwnership) -> None:
     if found.foreign:
-        raise Refused(
-            f"The metadata of {printed_name(work)} leads to files of another table: {_some(found.foreign)}. Nothing "
-            "was changed. Remove the snapshots that name them."
+        raise JobRefused(
+            f"The metadata of {display_name(context)} references files of another table: "
+            f"{_first_folders(found.foreign)}. Nothing was changed. Remove the snapshots that name them."
         )
-    is_local = normal(str(metadata["location"])).startswith(LOCAL)
-    here = [folder for folder in found.outside if is_of_this_machine(folder)]
+    is_local = normalize_path(str(metadata["location"])).startswith(LOCAL)
+    here = [folder for folder in found.outside if is_local_path(folder)]
     if here and not is_local:
-        raise Refused(
-            f"The metadata of {printed_name(work)} leads to files of the machine that runs the job: {_some(here)}. "
-            "Nothing was changed."
+        raise JobRefused(
+            f"The metadata of {display_name(context)} references files of the machine that runs the job: "
+            f"{_first_folders(here)}. Nothing was changed."
         )
 
 
-def is_of_this_machine(folder: str) -> bool:
-    """Whether a path means the worker's own disk, or whatever its Hadoop takes for the default file system."""
+def is_local_path(folder: str) -> bool:
+    """Returns whether the path is on the worker's own disk, or on Hadoop's default file system."""
     return folder.startswith("file:") or ":" not in folder.partition("/")[0]
 
 
-def _some(folders: Sequence[str]) -> str:
+def _first_folders(folders: Sequence[str]) -> str:
     named = ", ".join(folder[:200] for folder in folders[:MOST_NAMED])
     return named + (f" and {len(folders) - MOST_NAMED} more" if len(folders) > MOST_NAMED else "")
 
@@ -176,26 +185,29 @@ def _some(folders: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Paths that may be deleted, and those that are left because they lie outside of the table's own places."""
+class OwnershipSplit:
+    """Paths that may be deleted, and paths that are kept because they are outside of the table's own locations."""
 
     own: "DataFrame"
     outside: "DataFrame | None" = None
 
     def some_outside(self) -> list[str]:
-        """A few of those that are left, for the job's result."""
+        """Returns a few of the kept paths, for the job's result."""
         if self.outside is None:
             return []
         return [str(row["path"]) for row in self.outside.select("path").limit(MOST_LEFT).collect()]
 
 
-def split(work: Work, places: OwnPlaces, paths: "DataFrame") -> Split:
-    """By the server's word at this moment. The frame has to name the same paths each time it is evaluated."""
-    found = places.ask(places.suspects(paths))
+def split_by_ownership(context: JobContext, places: OwnLocations, paths: "DataFrame") -> OwnershipSplit:
+    """Splits paths by the server's answer of this moment.
+
+    The frame must return the same paths each time it is evaluated.
+    """
+    found = places.classify_folders(places.unclear_folders(paths))
     not_own = {*found.foreign, *found.outside, *places.linked_folders(paths)}
     if not not_own:
-        return Split(paths)
+        return OwnershipSplit(paths)
     marked = paths.selectExpr("*", f"{FOLDER.format('path')} AS its_folder")
-    excluded = work.spark.createDataFrame([(each,) for each in sorted(not_own)], "its_folder STRING")
+    excluded = context.spark.createDataFrame([(each,) for each in sorted(not_own)], "its_folder STRING")
     own, outside = (marked.join(excluded, "its_folder", how).drop("its_folder") for how in ("left_anti", "left_semi"))
-    return Split(own, outside)
+    return OwnershipSplit(own, outside)

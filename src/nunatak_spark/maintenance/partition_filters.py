@@ -1,7 +1,7 @@
-"""Partitions as exact text, and as conditions for Iceberg's procedures: values in, SQL out.
+"""Partition values as exact text, and as conditions for Iceberg's procedures: values in, SQL out.
 
-Spark turns each partition value into text, and the text becomes a literal of the same type. So a value never passes
-through Python, where NaN is not itself, 0.0 and -0.0 are the same, and no year is beyond 9999.
+Spark turns each partition value into text, and the text becomes a literal of the same type. So values never pass
+through Python, where NaN differs from itself, 0.0 equals -0.0, and years end at 9999.
 """
 
 import re
@@ -12,9 +12,9 @@ from nunatak.client import Json
 from nunatak_spark.sql_text import literal, quote_identifier
 
 Columns = Mapping[int, tuple[str, Any]]
-"""The names of columns, as SQL writes them, and their types by field id."""
+"""SQL name and type of each column, by field id."""
 Values = tuple[str | None, ...]
-"""The text of each value of a partition, in the order of the fields of its layout."""
+"""The values of a partition as text, in the order of the partition spec's fields."""
 
 MONTHS_PER_YEAR, HOURS_PER_DAY, MICROS_PER_HOUR = 12, 24, 3_600_000_000
 INTEGERS = {"int": "INT", "long": "BIGINT"}
@@ -22,8 +22,10 @@ CAST = {**INTEGERS, "boolean": "BOOLEAN", "float": "FLOAT", "double": "DOUBLE"}
 PERIODS = ("year", "month", "day", "hour")
 
 
-def value_texts(spec: Json, columns: Columns, partition: str) -> str:
-    """An SQL array of the texts of a partition's values; equal exactly where Iceberg takes two partitions for one."""
+def partition_values_sql(spec: Json, columns: Columns, partition: str) -> str:
+    """Returns SQL for an array of the partition's values as text; equal exactly if Iceberg takes two
+    partitions as one.
+    """
     texts = [
         _text(f"{partition}.{quote_identifier(field['name'])}", _result_type(field, columns))
         for field in spec["fields"]
@@ -31,10 +33,11 @@ def value_texts(spec: Json, columns: Columns, partition: str) -> str:
     return f"array({', '.join(texts)})" if texts else "CAST(array() AS ARRAY<STRING>)"
 
 
-def where(values: Values | None, spec: Json, columns: Columns, functions: str) -> str | None:
-    """A condition that is true for this partition and, where SQL can tell, for no other; None if it says nothing.
+def partition_condition(values: Values | None, spec: Json, columns: Columns, functions: str) -> str | None:
+    """Returns a condition for the rows of this partition; it may include others if SQL cannot tell them apart.
 
-    `functions` is the namespace of Iceberg's functions, such as `lake`.`system`.
+    Returns None if no condition is possible. `functions` is the namespace of Iceberg's functions, such as
+    `lake`.`system`.
     """
     if values is None:
         return None
@@ -47,14 +50,14 @@ def where(values: Values | None, spec: Json, columns: Columns, functions: str) -
     return f"({' AND '.join(told)})" if told else None
 
 
-def named_columns(fields: Sequence[Json], parents: tuple[str, ...] = ()) -> dict[int, tuple[str, Any]]:
-    """Every column that SQL can name, also inside structs: its name and type by field id."""
+def columns_by_id(fields: Sequence[Json], parents: tuple[str, ...] = ()) -> dict[int, tuple[str, Any]]:
+    """Returns SQL name and type of every column by field id, also of those inside structs."""
     found: dict[int, tuple[str, Any]] = {}
     for field in fields:
         path = (*parents, field["name"])
         found[field["id"]] = (".".join(map(quote_identifier, path)), field["type"])
         if isinstance(field["type"], dict) and field["type"].get("type") == "struct":
-            found |= named_columns(field["type"]["fields"], path)
+            found |= columns_by_id(field["type"]["fields"], path)
     return found
 
 
@@ -62,7 +65,7 @@ def named_columns(fields: Sequence[Json], parents: tuple[str, ...] = ()) -> dict
 
 
 def _result_type(field: Json, columns: Columns) -> str:
-    """The type of a partition's values; empty if it is not known, as of a column that was dropped."""
+    """Returns the type of a partition field's values; empty if unknown, as for a dropped column."""
     transform = _singular(field["transform"])
     if transform == "day":
         return "date"
@@ -75,7 +78,7 @@ def _result_type(field: Json, columns: Columns) -> str:
 def _text(value: str, kind: str) -> str:
     if kind == "date":
         return f"CAST(unix_date({value}) AS STRING)"
-    if kind == "timestamptz":  # the text of a moment depends on the session's time zone
+    if kind == "timestamptz":  # its text would depend on the session's time zone
         return f"CAST(unix_micros({value}) AS STRING)"
     if kind == "binary" or kind.startswith("fixed"):
         return f"hex({value})"
@@ -105,7 +108,7 @@ def _field_condition(column: str, kind: str, transform: str, text: str | None, f
 
 
 def _literal(text: str, kind: str) -> str | None:
-    """A value as SQL writes it; None for a type that is not known."""
+    """Returns a value as an SQL literal; None for an unknown type."""
     match kind:
         case "string" | "uuid":
             return literal(text)
@@ -126,7 +129,7 @@ def _literal(text: str, kind: str) -> str | None:
 
 
 def _hours(period: str, number: int) -> tuple[int, int]:
-    """The first hour since 1970 of a year, month, day or hour that is counted from 1970, and that after its last."""
+    """Returns the first hour since 1970 of a year, month, day or hour, and the first hour after it."""
     match period:
         case "hour":
             return number, number + 1
@@ -139,9 +142,11 @@ def _hours(period: str, number: int) -> tuple[int, int]:
 
 
 def _days(month: int) -> int:
-    """From 1970-01-01 to the first of a month that is counted from then; in any year, unlike Python's own dates."""
+    """Returns the days from 1970-01-01 to the first of a month, counted from then; works for any year,
+    unlike Python's dates.
+    """
     year, number = 1970 + month // MONTHS_PER_YEAR, month % MONTHS_PER_YEAR + 1
-    # The year begins with March here, so that the day of a leap year comes last.
+    # Years start in March here, so that the leap day is the last day of a year.
     year, shifted = (year - 1, number + 9) if number < 3 else (year, number - 3)
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 - 719_468
 
@@ -160,5 +165,5 @@ def _moment(hours: int, kind: str) -> str | None:
 
 
 def _singular(transform: str) -> str:
-    """`days` is an old spelling of `day`."""
+    """Returns the transform's name; `days` is an old spelling of `day`."""
     return transform.removesuffix("s") if transform.removesuffix("s") in PERIODS else transform

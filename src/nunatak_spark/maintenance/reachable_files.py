@@ -1,21 +1,21 @@
-"""Which files a table leads to, as DataFrames of path, kind and size; and how the table is named in SQL."""
+"""The files that a table references, as DataFrames of path, kind and size; and the table's names."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nunatak_spark.maintenance.java_class_names import refuse_class_names
-from nunatak_spark.maintenance.job_context import Refused, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
 from nunatak_spark.sql_text import literal, quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# content: 0 are data files, 1 position deletes and deletion vectors, 2 equality deletes. Many vectors share a file.
+# content: 0 data files, 1 position deletes and deletion vectors, 2 equality deletes. Many vectors share one file.
 FILES = "SELECT file_path AS path, if(content = 0, 'data', 'deletes') AS kind, file_size_in_bytes AS size FROM {0}"
 MANIFESTS = "SELECT path, 'manifest' AS kind, length AS size FROM {0}"
 LISTS = "SELECT manifest_list AS path, 'manifest-list' AS kind, CAST(NULL AS BIGINT) AS size FROM {0}"
-# Those that maintenance reads.
+# The metadata tables that maintenance reads.
 METADATA_TABLES = (
     "all_files",
     "all_manifests",
@@ -26,50 +26,50 @@ METADATA_TABLES = (
     "position_deletes",
     "snapshots",
 )
-MOST_LEFT_OUT = 20  # snapshots whose files a plan is compared with, each by a scan of its manifests
-PLACE = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"  # scheme and authority
+MOST_LEFT_OUT = 20  # kept snapshots to subtract from a plan; each costs a scan of its manifests
+SCHEME_AND_AUTHORITY = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"  # scheme and authority
 
 
-def sql_name(work: Work) -> str:
-    """The table as SQL names it, whatever letters its name has."""
-    return ".".join(map(quote_identifier, (work.catalog, *work.spec.namespace, work.spec.table)))
+def sql_name(context: JobContext) -> str:
+    """Returns the SQL name of the table, quoted."""
+    return ".".join(map(quote_identifier, (context.catalog, *context.spec.namespace, context.spec.table)))
 
 
-def printed_name(work: Work) -> str:
-    return ".".join((*work.spec.namespace, work.spec.table))
+def display_name(context: JobContext) -> str:
+    return ".".join((*context.spec.namespace, context.spec.table))
 
 
-def refresh(work: Work) -> None:
-    """Make Spark load the table anew: other clients commit as well, and an old copy must not decide about files.
+def refresh(context: JobContext) -> None:
+    """Makes Spark reload the table: other clients commit too, and a cached copy must not decide about files.
 
-    Iceberg forgets the metadata tables of a table along with it, but puts their names together as text, which it splits
-    at dots: it misses those of a table or namespace that has a dot in its name.
+    Iceberg also drops the cached metadata tables, but finds them by splitting their names at dots, so it misses those
+    of a table or namespace with a dot in its name. These are refreshed one by one.
     """
-    name, spec = sql_name(work), work.spec
-    work.spark.sql(f"REFRESH TABLE {name}")
+    name, spec = sql_name(context), context.spec
+    context.spark.sql(f"REFRESH TABLE {name}")
     if any("." in level for level in (*spec.namespace, spec.table)):
         for each in METADATA_TABLES:
-            work.spark.sql(f"REFRESH TABLE {name}.{each}")
+            context.spark.sql(f"REFRESH TABLE {name}.{each}")
 
 
-def load_metadata(work: Work) -> dict[str, Any]:
-    """The table's metadata as the catalog has it now; Refused if another table has the name by now."""
-    loaded = work.client.load_table((*work.spec.namespace, work.spec.table))
+def load_metadata(context: JobContext) -> dict[str, Any]:
+    """Returns the table's current metadata; raises JobRefused if another table has the name now."""
+    loaded = context.client.load_table((*context.spec.namespace, context.spec.table))
     metadata: dict[str, Any] = loaded["metadata"]
-    if metadata["table-uuid"] != work.spec.table_uuid:
-        raise Refused(f"{printed_name(work)} is another table by now: plan the job again")
-    refuse_class_names(printed_name(work), loaded)
+    if metadata["table-uuid"] != context.spec.table_uuid:
+        raise JobRefused(f"{display_name(context)} is another table by now: plan the job again")
+    refuse_class_names(display_name(context), loaded)
     return metadata
 
 
-def reachable_files(work: Work, *, without_files: bool = False) -> "DataFrame":
-    """All that any snapshot of the table leads to, and its statistics; not the metadata files.
+def reachable_files(context: JobContext, *, without_files: bool = False) -> "DataFrame":
+    """Returns all files that any snapshot references, and statistics files; not the metadata files.
 
-    `without_files` leaves out data and delete files, for which every manifest is read.
+    `without_files` leaves out data and delete files, which need a read of every manifest.
     """
-    metadata = load_metadata(work)
-    name = sql_name(work)
-    refresh(work)
+    metadata = load_metadata(context)
+    name = sql_name(context)
+    refresh(context)
     parts = [
         MANIFESTS.format(f"{name}.all_manifests"),
         f"{LISTS.format(f'{name}.snapshots')} WHERE manifest_list IS NOT NULL",
@@ -81,39 +81,42 @@ def reachable_files(work: Work, *, without_files: bool = False) -> "DataFrame":
         rows = [f"({literal(each['statistics-path'])}, {int(each['file-size-in-bytes'])})" for each in statistics]
         parts.append(f"SELECT path, 'statistics', size FROM VALUES {', '.join(rows)} AS statistics (path, size)")
     everything = " UNION ALL ".join(parts)
-    return work.spark.sql(f"SELECT path, min(kind) AS kind, max(size) AS size FROM ({everything}) GROUP BY path")
+    return context.spark.sql(f"SELECT path, min(kind) AS kind, max(size) AS size FROM ({everything}) GROUP BY path")
 
 
-def forgettable_files(work: Work, forgotten: Collection[int]) -> "DataFrame | None":
-    """What becomes unreachable when these snapshots are forgotten; None if nothing does.
+def files_only_of_snapshots(context: JobContext, forgotten: Collection[int]) -> "DataFrame | None":
+    """Returns the files that become unreachable when these snapshots are removed; None if there are none.
 
-    Manifest lists and statistics of a snapshot are its own. Manifests are listed by the manifest lists. Files are read
-    only where a manifest goes: of tables that are only appended to none does.
+    Manifest lists and statistics belong to one snapshot each. Manifests come from the manifest lists. Data files are
+    read only if a manifest becomes unreachable, which never happens for tables with appends only.
     """
-    metadata = load_metadata(work)
+    metadata = load_metadata(context)
     own = _own_files(metadata, set(forgotten))
     if not own:
         return None
-    name = sql_name(work)
-    refresh(work)
-    found = work.spark.createDataFrame(own, "path STRING, kind STRING, size BIGINT")
-    manifests = work.spark.sql(
+    name = sql_name(context)
+    refresh(context)
+    found = context.spark.createDataFrame(own, "path STRING, kind STRING, size BIGINT")
+    manifests = context.spark.sql(
         f"SELECT path, 'manifest' AS kind, max(length) AS size FROM {name}.all_manifests GROUP BY path "
         f"HAVING bool_and(reference_snapshot_id IN ({', '.join(map(str, forgotten))}))"
     )
     if not manifests.limit(1).collect():
         return found
-    files = work.spark.sql(FILES.format(f"{name}.all_files"))
-    kept = [f"SELECT file_path AS path FROM {name}.files VERSION AS OF {each}" for each in _kept(metadata, forgotten)]
+    files = context.spark.sql(FILES.format(f"{name}.all_files"))
+    kept = [
+        f"SELECT file_path AS path FROM {name}.files VERSION AS OF {each}"
+        for each in _kept_snapshots(metadata, forgotten)
+    ]
     if kept:
-        files = files.join(work.spark.sql(" UNION ALL ".join(kept)), "path", "left_anti")
+        files = files.join(context.spark.sql(" UNION ALL ".join(kept)), "path", "left_anti")
     everything = found.union(manifests).union(files.select("path", "kind", "size"))
     once = everything.groupBy("path").agg({"kind": "min", "size": "max"})  # many deletion vectors share a file
     return once.selectExpr("path", "`min(kind)` AS kind", "`max(size)` AS size")
 
 
 def _own_files(metadata: Mapping[str, Any], forgotten: set[int]) -> list[tuple[str, str, int | None]]:
-    """Path, kind and size of the files that the metadata name for these snapshots; as few as there are snapshots."""
+    """Returns path, kind and size of the files that the metadata names for these snapshots."""
     lists = [
         (each["manifest-list"], "manifest-list", None)
         for each in metadata.get("snapshots") or ()
@@ -128,9 +131,11 @@ def _own_files(metadata: Mapping[str, Any], forgotten: set[int]) -> list[tuple[s
     return [*lists, *statistics]
 
 
-def _kept(metadata: Mapping[str, Any], forgotten: Collection[int]) -> list[int]:
-    """Snapshots whose files are left out of a plan: all that stay, of many the heads of branches and tags and the
-    newest. What the others need is planned in vain, and found to be needed afterwards."""
+def _kept_snapshots(metadata: Mapping[str, Any], forgotten: Collection[int]) -> list[int]:
+    """Returns the snapshots whose files are subtracted from a plan: refs first, then the newest, at most MOST_LEFT_OUT.
+
+    Files that other kept snapshots need are planned in vain; the check before the deletion keeps them.
+    """
     left = [each for each in metadata.get("snapshots") or () if each["snapshot-id"] not in forgotten]
     newest = sorted(left, key=lambda each: each.get("sequence-number") or 0, reverse=True)
     heads = [ref["snapshot-id"] for ref in (metadata.get("refs") or {}).values()]
@@ -139,19 +144,21 @@ def _kept(metadata: Mapping[str, Any], forgotten: Collection[int]) -> list[int]:
     return list(dict.fromkeys(ordered))[:MOST_LEFT_OUT]
 
 
-def paths_frame(work: Work, paths: Sequence[str], kind: str) -> "DataFrame":
-    """Files that are known by their paths alone."""
-    return work.spark.createDataFrame([(path, kind, None) for path in paths], "path STRING, kind STRING, size BIGINT")
+def paths_frame(context: JobContext, paths: Sequence[str], kind: str) -> "DataFrame":
+    """Returns a frame of files of which only the path is known."""
+    return context.spark.createDataFrame(
+        [(path, kind, None) for path in paths], "path STRING, kind STRING, size BIGINT"
+    )
 
 
-def reachable_among(work: Work, paths: Sequence[str]) -> list[str]:
-    """Those that the table leads to, whichever way it spells them; no more than were given reach the driver."""
-    wanted = work.spark.createDataFrame([(path, path_of(path)) for path in paths], "path STRING, plain STRING")
-    plain = f"regexp_replace(path, {literal(PLACE)}, '') AS plain"
-    rows = wanted.join(reachable_files(work).selectExpr(plain), "plain", "left_semi").select("path").collect()
+def filter_reachable(context: JobContext, paths: Sequence[str]) -> list[str]:
+    """Returns the paths that the table references, however it spells them."""
+    wanted = context.spark.createDataFrame([(path, plain_path(path)) for path in paths], "path STRING, plain STRING")
+    plain = f"regexp_replace(path, {literal(SCHEME_AND_AUTHORITY)}, '') AS plain"
+    rows = wanted.join(reachable_files(context).selectExpr(plain), "plain", "left_semi").select("path").collect()
     return sorted(str(row["path"]) for row in rows)
 
 
-def path_of(location: str) -> str:
-    """A location without scheme, authority and a slash at the end: one store's files differ in nothing else."""
-    return re.sub(PLACE, "", location).rstrip("/")
+def plain_path(location: str) -> str:
+    """Returns a location without scheme, authority and trailing slash."""
+    return re.sub(SCHEME_AND_AUTHORITY, "", location).rstrip("/")

@@ -1,13 +1,13 @@
-"""Snapshot expiry: snapshots that nobody goes back to are forgotten, and the files deleted that only they need."""
+"""Snapshot expiry: removes old snapshots, and deletes the files that only they reference."""
 
 from collections.abc import Iterator
 
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.maintenance.cutoffs import cutoff_ms
-from nunatak_spark.maintenance.deletion_journal import Deletions, deletions_noted, finish_deletions
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
-from nunatak_spark.maintenance.loaded_table import Table, load
-from nunatak_spark.maintenance.rewrite_verification import watched
+from nunatak_spark.maintenance.deletion_journal import Deletions, finish_deletions, record_deletions
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused
+from nunatak_spark.maintenance.loaded_table import LoadedTable, load_table
+from nunatak_spark.maintenance.rewrite_verification import run_verified_action
 from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
 from nunatak_spark.progress import report_task_progress
 
@@ -16,27 +16,27 @@ FOREVER_MS = 2**63 - 1
 REASON = "snapshot expired"
 
 
-def expire_snapshots(work: Work) -> Outcome:
-    table = load(work)
+def expire_snapshots(context: JobContext) -> JobOutcome:
+    table = load_table(context)
     if table.properties.get("gc.enabled", "true").lower() == "false":
-        raise Refused("gc.enabled=false: the files are not the table's alone, so none is deleted")
-    older_than_ms = cutoff_ms(work, "max-snapshot-age-seconds")
-    retain = int(work.spec.options.get("min-snapshots-to-keep") or 1)
-    expired = expirable(table, older_than_ms, retain, work.now_ms())
+        raise JobRefused("gc.enabled=false: the files are not the table's alone, so none is deleted")
+    older_than_ms = cutoff_ms(context, "max-snapshot-age-seconds")
+    retain = int(context.spec.options.get("min-snapshots-to-keep") or 1)
+    expired = expirable(table, older_than_ms, retain, context.now_ms())
     count = len(table.snapshots)
     if not expired:
-        earlier = finish_deletions(work)  # an attempt before this one may have expired them and been killed
+        earlier = finish_deletions(context)  # an earlier attempt may have expired them and been killed
         if earlier.files or earlier.outside:
             return _outcome(earlier, table, forgotten=0, conflicts=0)
-        return Outcome(detail={"text": f"none of {count} snapshots is old enough"})
-    if work.dry_run:
+        return JobOutcome(detail={"text": f"none of {count} snapshots is old enough"})
+    if context.dry_run:
         gain = Gain(of="snapshots", before=count, after=count - len(expired))
-        return Outcome(gains=[gain], detail={"text": "nothing was changed", "expired": len(expired)})
-    return watched(work, table, lambda: _expire(work, table, expired, older_than_ms, retain))
+        return JobOutcome(gains=[gain], detail={"text": "nothing was changed", "expired": len(expired)})
+    return run_verified_action(context, table, lambda: _expire(context, table, expired, older_than_ms, retain))
 
 
-def expirable(table: Table, older_than_ms: int, retain: int, now_ms: int) -> set[int]:
-    """The snapshots that Iceberg would forget: those that no living branch or tag keeps, by its own rules or these."""
+def expirable(table: LoadedTable, older_than_ms: int, retain: int, now_ms: int) -> set[int]:
+    """Returns the snapshots to expire: those that no live branch or tag retains, by its own rules or by these."""
     usual_age_ms = int(table.properties.get("history.expire.max-ref-age-ms") or FOREVER_MS)
     kept: set[int] = set()
     led_to: set[int] = set()
@@ -50,7 +50,7 @@ def expirable(table: Table, older_than_ms: int, retain: int, now_ms: int) -> set
             continue
         oldest_ms = now_ms - ref["max-snapshot-age-ms"] if "max-snapshot-age-ms" in ref else older_than_ms
         wanted, is_kept = ref.get("min-snapshots-to-keep", retain), True
-        for position, snapshot_id in enumerate(_line(table, head.snapshot_id)):
+        for position, snapshot_id in enumerate(_ancestor_ids(table, head.snapshot_id)):
             led_to.add(snapshot_id)
             is_kept = is_kept and (position < wanted or table.snapshots[snapshot_id].timestamp_ms >= oldest_ms)
             if is_kept:
@@ -59,31 +59,34 @@ def expirable(table: Table, older_than_ms: int, retain: int, now_ms: int) -> set
     return table.snapshots.keys() - kept - (young - led_to)
 
 
-def _line(table: Table, snapshot_id: int | None) -> Iterator[int]:
+def _ancestor_ids(table: LoadedTable, snapshot_id: int | None) -> Iterator[int]:
     while snapshot_id is not None and snapshot_id in table.snapshots:
         yield snapshot_id
         snapshot_id = table.snapshots[snapshot_id].parent_id
 
 
-def _expire(work: Work, table: Table, expired: set[int], older_than_ms: int, retain: int) -> Outcome:
-    def chosen(now: Table) -> set[int]:
-        """Only snapshots whose files were written down as those that may be deleted."""
-        return expirable(now, older_than_ms, retain, work.now_ms()) & expired
+def _expire(context: JobContext, table: LoadedTable, expired: set[int], older_than_ms: int, retain: int) -> JobOutcome:
+    def chosen(now: LoadedTable) -> set[int]:
+        """Returns only snapshots whose files are in the deletion plan."""
+        return expirable(now, older_than_ms, retain, context.now_ms()) & expired
 
     with (
-        deletions_noted(work, REASON, expired) as noted,
-        report_task_progress(work.spark, "expiring snapshots", work.progress),
+        record_deletions(context, REASON, expired) as noted,
+        report_task_progress(context.spark, "expiring snapshots", context.progress),
     ):
-        conflicts = remove_snapshots(work, chosen)
-    after = load(work)
+        conflicts = remove_snapshots(context, chosen)
+    after = load_table(context)
     return _outcome(noted, after, forgotten=len(table.snapshots.keys() - after.snapshots.keys()), conflicts=conflicts)
 
 
-def _outcome(noted: Deletions, after: Table, *, forgotten: int, conflicts: int) -> Outcome:
-    """What all attempts of the job did; of those that were killed the journal tells, by the manifest lists."""
+def _outcome(noted: Deletions, after: LoadedTable, *, forgotten: int, conflicts: int) -> JobOutcome:
+    """Returns the outcome of all attempts of the job.
+
+    The journal's manifest lists count for attempts that were killed.
+    """
     expired = max(forgotten, noted.by_kind.get("manifest-list", 0))
     count = len(after.snapshots)
-    return Outcome(
+    return JobOutcome(
         changed=bool(expired or noted.files),
         gains=[Gain(of="snapshots", before=count + expired, after=count)],
         detail={

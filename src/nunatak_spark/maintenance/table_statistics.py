@@ -1,36 +1,39 @@
-"""Statistics: distinct values of columns, and what each partition holds, for the planners of queries."""
+"""Statistics: computes NDV sketches of columns and partition statistics, for query planners."""
 
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
-from nunatak_spark.maintenance.job_failures import retried
-from nunatak_spark.maintenance.loaded_table import Table, call, load
-from nunatak_spark.maintenance.rewrite_verification import watched
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused
+from nunatak_spark.maintenance.job_failures import retry_on_conflict
+from nunatak_spark.maintenance.loaded_table import LoadedTable, call_procedure, load_table
+from nunatak_spark.maintenance.rewrite_verification import run_verified_action
 from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import literal
 
 
-def compute_statistics(work: Work) -> Outcome:
-    table = load(work)
-    columns = asked_columns(work, table)
+def compute_statistics(context: JobContext) -> JobOutcome:
+    table = load_table(context)
+    columns = requested_columns(context, table)
     missing = missing_statistics(table, columns)
     if not missing:
-        return Outcome(detail={"text": "the current snapshot has its statistics"})
-    if work.dry_run:
-        return Outcome(detail={"text": "nothing was changed", "missing": missing})
-    return watched(work, table, lambda: _compute(work, table, columns, missing))
+        return JobOutcome(detail={"text": "the current snapshot has its statistics"})
+    if context.dry_run:
+        return JobOutcome(detail={"text": "nothing was changed", "missing": missing})
+    return run_verified_action(context, table, lambda: _compute(context, table, columns, missing))
 
 
-def asked_columns(work: Work, table: Table) -> list[str]:
-    """The policy's columns; none stands for all that statistics are made of."""
-    columns = [str(name) for name in work.spec.options.get("columns") or ()]
+def requested_columns(context: JobContext, table: LoadedTable) -> list[str]:
+    """Returns the policy's columns; an empty list means all columns.
+
+    Raises JobRefused for a missing or nested column.
+    """
+    columns = [str(name) for name in context.spec.options.get("columns") or ()]
     types = {each["name"]: each["type"] for each in table.columns}
     unfit = [name for name in columns if not isinstance(types.get(name), str)]
     if unfit:
-        raise Refused(f"There is no plain column {', '.join(unfit)}; change the policy's columns")
+        raise JobRefused(f"There is no plain column {', '.join(unfit)}; change the policy's columns")
     return columns
 
 
-def missing_statistics(table: Table, columns: list[str]) -> list[str]:
-    """Which kinds the current snapshot lacks, of `table` and `partition`."""
+def missing_statistics(table: LoadedTable, columns: list[str]) -> list[str]:
+    """Returns the kinds of statistics that the current snapshot lacks: `table`, `partition`."""
     current = table.current
     if current is None:
         return []
@@ -51,14 +54,18 @@ def missing_statistics(table: Table, columns: list[str]) -> list[str]:
     return missing
 
 
-def _compute(work: Work, table: Table, columns: list[str], missing: list[str]) -> Outcome:
+def _compute(context: JobContext, table: LoadedTable, columns: list[str], missing: list[str]) -> JobOutcome:
     arguments = {"table": table.argument}
     conflicts = 0
     if "table" in missing:
         chosen = {"columns": f"array({', '.join(map(literal, columns))})"} if columns else {}
-        with report_task_progress(work.spark, "counting distinct values", work.progress):
-            conflicts += retried(work, lambda: call(work, "compute_table_stats", {**arguments, **chosen}))
+        with report_task_progress(context.spark, "counting distinct values", context.progress):
+            conflicts += retry_on_conflict(
+                context, lambda: call_procedure(context, "compute_table_stats", {**arguments, **chosen})
+            )
     if "partition" in missing:
-        with report_task_progress(work.spark, "measuring partitions", work.progress):
-            conflicts += retried(work, lambda: call(work, "compute_partition_stats", arguments))
-    return Outcome(changed=True, detail={"computed": missing, "conflicts": conflicts})
+        with report_task_progress(context.spark, "measuring partitions", context.progress):
+            conflicts += retry_on_conflict(
+                context, lambda: call_procedure(context, "compute_partition_stats", arguments)
+            )
+    return JobOutcome(changed=True, detail={"computed": missing, "conflicts": conflicts})

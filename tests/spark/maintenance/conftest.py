@@ -12,7 +12,7 @@ from nunatak.client import Client, Json
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Outcome, Work, never_stop, wall_clock_ms
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, never_stop, wall_clock_ms
 from tests.support.server import RunningServer
 from tests.support.spark import Sql
 
@@ -38,7 +38,7 @@ class Maintenance:
         max_bytes: int | None = None,
         table_uuid: str | None = None,
         **options: Any,
-    ) -> Work:
+    ) -> JobContext:
         """An option's `_` stands for `-`."""
         named = {name.replace("_", "-"): value for name, value in {"verify": "full", **options}.items()}
         spec = JobSpec(
@@ -50,7 +50,7 @@ class Maintenance:
             options=named,
             max_bytes=max_bytes,
         )
-        return Work(
+        return JobContext(
             spark=self.sql.spark,
             client=self.client,
             catalog=self.sql.catalog,
@@ -61,7 +61,7 @@ class Maintenance:
             dry_run=dry_run,
         )
 
-    def run(self, table: str, kind: JobType, **more: Any) -> Outcome:
+    def run(self, table: str, kind: JobType, **more: Any) -> JobOutcome:
         return maintain(self.work(table, kind, **more))
 
     def metadata(self, table: str) -> Json:

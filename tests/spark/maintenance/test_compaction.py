@@ -11,8 +11,8 @@ from pyiceberg.catalog import load_catalog
 
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance import data_compaction
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped
-from nunatak_spark.maintenance.job_failures import Failed, is_conflict
+from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused, JobStopped
+from nunatak_spark.maintenance.job_failures import JobFailed, is_conflict
 from tests.spark.maintenance.conftest import Maintenance
 from tests.support.server import RunningServer
 from tests.support.spark import local_path
@@ -219,9 +219,9 @@ def test_a_job_that_was_stopped_is_taken_up_by_its_next_attempt(maintenance: Mai
     def stop_late() -> None:
         calls.append(1)
         if len(calls) > 1:
-            raise Stopped
+            raise JobStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(JobStopped):
         maintenance.run("t", "data-compaction", job="7", check=stop_late)
     ref = maintenance.metadata("t")["refs"]["nunatak-pin-7"]
     assert (ref["snapshot-id"], ref["type"]) == (current, "tag")
@@ -245,9 +245,9 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_changed(maintenance: Main
     }
 
     for text, more in refusals.items():
-        with pytest.raises(Refused, match=text):
+        with pytest.raises(JobRefused, match=text):
             maintenance.run("t", "data-compaction", **more)
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(JobFailed) as failed:
         maintenance.run("t", "data-compaction", target_file_size_bytes=-1)
 
     reason = "'target-file-size-bytes' is set to -1 but must be > 0"
@@ -256,7 +256,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_changed(maintenance: Main
     assert maintenance.pins("t") == []
 
 
-def updated_all_the_time(maintenance: Maintenance, name: str, files: int) -> Outcome:
+def updated_all_the_time(maintenance: Maintenance, name: str, files: int) -> JobOutcome:
     """Compact a table without partitions; every commit of a writer meanwhile touches one of its files."""
     merge = f"{SHARED}, 'write.update.mode' = 'merge-on-read', 'commit.retry.num-retries' = '50'"
     a_heap(maintenance, name, files=files, properties=merge)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.maintenance.job_failures import Failed
+from nunatak_spark.maintenance.job_failures import JobFailed
 from nunatak_spark.migration.migration_run import reason
 from nunatak_spark.migration.verification import trouble
 from tests.spark.maintenance.conftest import Maintenance
@@ -23,7 +23,7 @@ def test_a_job_without_its_data_names_the_file(maintenance: Maintenance) -> None
     lost = local_path(a_table_of_three_files(maintenance)[0])
     lost.unlink()
 
-    with pytest.raises(Failed, match=rf"\w+Exception: .*{lost.name}") as failed:
+    with pytest.raises(JobFailed, match=rf"\w+Exception: .*{lost.name}") as failed:
         maintenance.run("t", "data-compaction", min_input_files=2)
 
     assert "An error occurred while calling" not in str(failed.value)
@@ -35,7 +35,7 @@ def test_a_job_without_a_manifest_names_it(maintenance: Maintenance) -> None:
     lost = local_path(maintenance.sql("SELECT path FROM here.t.manifests")[0].path)
     lost.unlink()
 
-    with pytest.raises(Failed, match=rf"\w+Exception: .*{lost.name}"):
+    with pytest.raises(JobFailed, match=rf"\w+Exception: .*{lost.name}"):
         maintenance.run("t", "manifest-rewrite")
 
 

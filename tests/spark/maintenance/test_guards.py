@@ -7,8 +7,8 @@ import pytest
 
 from nunatak.errors import CommitFailed
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.loaded_table import load
-from nunatak_spark.maintenance.snapshot_pins import pin, unpin
+from nunatak_spark.maintenance.loaded_table import load_table
+from nunatak_spark.maintenance.snapshot_pins import pin_snapshot, unpin_snapshot
 from tests.spark.maintenance.conftest import Maintenance
 from tests.spark.maintenance.test_compaction import SHARED, a_heap
 
@@ -17,11 +17,11 @@ def test_a_pinned_snapshot_outlives_the_expiry_of_another_client(maintenance: Ma
     sql = maintenance.sql
     a_heap(maintenance, "t")
     work = maintenance.work("t", "data-compaction", job="9")
-    pinned = load(work).current
+    pinned = load_table(work).current
     assert pinned is not None
     for number in range(3):
         sql(f"INSERT INTO t VALUES ({1000 + number}, 'later')")
-    pin(work, pinned)
+    pin_snapshot(work, pinned)
 
     with pytest.raises(CommitFailed, match="the tag nunatak-pin-9 pins it"):
         maintenance.commit("t", {"action": "remove-snapshots", "snapshot-ids": [pinned.snapshot_id]})
@@ -30,7 +30,7 @@ def test_a_pinned_snapshot_outlives_the_expiry_of_another_client(maintenance: Ma
 
     left = {each["snapshot-id"] for each in maintenance.metadata("t")["snapshots"]}
     assert left == {pinned.snapshot_id, maintenance.metadata("t")["current-snapshot-id"]}
-    unpin(work, load(work))
+    unpin_snapshot(work, load_table(work))
     assert maintenance.pins("t") == []
     maintenance.commit("t", {"action": "remove-snapshots", "snapshot-ids": [pinned.snapshot_id]})
 

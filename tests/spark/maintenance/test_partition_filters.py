@@ -3,13 +3,13 @@
 import pytest
 
 from nunatak_spark.maintenance import data_compaction
-from nunatak_spark.maintenance.compaction_plan import Sizes
-from nunatak_spark.maintenance.loaded_table import load, options
-from nunatak_spark.maintenance.partition_filters import named_columns, where
+from nunatak_spark.maintenance.compaction_plan import FileSizes
+from nunatak_spark.maintenance.loaded_table import load_table, options_sql
+from nunatak_spark.maintenance.partition_filters import columns_by_id, partition_condition
 from nunatak_spark.system_tables import literal
 from tests.spark.maintenance.conftest import Maintenance
 
-SIZES = Sizes(target=1 << 20, min_input_files=2)
+SIZES = FileSizes(target=1 << 20, min_input_files=2)
 DOUBLES = "double('NaN')", "0.0D", "-0.0D", "double('Infinity')", "double('-Infinity')", "1.0E-300D", "NULL"
 TIMES = "'1969-12-31 23:59:59.999999'", "'2026-02-28 12:00:00.000001'", "'0001-01-01 00:00:00'", "NULL"
 # The column's type, how it is partitioned, and values of as many partitions.
@@ -59,19 +59,21 @@ def test_a_condition_chooses_one_partition_and_no_other(
     kind, partitioned, values = LAYOUTS[name]
     a_table(maintenance, kind, partitioned, values)
     work = maintenance.work("t", "data-compaction")
-    table = load(work)
-    found = data_compaction.survey(work, table, SIZES)
+    table = load_table(work)
+    found = data_compaction.find_partitions_to_rewrite(work, table, SIZES)
     assert len({each.values for each in found}) == len(values)
     assert [(each.files, each.values is None) for each in found] == [(2, False)] * len(values)
     monkeypatch.setattr(data_compaction, "FEW_FILES", 0)
-    assert sorted(data_compaction.survey(work, table, SIZES), key=repr) == sorted(found, key=repr)  # counted by Spark
+    assert sorted(data_compaction.find_partitions_to_rewrite(work, table, SIZES), key=repr) == sorted(
+        found, key=repr
+    )  # counted by Spark
 
-    columns = named_columns(table.columns)
+    columns = columns_by_id(table.columns)
     for done, partition in enumerate(found, 1):
-        condition = where(partition.values, table.spec, columns, "`lake`.`system`")
+        condition = partition_condition(partition.values, table.spec, columns, "`lake`.`system`")
         assert condition is not None
         arguments = f"table => {table.argument}, where => {literal(condition)}"
-        chosen = options({"min-input-files": 2})
+        chosen = options_sql({"min-input-files": 2})
         (row,) = maintenance.sql(f"CALL lake.system.rewrite_data_files({arguments}, options => {chosen})")
         assert (row[0], row[1]) == (2, 1), condition
         assert sorted(files_by_row(maintenance).values()) == [1] * done + [2] * (len(values) - done)

@@ -10,10 +10,10 @@ import pytest
 
 from nunatak.maintenance.job_spec import JobType
 from nunatak_spark.maintenance import dispatch, snapshot_expiry, snapshot_removal
-from nunatak_spark.maintenance.deletion_journal import Journal
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
-from nunatak_spark.maintenance.job_failures import Failed
-from nunatak_spark.maintenance.own_locations import OwnPlaces, folder_of
+from nunatak_spark.maintenance.deletion_journal import DeletionJournal
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused
+from nunatak_spark.maintenance.job_failures import JobFailed
+from nunatak_spark.maintenance.own_locations import OwnLocations, folder_of
 from tests.spark.maintenance.conftest import Maintenance, later
 from tests.support.forged_manifests import Forger, forge_avro
 from tests.support.spark import local_path
@@ -48,7 +48,7 @@ class Tables:
         sql = self.maintenance.sql
         return str(sql.value(f"SELECT file_path FROM lake.{sql.namespace}.victim.files LIMIT 1"))
 
-    def run(self, kind: JobType, **more: object) -> Outcome:
+    def run(self, kind: JobType, **more: object) -> JobOutcome:
         return self.maintenance.run("own", kind, now_ms=later(3600), **{**OPTIONS, **more})
 
 
@@ -139,7 +139,7 @@ def test_no_job_runs_on_a_table_that_leads_to_another_ones_files(
     victims, pointer = tables.victims_files, tables.own.metadata
 
     for kind in JOB_TYPES:
-        with pytest.raises(Refused, match="another table"):
+        with pytest.raises(JobRefused, match="another table"):
             tables.run(kind)
 
     assert tables.victims_files == victims
@@ -152,7 +152,7 @@ def test_a_second_name_of_the_same_files_keeps_them_all(tables: Tables) -> None:
     client.register_table((namespace, "second"), location)
 
     for kind in DELETING:
-        with pytest.raises(Refused, match="is not its own"):
+        with pytest.raises(JobRefused, match="is shared"):
             tables.run(kind)
 
 
@@ -163,12 +163,12 @@ def test_no_job_runs_on_a_shadow_and_none_deletes_before_its_source_is_retired(t
 
     client.manage("PUT", ("shadows",), {"securable": securable, "source": "hive:a.b", "state": "shadow"})
     for kind in JOB_TYPES:
-        with pytest.raises(Refused, match=r"shadow of hive:a\.b.*migrate cutover"):
+        with pytest.raises(JobRefused, match=r"shadow of hive:a\.b.*migrate cutover"):
             tables.run(kind)
 
     client.manage("PUT", ("shadows",), {"securable": securable, "source": "hive:a.b", "state": "cut-over"})
     for kind in DELETING:
-        with pytest.raises(Refused, match="migrate retire"):
+        with pytest.raises(JobRefused, match="migrate retire"):
             tables.run(kind)
     assert tables.run("data-compaction").changed
     assert before <= {str(file) for file in local_path(tables.own.metadata["location"]).rglob("*.parquet")}
@@ -211,7 +211,7 @@ def test_an_expiry_that_was_killed_leaves_and_lists_the_same_when_it_comes_back(
     inside = [*local_path(tables.own.metadata["location"]).rglob("*.parquet")]
     sql("INSERT OVERWRITE own VALUES (1, 'a', TIMESTAMP '2020-01-01')")
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "delete_unreachable", _killed)
+        patch.setattr(DeletionJournal, "delete_unreachable", _killed)
         with pytest.raises(KeyboardInterrupt):
             tables.run("snapshot-expiry", job="killed", verify="none")
 
@@ -223,7 +223,7 @@ def test_an_expiry_that_was_killed_leaves_and_lists_the_same_when_it_comes_back(
     assert not any(file.exists() for file in inside)
 
 
-def _killed(_: Journal) -> None:
+def _killed(_: DeletionJournal) -> None:
     raise KeyboardInterrupt
 
 
@@ -256,7 +256,7 @@ def test_a_commit_between_the_look_and_the_act_deletes_nothing_of_others(
     victims = tables.victims_files
     commit_first(kind, lambda: tables.own.forge_all_of(tables.victim), monkeypatch)
 
-    with suppress(Failed, Refused):
+    with suppress(JobFailed, JobRefused):
         tables.run(kind, verify="none")
 
     assert tables.victims_files == victims
@@ -273,7 +273,7 @@ def test_a_commit_between_the_look_and_a_compaction_is_told(
         remove = {"action": "remove-snapshots", "snapshot-ids": forged}
         real = dispatch.MAINTENANCE["data-compaction"]
 
-        def then_removed(work: Work) -> Outcome:
+        def then_removed(work: JobContext) -> JobOutcome:
             outcome = real(work)
             tables.maintenance.commit("own", remove)
             return outcome
@@ -291,7 +291,7 @@ def commit_first(kind: JobType, commit: Callable[[], object], monkeypatch: pytes
     """Somebody commits after the job has looked at the table and before it begins."""
     real = dispatch.MAINTENANCE[kind]
 
-    def after_a_commit(work: Work) -> Outcome:
+    def after_a_commit(work: JobContext) -> JobOutcome:
         commit()
         return real(work)
 
@@ -314,12 +314,12 @@ def test_spark_and_python_agree_on_what_lies_in_an_own_place(maintenance: Mainte
         *("s3://b/t/..", "s3://b/t/a%2fb/x", "file:///b/t/x", "s3://b/t?x/y"),
     ]
     maintenance.sql("CREATE TABLE t (id BIGINT) USING iceberg")
-    places = OwnPlaces(maintenance.work("t", "statistics"), ["s3://b/t/", "s3a://b/d"], is_alone=True)
+    places = OwnLocations(maintenance.work("t", "statistics"), ["s3://b/t/", "s3a://b/d"], is_alone=True)
     paths = maintenance.sql.spark.createDataFrame([(path,) for path in (*inside, *doubtful, None)], "path STRING")
 
-    assert [path for path in inside if not places.holds(path)] == []
-    assert [path for path in doubtful if places.holds(path)] == []
-    assert set(places.suspects(paths)) == {folder_of(path) for path in doubtful}
+    assert [path for path in inside if not places.contains(path)] == []
+    assert [path for path in doubtful if places.contains(path)] == []
+    assert set(places.unclear_folders(paths)) == {folder_of(path) for path in doubtful}
 
 
 def test_a_property_that_names_a_class_keeps_every_job_from_the_table(tables: Tables) -> None:
@@ -329,5 +329,5 @@ def test_a_property_that_names_a_class_keeps_every_job_from_the_table(tables: Ta
     )
 
     for kind in JOB_TYPES:
-        with pytest.raises(Refused, match=r"write\.location-provider\.impl"):
+        with pytest.raises(JobRefused, match=r"write\.location-provider\.impl"):
             tables.run(kind)

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from nunatak.maintenance.job_spec import JobType
-from nunatak_spark.maintenance.job_context import Outcome, Refused
+from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused
 from tests.spark.maintenance.conftest import Maintenance, later
 from tests.support.server import RunningServer
 from tests.support.spark import local_path
@@ -34,7 +34,7 @@ def a_messy_table(maintenance: Maintenance, version: int) -> None:
         sql(f"DELETE FROM t WHERE id % 10 = {rest}")
 
 
-def done_once(maintenance: Maintenance, kind: JobType, **more: Any) -> Outcome:
+def done_once(maintenance: Maintenance, kind: JobType, **more: Any) -> JobOutcome:
     """Tell what would be done and change nothing, do it, and find nothing more to do; the rows stay as they were."""
     rows, place = maintenance.fingerprint("t"), maintenance.load("t")["metadata-location"]
     told = maintenance.run("t", kind, dry_run=True, **more)
@@ -101,7 +101,7 @@ def test_a_column_that_is_no_time_keeps_its_rows(maintenance: Maintenance) -> No
     maintenance.sql("CREATE TABLE t AS SELECT 1 AS id")
 
     for column, text in {"id": "its type is int", "at": "there is no such column"}.items():
-        with pytest.raises(Refused, match=text):
+        with pytest.raises(JobRefused, match=text):
             maintenance.run("t", "row-retention", column=column, max_age_seconds=1)
 
 
@@ -130,5 +130,5 @@ def test_a_hundred_snapshots_expire_with_the_files_that_only_they_need(
 def test_nothing_expires_where_the_files_are_not_the_tables_alone(maintenance: Maintenance) -> None:
     maintenance.sql("CREATE TABLE t TBLPROPERTIES ('gc.enabled' = 'false') AS SELECT 1 AS id")
 
-    with pytest.raises(Refused, match=r"gc\.enabled=false"):
+    with pytest.raises(JobRefused, match=r"gc\.enabled=false"):
         maintenance.run("t", "snapshot-expiry", max_snapshot_age_seconds=1)

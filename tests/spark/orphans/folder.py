@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nunatak.client import Client
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.jobs import Progress, no_progress
-from nunatak_spark.maintenance.job_context import Work, never_stop
+from nunatak_spark.maintenance.job_context import JobContext, never_stop
 from tests.support.spark import Sql, local_path
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Folder:
         check: Callable[[], None] = never_stop,
         progress: Progress = no_progress,
         **options: Any,
-    ) -> Work:
+    ) -> JobContext:
         """A job as the worker hands it over, `after_days` from now."""
         spec = JobSpec(
             type=type,
@@ -83,7 +83,7 @@ class Folder:
             },
         )
         shift_ms = int(after_days * DAY * 1000)
-        return Work(
+        return JobContext(
             spark=self.spark,
             client=self.client,
             catalog="lake",

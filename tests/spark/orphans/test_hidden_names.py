@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nunatak_spark.maintenance.deletion_journal import Journal
+from nunatak_spark.maintenance.deletion_journal import DeletionJournal
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.reachable_files import paths_frame
 from tests.spark.orphans.conftest import MakeTable
@@ -46,7 +46,7 @@ def test_the_plan_of_an_earlier_version_deletes_no_hidden_file(make_table: MakeT
     hidden, orphan = folder.plant("_delta_log/0.json", "_SUCCESS"), folder.plant("data/orphan.parquet")
     work = folder.work("killed")
     planned = [f"file:{folder.path}/{name}" for name in sorted(hidden | orphan)]
-    Journal(work).plan(paths_frame(work, planned, "orphan"), "orphan")
+    DeletionJournal(work).plan(paths_frame(work, planned, "orphan"), "orphan")
 
     outcome = maintain(folder.work("killed"))
 
@@ -63,7 +63,9 @@ def test_files_behind_a_link_are_left(make_table: MakeTable, tmp_path: Path) -> 
     elsewhere.write_bytes(b"theirs")
     (folder.path / "data" / "link").symlink_to(tmp_path)
     work = folder.work("killed")
-    Journal(work).plan(paths_frame(work, [f"file:{folder.path}/data/link/{elsewhere.name}"], "orphan"), "orphan")
+    DeletionJournal(work).plan(
+        paths_frame(work, [f"file:{folder.path}/data/link/{elsewhere.name}"], "orphan"), "orphan"
+    )
 
     outcome = maintain(folder.work("killed"))
 

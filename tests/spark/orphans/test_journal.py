@@ -10,8 +10,8 @@ from nunatak.client import Client
 from nunatak_spark import system_tables
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance import reachable_files, snapshot_expiry
-from nunatak_spark.maintenance.deletion_journal import Journal, deletions_noted, finish_deletions
-from nunatak_spark.maintenance.job_context import Work
+from nunatak_spark.maintenance.deletion_journal import DeletionJournal, finish_deletions, record_deletions
+from nunatak_spark.maintenance.job_context import JobContext
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
 from tests.support.spark import Sql, local_path, run_together
@@ -53,17 +53,17 @@ def data_files(folder: Folder) -> set[str]:
     return {name for name in folder.files() if not name.endswith(".metadata.json")}
 
 
-def work_on(folder: Folder, job: str = "job", **more: bool) -> Work:
+def work_on(folder: Folder, job: str = "job", **more: bool) -> JobContext:
     return folder.work(job, type="snapshot-expiry", **more)
 
 
 def test_what_an_expiry_deletes_is_noted_with_its_reason_and_what_stays_is_not(folder: Folder, sql: Sql) -> None:
     before, rows = data_files(folder), fingerprint(sql.spark, "t")
 
-    with deletions_noted(work_on(folder, dry_run=True), REASON, expirable_ids(folder)):
+    with record_deletions(work_on(folder, dry_run=True), REASON, expirable_ids(folder)):
         pass
     assert folder.planned() == []
-    with deletions_noted(work_on(folder), REASON, expirable_ids(folder)) as noted:
+    with record_deletions(work_on(folder), REASON, expirable_ids(folder)) as noted:
         planned = {row["path"] for row in folder.planned()}
         expire(folder)
 
@@ -100,7 +100,7 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
 
     # Killed a second time, between the journal and the end of its plan.
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "_forget", _killed)
+        patch.setattr(DeletionJournal, "_forget", _killed)
         with pytest.raises(Killed):
             finish_deletions(work_on(folder))
     finish_deletions(work_on(folder))
@@ -113,7 +113,13 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(Journal, "confirm"), (Journal, "_note"), (Journal, "_forget"), (Journal, "count"), (snapshot_expiry, "_outcome")],
+    [
+        (DeletionJournal, "confirm"),
+        (DeletionJournal, "_note"),
+        (DeletionJournal, "_forget"),
+        (DeletionJournal, "count"),
+        (snapshot_expiry, "_outcome"),
+    ],
 )
 def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, owner: object, step: str
@@ -137,7 +143,7 @@ def test_an_expiry_that_comes_back_tells_what_the_killed_attempt_deleted(
     assert (another.changed, another.gains) == (False, [])
 
 
-def expiry_of(folder: Folder, job: str = "job") -> Work:
+def expiry_of(folder: Folder, job: str = "job") -> JobContext:
     work = work_on(folder, job)
     options = {"older-than-ms": work.now_ms() + 60_000, "min-snapshots-to-keep": 1}
     return replace(work, spec=msgspec.structs.replace(work.spec, options=options))
@@ -181,11 +187,11 @@ def test_statistics_that_name_a_file_which_is_needed_take_nothing_with_them(
     assert fingerprint(sql.spark, "t") == rows
 
 
-def kill_after(happens: Callable[[Folder], None], folder: Folder, work: Work) -> None:
+def kill_after(happens: Callable[[Folder], None], folder: Folder, work: JobContext) -> None:
     """A job that does this and is gone."""
 
     def killed() -> None:
-        with deletions_noted(work, REASON, expirable_ids(folder)):
+        with record_deletions(work, REASON, expirable_ids(folder)):
             happens(folder)
             raise Killed
 

@@ -13,9 +13,9 @@ from nunatak.client import Client
 from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.maintenance.deletion_journal import Journal
+from nunatak_spark.maintenance.deletion_journal import DeletionJournal
 from nunatak_spark.maintenance.dispatch import maintain
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Stopped
+from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused, JobStopped
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
@@ -111,7 +111,7 @@ def test_a_file_that_another_client_made_part_of_the_table_leaves_the_quarantine
 def refused(folder: Folder, **options: object) -> str:
     """What the job says that must not do anything, not even note what it saw."""
     before, old = folder.files(), (folder.journal(), folder.quarantined())
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(JobRefused) as refusal:
         maintain(folder.work("refused", **options))
     assert folder.files() == before
     assert (folder.journal(), folder.quarantined()) == old
@@ -175,7 +175,7 @@ def test_another_table_of_the_name_is_left_alone(make_table: MakeTable, sql: Sql
     folder = make_table()
     orphan = folder.plant("data/orphan.parquet")
 
-    with pytest.raises(Refused, match="another table"):
+    with pytest.raises(JobRefused, match="another table"):
         maintain(planned)
 
     assert orphan <= folder.files()
@@ -238,7 +238,7 @@ def test_a_job_killed_again_and_again_deletes_and_notes_all_of_it_once(
         maintain(folder.work("second", after_days=4, progress=killed_at("making sure")))
     assert (folder.files(), folder.journal(), len(folder.planned())) == (live, [], len(planted))
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "_forget", _killed)
+        patch.setattr(DeletionJournal, "_forget", _killed)
         with pytest.raises(Killed):
             maintain(folder.work("second", after_days=4))
     assert folder.noted() == sorted(planted)
@@ -265,9 +265,9 @@ def test_a_job_stops_before_it_deletes_and_tells_what_the_store_did_not_delete(m
     maintain(folder.work("first"))
 
     def stop() -> None:
-        raise Stopped
+        raise JobStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(JobStopped):
         maintain(folder.work("second", after_days=4, check=stop))
     assert planted <= folder.files()
     assert folder.journal() == []
@@ -280,7 +280,7 @@ def test_a_job_stops_before_it_deletes_and_tells_what_the_store_did_not_delete(m
     assert folder.quarantined() == {"data/stays.parquet"}
 
 
-def _with_files_that_come_back(folder: Folder, name: str) -> Outcome:
+def _with_files_that_come_back(folder: Folder, name: str) -> JobOutcome:
     """A store that answers as if it had deleted, and has not."""
 
     def put_back(step: ProgressStep) -> None:

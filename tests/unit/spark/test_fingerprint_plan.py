@@ -15,7 +15,7 @@ from nunatak_spark.fingerprint import (
     fingerprint_of,
     partition_name,
     plan,
-    quoted,
+    quote_identifier,
 )
 
 
@@ -126,7 +126,7 @@ def test_partitions_are_told_apart_as_text() -> None:
 
 
 def test_a_name_with_backticks_stays_a_name() -> None:
-    assert quoted("a`b") == "`a``b`"
+    assert quote_identifier("a`b") == "`a``b`"
     assert plan(struct(**{"x`; drop": "long"})).hashes == ("xxhash64(`x``; drop`) as c0", "`x``; drop` as n0")
 
 

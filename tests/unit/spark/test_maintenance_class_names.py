@@ -3,7 +3,7 @@
 import pytest
 
 from nunatak_spark.maintenance.java_class_names import names_class, refuse_catalog_classes, refuse_class_names
-from nunatak_spark.maintenance.job_context import Refused
+from nunatak_spark.maintenance.job_context import JobRefused
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from nunatak_spark.maintenance.job_context import Refused
     ],
 )
 def test_a_table_with_a_property_that_names_a_class_is_refused(key: str, value: str) -> None:
-    with pytest.raises(Refused, match="names a class"):
+    with pytest.raises(JobRefused, match="names a Java class"):
         refuse_class_names("a.t", {"metadata": {"properties": {"owner": "ada", key: value}}})
 
 
@@ -67,15 +67,15 @@ def test_a_catalog_may_name_classes_of_iceberg_and_no_others() -> None:
     refuse_catalog_classes({"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "s3.endpoint": "http://127.0.0.1:9000"})
 
     for value in ("com.example.Evil", "org.apache.icebergs.Evil", "org.apache.iceberg.X, com.example.Evil"):
-        with pytest.raises(Refused, match="io-impl"):
+        with pytest.raises(JobRefused, match="io-impl"):
             refuse_catalog_classes({"io-impl": value})
-        with pytest.raises(Refused, match="io-impl"):
+        with pytest.raises(JobRefused, match="io-impl"):
             refuse_class_names("a.t", {"metadata": {}, "config": {"io-impl": value}})
 
 
 @pytest.mark.parametrize("value", ["${env.NUNATAK_TOKEN}", "x${user.home}", "${env.A-${env.B}}"])
 def test_a_value_that_hadoop_would_replace_is_refused(value: str) -> None:
-    with pytest.raises(Refused, match=r"zstd\.level with a variable"):
+    with pytest.raises(JobRefused, match=r"zstd\.level with a variable"):
         refuse_class_names("a.t", {"metadata": {"properties": {"parquet.compression.codec.zstd.level": value}}})
 
     refuse_class_names("a.t", {"metadata": {"properties": {"comment": value}}})

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from nunatak_spark.maintenance import compaction_plan as planning
-from nunatak_spark.maintenance.compaction_plan import File, Partition, Sizes
-from nunatak_spark.maintenance.partition_filters import named_columns, value_texts, where
+from nunatak_spark.maintenance.compaction_plan import FileSizes, LiveFile, Partition
+from nunatak_spark.maintenance.partition_filters import columns_by_id, partition_condition, partition_values_sql
 
 MIB = 1 << 20
-SIZES = Sizes(target=100 * MIB, min_input_files=5)
-COLUMNS = named_columns(
+SIZES = FileSizes(target=100 * MIB, min_input_files=5)
+COLUMNS = columns_by_id(
     [
         {"id": 1, "name": "day", "type": "date"},
         {"id": 2, "name": "at", "type": "timestamptz"},
@@ -45,30 +45,32 @@ def spec(**fields: tuple[int, str]) -> dict[str, Any]:
     ],
 )
 def test_a_partition_is_taken_where_iceberg_would_take_files_of_it(partition: Partition, worth_it: bool) -> None:
-    assert partition.is_worth_it(SIZES) is worth_it
+    assert partition.needs_rewrite(SIZES) is worth_it
 
 
 def test_deletes_count_only_if_they_are_why() -> None:
     partition = Partition(None, files=0, size_bytes=0, delete_files=1)
 
-    assert partition.is_worth_it(Sizes(target=MIB, deletes_count=True))
-    assert not partition.is_worth_it(Sizes(target=MIB))
+    assert partition.needs_rewrite(FileSizes(target=MIB, rewrite_for_deletes=True))
+    assert not partition.needs_rewrite(FileSizes(target=MIB))
 
 
 def test_one_file_is_enough_nowhere_however_few_the_policy_asks_for() -> None:
-    assert not Partition(None, files=1, size_bytes=1).is_worth_it(Sizes(target=MIB, min_input_files=1))
+    assert not Partition(None, files=1, size_bytes=1).needs_rewrite(FileSizes(target=MIB, min_input_files=1))
 
 
 def test_files_are_counted_by_partition_if_they_are_too_small_or_too_large() -> None:
     files = [
-        File(None, True, 1, 3),
-        File(None, True, 100 * MIB, 9),
-        File(None, True, 181 * MIB, 4),
-        File(None, False, 5, 2),
+        LiveFile(None, True, 1, 3),
+        LiveFile(None, True, 100 * MIB, 9),
+        LiveFile(None, True, 181 * MIB, 4),
+        LiveFile(None, False, 5, 2),
     ]
 
-    assert planning.grouped(files, SIZES) == [Partition(None, 2, 181 * MIB + 1, delete_files=1, last_changed=9)]
-    assert planning.grouped([], SIZES) == []
+    assert planning.group_by_partition(files, SIZES) == [
+        Partition(None, 2, 181 * MIB + 1, delete_files=1, last_changed=9)
+    ]
+    assert planning.group_by_partition([], SIZES) == []
 
 
 def test_what_nobody_wrote_to_for_longest_comes_first() -> None:
@@ -78,7 +80,7 @@ def test_what_nobody_wrote_to_for_longest_comes_first() -> None:
         Partition(("3",), files=1, size_bytes=1, last_changed=1),
     )
 
-    assert planning.worth_it([hot, cold, done], SIZES) == [cold, hot]
+    assert planning.select_partitions([hot, cold, done], SIZES) == [cold, hot]
 
 
 # Options
@@ -135,7 +137,7 @@ def partitions(count: int) -> list[Partition]:
 
 
 def pieces(todo: list[Partition], attempt: int, layout: dict[str, Any]) -> list[str | None]:
-    return planning.pieces(todo, attempt, layout, COLUMNS, FUNCTIONS)
+    return planning.rewrite_conditions(todo, attempt, layout, COLUMNS, FUNCTIONS)
 
 
 def test_later_attempts_go_partition_by_partition_the_coldest_first() -> None:
@@ -188,16 +190,16 @@ def test_partitions_that_sql_cannot_tell_apart_come_last_and_together() -> None:
     ],
 )
 def test_a_partition_as_a_condition_on_columns(field: tuple[int, str], text: str | None, condition: str | None) -> None:
-    assert where((text,), spec(f=field), COLUMNS, FUNCTIONS) == condition
+    assert partition_condition((text,), spec(f=field), COLUMNS, FUNCTIONS) == condition
 
 
 def test_the_text_of_a_value_does_not_depend_on_the_session() -> None:
     layout = spec(a=(2, "identity"), b=(1, "day"), c=(9, "identity"), d=(99, "identity"))
 
-    assert value_texts(layout, COLUMNS, "p") == (
+    assert partition_values_sql(layout, COLUMNS, "p") == (
         "array(CAST(unix_micros(p.`a`) AS STRING), CAST(unix_date(p.`b`) AS STRING), hex(p.`c`), CAST(p.`d` AS STRING))"
     )
-    assert value_texts(spec(), COLUMNS, "p") == "CAST(array() AS ARRAY<STRING>)"
+    assert partition_values_sql(spec(), COLUMNS, "p") == "CAST(array() AS ARRAY<STRING>)"
 
 
 # Beside writers that update everything
@@ -206,11 +208,11 @@ def test_the_text_of_a_value_does_not_depend_on_the_session() -> None:
 def test_a_piece_shrinks_to_two_files_and_grows_slowly() -> None:
     sizes = [100]
     while sizes[-1] > planning.SMALLEST_PIECE:
-        sizes.append(planning.next_piece(sizes[-1], got_through=False))
+        sizes.append(planning.next_piece_size(sizes[-1], got_through=False))
 
     assert sizes == [100, 50, 25, 12, 6, 3, 2]
-    assert planning.next_piece(2, got_through=False) == 2
-    assert [planning.next_piece(each, got_through=True) for each in (2, 3, 50, 100)] == [3, 4, 63, 100]
+    assert planning.next_piece_size(2, got_through=False) == 2
+    assert [planning.next_piece_size(each, got_through=True) for each in (2, 3, 50, 100)] == [3, 4, 63, 100]
 
 
 def test_a_piece_is_the_smallest_files_and_no_other() -> None:

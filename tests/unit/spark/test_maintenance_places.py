@@ -7,17 +7,22 @@ import pytest
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.maintenance import preconditions
 from nunatak_spark.maintenance.hidden_files import visible_files
-from nunatak_spark.maintenance.job_context import Outcome, Refused, Work
-from nunatak_spark.maintenance.loaded_table import Snapshot, Table
-from nunatak_spark.maintenance.overlapping_tables import Neighbours, load_neighbours, refuse_neighbours, refuse_shadow
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused
+from nunatak_spark.maintenance.loaded_table import LoadedTable, Snapshot
+from nunatak_spark.maintenance.overlapping_tables import (
+    OverlappingTables,
+    load_overlapping_tables,
+    refuse_overlapping_tables,
+    refuse_shadow,
+)
 from nunatak_spark.maintenance.own_locations import (
     FOLDERS_PER_REQUEST,
-    OwnPlaces,
-    is_of_this_machine,
-    named_files,
-    securable,
+    OwnLocations,
+    files_in_metadata,
+    is_local_path,
+    table_securable,
 )
-from nunatak_spark.maintenance.snapshot_removal import ended_refs, removal
+from nunatak_spark.maintenance.snapshot_removal import expired_refs, removal_commit
 
 HOUR_MS = 3_600_000
 
@@ -42,19 +47,19 @@ class Server:
         }
 
 
-def a_job(kind: JobType = "snapshot-expiry", server: Server | None = None, **names: Any) -> Work:
+def a_job(kind: JobType = "snapshot-expiry", server: Server | None = None, **names: Any) -> JobContext:
     named = {"warehouse": "w", "namespace": ["n"], "table": "t", **names}
     spec = JobSpec(type=kind, table_uuid="u", **named)
-    return Work(spark=None, client=server, catalog="lake", spec=spec, job="7")  # type: ignore[arg-type]
+    return JobContext(spark=None, client=server, catalog="lake", spec=spec, job="7")  # type: ignore[arg-type]
 
 
-def own_places(*places: str, server: Server | None = None, is_alone: bool = True) -> OwnPlaces:
-    return OwnPlaces(a_job(server=server), places, is_alone=is_alone)
+def own_locations(*places: str, server: Server | None = None, is_alone: bool = True) -> OwnLocations:
+    return OwnLocations(a_job(server=server), places, is_alone=is_alone)
 
 
 @pytest.mark.parametrize("path", ["s3://b/t/data/x.parquet", "s3a://b/t/x", "s3n://b/t/a/b/c", "s3://b/d/x%20y/f"])
 def test_a_path_in_an_own_place_needs_no_question(path: str) -> None:
-    assert own_places("s3://b/t/", "s3a://b/d").holds(path)
+    assert own_locations("s3://b/t/", "s3a://b/d").contains(path)
 
 
 @pytest.mark.parametrize(
@@ -79,20 +84,22 @@ def test_a_path_in_an_own_place_needs_no_question(path: str) -> None:
     ],
 )
 def test_about_every_other_path_the_server_is_asked(path: str) -> None:
-    assert not own_places("s3://b/t").holds(path)
+    assert not own_locations("s3://b/t").contains(path)
 
 
 def test_with_another_table_around_or_on_this_machine_the_server_is_asked_about_every_folder() -> None:
-    assert not own_places("s3://b/t", is_alone=False).holds("s3://b/t/x")
-    assert not own_places("file:///b/t").holds("file:///b/t/x")  # a link may lead elsewhere
-    assert own_places("s3://b/t", is_alone=False).holds_sql("path") == "false"
+    assert not own_locations("s3://b/t", is_alone=False).contains("s3://b/t/x")
+    assert not own_locations("file:///b/t").contains("file:///b/t/x")  # a link may lead elsewhere
+    assert own_locations("s3://b/t", is_alone=False).contains_sql("path") == "false"
 
 
 def test_folders_are_asked_for_in_batches() -> None:
     server = Server()
     own = [f"s3://b/t/{number}" for number in range(FOLDERS_PER_REQUEST)]
 
-    found = own_places("s3://b/t", server=server).ask([*own, "s3://b/victim/data", "s3://elsewhere", "", "s3://b/t/0"])
+    found = own_locations("s3://b/t", server=server).classify_folders(
+        [*own, "s3://b/victim/data", "s3://elsewhere", "", "s3://b/t/0"]
+    )
 
     assert found.foreign == ("s3://b/victim/data",)
     assert set(found.outside) == {"s3://elsewhere", ""}
@@ -103,18 +110,18 @@ def test_of_a_name_only_percent_signs_and_slashes_change() -> None:
     server = Server(location="l", count=0, neighbours=[], places=[], shadow=None)
     work = a_job(server=server, namespace=["a b", "c%20d"], table="x/y ☃'")
 
-    load_neighbours(work)
+    load_overlapping_tables(work)
 
-    assert server.securables == [securable(work)] == ["table:w/a b/c%2520d/x%2Fy ☃'"]
+    assert server.securables == [table_securable(work)] == ["table:w/a b/c%2520d/x%2Fy ☃'"]
 
 
 def test_a_server_that_does_not_know_a_tables_places_is_refused() -> None:
-    with pytest.raises(Refused, match="older"):
-        load_neighbours(a_job(server=Server(location="l", count=0, neighbours=[])))
+    with pytest.raises(JobRefused, match="older"):
+        load_overlapping_tables(a_job(server=Server(location="l", count=0, neighbours=[])))
 
 
-def neighbours(count: int = 0, names: tuple[str, ...] = (), shadow: Any = None) -> Neighbours:
-    return Neighbours("s3://b/t", count, names, ("s3://b/t",), shadow)
+def neighbours(count: int = 0, names: tuple[str, ...] = (), shadow: Any = None) -> OverlappingTables:
+    return OverlappingTables("s3://b/t", count, names, ("s3://b/t",), shadow)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +129,9 @@ def neighbours(count: int = 0, names: tuple[str, ...] = (), shadow: Any = None) 
     [(1, (), "another table lies"), (1, ("table:w/a",), "table:w/a lies"), (9, ("a", "b"), "a, b and 7 more lies")],
 )
 def test_neighbours_are_counted_also_where_they_are_not_named(count: int, names: tuple[str, ...], said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        refuse_neighbours(a_job(), neighbours(count, names))
-    refuse_neighbours(a_job(), neighbours())
+    with pytest.raises(JobRefused, match=said):
+        refuse_overlapping_tables(a_job(), neighbours(count, names))
+    refuse_overlapping_tables(a_job(), neighbours())
 
 
 def test_a_shadow_is_left_alone_and_keeps_its_files_after_cut_over() -> None:
@@ -133,10 +140,10 @@ def test_a_shadow_is_left_alone_and_keeps_its_files_after_cut_over() -> None:
     for kind in deleting | others:
         refuse_shadow(a_job(kind), neighbours())
         for state in ("shadow", "a state of a later version", None):
-            with pytest.raises(Refused, match="hive:x"):
+            with pytest.raises(JobRefused, match="hive:x"):
                 refuse_shadow(a_job(kind), neighbours(shadow={"source": "hive:x", "state": state}))
     for kind in deleting:
-        with pytest.raises(Refused, match="migrate retire"):
+        with pytest.raises(JobRefused, match="migrate retire"):
             refuse_shadow(a_job(kind), neighbours(shadow={"source": "hive:x", "state": "cut-over"}))
     for kind in others:
         refuse_shadow(a_job(kind), neighbours(shadow={"source": "hive:x", "state": "cut-over"}))
@@ -150,9 +157,9 @@ def test_every_path_that_metadata_names_is_looked_at() -> None:
         "metadata-log": [{"metadata-file": "f"}],
     }
 
-    assert list(named_files(metadata, "data-compaction")) == ["a", "b", "c", "d", "e"]
-    assert list(named_files(metadata, "metadata-retention")) == ["a", "b", "c", "d", "e", "f"]
-    assert list(named_files({}, "data-compaction")) == []
+    assert list(files_in_metadata(metadata, "data-compaction")) == ["a", "b", "c", "d", "e"]
+    assert list(files_in_metadata(metadata, "metadata-retention")) == ["a", "b", "c", "d", "e", "f"]
+    assert list(files_in_metadata({}, "data-compaction")) == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_every_path_that_metadata_names_is_looked_at() -> None:
     [("file:/a", True), ("/a", True), ("a/b", True), ("", True), ("s3://b", False), ("hdfs:/a", False)],
 )
 def test_paths_of_the_workers_own_disk_are_known(folder: str, here: bool) -> None:
-    assert is_of_this_machine(folder) == here
+    assert is_local_path(folder) == here
 
 
 SPECS = [{"fields": [{"name": "_year"}, {"name": "day"}]}, {"fields": [{"name": "_a b"}, {"name": ".dot"}]}]
@@ -203,10 +210,10 @@ def test_what_lies_outside_the_folder_is_not_looked_at() -> None:
     assert visible_files(metadata, ["s3://b/t2/x", "s3://b/x", "s3://b/t", "s3a://b/t/x"]) == ["s3a://b/t/x"]
 
 
-def a_table(**metadata: Any) -> Table:
+def a_table(**metadata: Any) -> LoadedTable:
     """Snapshots 1 to 3, an hour apart; 3 is current, written with schema 2 and spec 1."""
     snapshots = {number: Snapshot(number, number - 1, number * HOUR_MS, number, "append", {}) for number in (1, 2, 3)}
-    return Table(
+    return LoadedTable(
         "t",
         {
             "table-uuid": "u",
@@ -228,9 +235,9 @@ def test_a_parent_that_came_and_went_while_the_job_ran_is_told(monkeypatch: pyte
     server = Server(location="l", count=0, neighbours=[], places=[], shadow=None)
     work = a_job("data-compaction", server)
 
-    def again(known: set[int], *made: int) -> Outcome:
-        return preconditions.admit_again(
-            work, frozenset(known), Outcome(changed=True, detail={"snapshots": list(made)})
+    def again(known: set[int], *made: int) -> JobOutcome:
+        return preconditions.recheck_preconditions(
+            work, frozenset(known), JobOutcome(changed=True, detail={"snapshots": list(made)})
         )
 
     assert again({1, 2}, 3).ok  # its parent is 2
@@ -238,11 +245,11 @@ def test_a_parent_that_came_and_went_while_the_job_ran_is_told(monkeypatch: pyte
     assert again({0}, 1).ok
     told = again({1, 2}, 1)  # its parent, 0, was never seen
     assert not told.ok
-    assert "came and went" in told.detail["problem"]
+    assert "was added and expired" in told.detail["problem"]
 
 
 def test_removed_snapshots_take_with_them_what_nothing_else_needs() -> None:
-    requirements, updates = removal(a_table(), {1}, {1}, 4 * HOUR_MS)
+    requirements, updates = removal_commit(a_table(), {1}, {1}, 4 * HOUR_MS)
 
     assert updates == [
         {"action": "remove-snapshots", "snapshot-ids": [1]},
@@ -260,7 +267,7 @@ def test_removed_snapshots_take_with_them_what_nothing_else_needs() -> None:
 def test_what_is_not_known_to_be_unused_stays() -> None:
     table = a_table(snapshots=[{"snapshot-id": 1}, {"snapshot-id": 2}, {"snapshot-id": 3, "schema-id": 2}])
 
-    _, updates = removal(table, {1}, None, 4 * HOUR_MS)
+    _, updates = removal_commit(table, {1}, None, 4 * HOUR_MS)
 
     assert updates == [{"action": "remove-snapshots", "snapshot-ids": [1]}]
 
@@ -274,6 +281,6 @@ def test_branches_and_tags_whose_time_is_over_go_and_main_never() -> None:
         "lost": {"type": "tag", "snapshot-id": 77},
     }
 
-    assert ended_refs(a_table(refs=refs), 4 * HOUR_MS) == {"old", "lost"}
+    assert expired_refs(a_table(refs=refs), 4 * HOUR_MS) == {"old", "lost"}
     properties = {"history.expire.max-ref-age-ms": str(HOUR_MS)}
-    assert ended_refs(a_table(refs=refs, properties=properties), 4 * HOUR_MS) == {"old", "lost", "usual"}
+    assert expired_refs(a_table(refs=refs, properties=properties), 4 * HOUR_MS) == {"old", "lost", "usual"}

@@ -6,13 +6,13 @@ import pytest
 
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.maintenance import cutoffs, dispatch
-from nunatak_spark.maintenance.job_context import Refused, Work
-from nunatak_spark.maintenance.loaded_table import Snapshot, Table, options
+from nunatak_spark.maintenance.job_context import JobContext, JobRefused
+from nunatak_spark.maintenance.loaded_table import LoadedTable, Snapshot, options_sql
 from nunatak_spark.maintenance.metadata_retention import wanted_properties
-from nunatak_spark.maintenance.row_retention import condition_of
+from nunatak_spark.maintenance.row_retention import delete_condition
 from nunatak_spark.maintenance.snapshot_expiry import expirable
-from nunatak_spark.maintenance.snapshot_pins import find_pinned, pin, unpin
-from nunatak_spark.maintenance.table_statistics import asked_columns, missing_statistics
+from nunatak_spark.maintenance.snapshot_pins import find_pinned_snapshot, pin_snapshot, unpin_snapshot
+from nunatak_spark.maintenance.table_statistics import missing_statistics, requested_columns
 
 HOUR_MS = 3_600_000
 COLUMNS = [
@@ -35,7 +35,7 @@ class Recorder:
         return {}
 
 
-def a_job(kind: JobType = "data-compaction", now_ms: int = 0, **named: Any) -> Work:
+def a_job(kind: JobType = "data-compaction", now_ms: int = 0, **named: Any) -> JobContext:
     spec = JobSpec(
         type=kind,
         warehouse="w",
@@ -45,10 +45,12 @@ def a_job(kind: JobType = "data-compaction", now_ms: int = 0, **named: Any) -> W
         options={name.replace("_", "-"): value for name, value in named.items()},
     )
     client: Any = Recorder()
-    return Work(spark=None, client=client, catalog="lake", spec=spec, job="7", now_ms=lambda: now_ms)  # type: ignore[arg-type]
+    return JobContext(spark=None, client=client, catalog="lake", spec=spec, job="7", now_ms=lambda: now_ms)  # type: ignore[arg-type]
 
 
-def a_table(snapshots: int = 0, *, refs: dict[str, Any] | None = None, parents: bool = True, **metadata: Any) -> Table:
+def a_table(
+    snapshots: int = 0, *, refs: dict[str, Any] | None = None, parents: bool = True, **metadata: Any
+) -> LoadedTable:
     """Snapshots 1, 2, … one hour apart from time zero, each the parent of the next."""
     made = {
         number: Snapshot(
@@ -66,7 +68,7 @@ def a_table(snapshots: int = 0, *, refs: dict[str, Any] | None = None, parents: 
         "partition-specs": [{"spec-id": 0, "fields": []}],
         **named,
     }
-    return Table("`lake`.`n`.`t`", found, made)
+    return LoadedTable("`lake`.`n`.`t`", found, made)
 
 
 def test_every_type_of_job_is_done_by_somebody() -> None:
@@ -110,9 +112,9 @@ def test_what_nothing_leads_to_is_kept_while_it_is_young() -> None:
 def test_the_age_of_a_pin_counts_from_the_time_of_its_snapshot() -> None:
     work, table = a_job(now_ms=10 * HOUR_MS), a_table(3)
 
-    pin(work, table.snapshots[3])
-    unpin(work, a_table(3, refs={"nunatak-pin-7": {"type": "tag", "snapshot-id": 3}}))
-    unpin(work, table)
+    pin_snapshot(work, table.snapshots[3])
+    unpin_snapshot(work, a_table(3, refs={"nunatak-pin-7": {"type": "tag", "snapshot-id": 3}}))
+    unpin_snapshot(work, table)
 
     set_ref, removed = work.client.updates  # type: ignore[attr-defined]
     assert (set_ref["ref-name"], set_ref["snapshot-id"]) == ("nunatak-pin-7", 3)
@@ -124,9 +126,9 @@ def test_a_later_attempt_finds_the_pin_of_its_own_job_only() -> None:
     work = a_job()
     table = a_table(3, refs={"nunatak-pin-8": {"type": "tag", "snapshot-id": 1}})
 
-    assert find_pinned(work, table) is None
+    assert find_pinned_snapshot(work, table) is None
     mine = a_table(3, refs={"nunatak-pin-7": {"type": "tag", "snapshot-id": 2}})
-    assert find_pinned(work, mine) == mine.snapshots[2]
+    assert find_pinned_snapshot(work, mine) == mine.snapshots[2]
 
 
 # Statistics, metadata and rows
@@ -147,9 +149,9 @@ def test_statistics_are_missing_until_the_current_snapshot_has_them_for_each_col
 
 
 def test_statistics_are_made_of_plain_columns() -> None:
-    assert asked_columns(a_job("statistics", columns=["id"]), a_table()) == ["id"]
-    with pytest.raises(Refused, match="no plain column tags, size"):
-        asked_columns(a_job("statistics", columns=["tags", "size"]), a_table())
+    assert requested_columns(a_job("statistics", columns=["id"]), a_table()) == ["id"]
+    with pytest.raises(JobRefused, match="no plain column tags, size"):
+        requested_columns(a_job("statistics", columns=["tags", "size"]), a_table())
 
 
 def test_only_properties_that_differ_are_set() -> None:
@@ -173,7 +175,7 @@ def test_only_properties_that_differ_are_set() -> None:
 def test_old_rows_by_the_type_of_their_column(column: str, condition: str) -> None:
     work = a_job("row-retention", now_ms=2 * 86_400_000 - 1, column=column, max_age_seconds=86_400)
 
-    assert condition_of(work, a_table()) == condition
+    assert delete_condition(work, a_table()) == condition
 
 
 def test_what_was_planned_as_old_stays_so_however_late_the_job_begins() -> None:
@@ -181,9 +183,9 @@ def test_what_was_planned_as_old_stays_so_however_late_the_job_begins() -> None:
 
     assert cutoffs.cutoff_ms(planned, "max-snapshot-age-seconds") == 5
     assert cutoffs.cutoff_ms(a_job(now_ms=10**9, max_age_seconds=7), "max-age-seconds") == 10**9 - 7000
-    with pytest.raises(Refused, match="max-age-seconds is missing"):
+    with pytest.raises(JobRefused, match="max-age-seconds is missing"):
         cutoffs.cutoff_ms(a_job(), "max-age-seconds")
 
 
 def test_the_options_of_a_procedure_are_quoted() -> None:
-    assert options({"a": 1, "it's": "b\\"}) == r"map('a', '1', 'it\'s', 'b\\')"
+    assert options_sql({"a": 1, "it's": "b\\"}) == r"map('a', '1', 'it\'s', 'b\\')"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.maintenance.job_context import Refused
-from nunatak_spark.maintenance.orphan_quarantine import Sorted, sorted_out
-from nunatak_spark.maintenance.orphan_removal import DAY_MS, Limits, limits_of
-from nunatak_spark.maintenance.overlapping_tables import refuse_foreign_metadata, version_of
-from nunatak_spark.maintenance.reachable_files import path_of
+from nunatak_spark.maintenance.job_context import JobRefused
+from nunatak_spark.maintenance.orphan_quarantine import ClassifiedOrphans, classify_orphans
+from nunatak_spark.maintenance.orphan_removal import DAY_MS, OrphanLimits, orphan_limits
+from nunatak_spark.maintenance.overlapping_tables import metadata_version, refuse_foreign_metadata
+from nunatak_spark.maintenance.reachable_files import plain_path
 from nunatak_spark.sql_text import literal
 from nunatak_spark.system_tables import create_statement
 
@@ -19,40 +19,40 @@ DAY = 86_400
 def test_a_file_is_due_once_it_was_seen_long_enough_ago_and_is_seen_again() -> None:
     first_seen = {"old": 100, "just": 200, "new": 201, "away": 50}
 
-    sorts = sorted_out(["fresh", "just", "new", "old"], first_seen, seen_before_ms=200)
+    sorts = classify_orphans(["fresh", "just", "new", "old"], first_seen, seen_before_ms=200)
 
-    assert sorts == Sorted(fresh=["fresh"], waiting=["new"], due=["just", "old"], unseen=["away"])
+    assert sorts == ClassifiedOrphans(fresh=["fresh"], waiting=["new"], due=["just", "old"], unseen=["away"])
 
 
 def test_what_a_killed_job_had_begun_is_neither_due_nor_unseen() -> None:
-    sorts = sorted_out(["a", "b"], {"b": 0, "c": 0}, seen_before_ms=10, begun={"b", "c"})
+    sorts = classify_orphans(["a", "b"], {"b": 0, "c": 0}, seen_before_ms=10, begun={"b", "c"})
 
-    assert sorts == Sorted(fresh=["a"], waiting=[], due=[], unseen=[])
+    assert sorts == ClassifiedOrphans(fresh=["a"], waiting=[], due=[], unseen=[])
 
 
 @pytest.mark.parametrize(
     ("options", "limits"),
     [
-        ({}, Limits(NOW - 7 * DAY_MS, NOW - 3 * DAY_MS)),
-        ({"older-than-seconds": 3 * DAY, "quarantine-seconds": DAY}, Limits(NOW - 3 * DAY_MS, NOW - DAY_MS)),
+        ({}, OrphanLimits(NOW - 7 * DAY_MS, NOW - 3 * DAY_MS)),
+        ({"older-than-seconds": 3 * DAY, "quarantine-seconds": DAY}, OrphanLimits(NOW - 3 * DAY_MS, NOW - DAY_MS)),
         # A job that waited for a worker counts from when it was planned.
         (
             {"older-than-seconds": 3 * DAY, "older-than-ms": NOW - 9 * DAY_MS},
-            Limits(NOW - 9 * DAY_MS, NOW - 3 * DAY_MS),
+            OrphanLimits(NOW - 9 * DAY_MS, NOW - 3 * DAY_MS),
         ),
-        ({"older-than-seconds": 3 * DAY, "older-than-ms": NOW}, Limits(NOW - 3 * DAY_MS, NOW - 3 * DAY_MS)),
+        ({"older-than-seconds": 3 * DAY, "older-than-ms": NOW}, OrphanLimits(NOW - 3 * DAY_MS, NOW - 3 * DAY_MS)),
     ],
 )
-def test_limits_come_from_the_options(options: dict[str, Any], limits: Limits) -> None:
-    assert limits_of(options, NOW) == limits
+def test_limits_come_from_the_options(options: dict[str, Any], limits: OrphanLimits) -> None:
+    assert orphan_limits(options, NOW) == limits
 
 
 @pytest.mark.parametrize(
     "options", [{"older-than-seconds": 3 * DAY - 1}, {"older-than-seconds": 0}, {"quarantine-seconds": DAY - 1}]
 )
 def test_nobody_can_ask_for_less_than_three_days_and_two_sightings(options: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
-        limits_of(options, NOW)
+    with pytest.raises(JobRefused):
+        orphan_limits(options, NOW)
 
 
 METADATA = {
@@ -93,14 +93,14 @@ def test_what_the_table_may_have_left_behind_is_its_own(path: str) -> None:
     ],
 )
 def test_metadata_that_the_table_cannot_have_left_behind_stops_everything(path: str, says: str) -> None:
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(JobRefused, match=says):
         refuse_foreign_metadata(METADATA, ["s3://bucket/warehouse/t/data/a.parquet", path])
 
 
 def test_beside_a_table_without_a_log_no_other_metadata_is_expected() -> None:
     new = {"location": "file:///w/t", "metadata-log": []}
 
-    with pytest.raises(Refused, match="another catalog"):
+    with pytest.raises(JobRefused, match="another catalog"):
         refuse_foreign_metadata(new, ["file:/w/t/metadata/00000-other.metadata.json"])
 
 
@@ -116,12 +116,12 @@ def test_beside_a_table_without_a_log_no_other_metadata_is_expected() -> None:
     ],
 )
 def test_a_version_stands_in_the_name_of_a_metadata_file(path: str, version: int | None) -> None:
-    assert version_of(path) == version
+    assert metadata_version(path) == version
 
 
 def test_a_path_is_the_same_however_its_place_is_spelled() -> None:
-    assert path_of("file:/w/t") == path_of("file:///w/t/") == path_of("/w/t") == "/w/t"
-    assert path_of("s3a://bucket/w/t") == path_of("s3://bucket/w/t") == "/w/t"
+    assert plain_path("file:/w/t") == plain_path("file:///w/t/") == plain_path("/w/t") == "/w/t"
+    assert plain_path("s3a://bucket/w/t") == plain_path("s3://bucket/w/t") == "/w/t"
 
 
 def test_a_system_table_is_made_by_a_statement_that_may_come_second() -> None:

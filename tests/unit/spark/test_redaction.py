@@ -9,7 +9,7 @@ from nunatak.maintenance.job_spec import JobSpec
 from nunatak_spark.console import WorkerEvent, print_json_lines, print_lines
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import LONGEST, failure_reason
-from nunatak_spark.maintenance.job_context import Outcome
+from nunatak_spark.maintenance.job_context import JobOutcome
 from nunatak_spark.redaction import environment_secrets, redact, redact_text, remember_secret
 from nunatak_spark.worker import JobResult, _result_body, dry_run_event
 
@@ -79,7 +79,7 @@ def test_of_the_environment_secrets_count_and_not_where_they_lie() -> None:
 
 def test_what_a_session_logs_in_with_is_taken_out_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     remember_secret("id-of-worker:the-real-secret", "a-token-of-ours", None, "")
-    outcome = Outcome(detail={"text": "the-real-secret", "a-token-of-ours": [{"x": "a-token-of-ours"}]})
+    outcome = JobOutcome(detail={"text": "the-real-secret", "a-token-of-ours": [{"x": "a-token-of-ours"}]})
     ended = JobResult("failed", outcome, "no table ta-token-of-ours")
     spec = JobSpec(type="statistics", warehouse="w", namespace=["n"], table="t", table_uuid="u")
 

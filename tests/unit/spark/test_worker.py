@@ -16,7 +16,7 @@ from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.maintenance.job_context import Maintain, Outcome, Refused, Stopped, Work
+from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused, JobStopped, MaintenanceFunction
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.worker import ONCE_TRIES, SharedSession, Worker, WorkerOptions, unique_worker_name
 from tests.api.wire import add_snapshot, set_branch
@@ -118,7 +118,12 @@ class Someone:
     """A worker in this thread, and everything it said."""
 
     def __init__(
-        self, uri: str, maintain: Maintain, session: Session | None = None, beats: str | None = None, **wishes: Any
+        self,
+        uri: str,
+        maintain: MaintenanceFunction,
+        session: Session | None = None,
+        beats: str | None = None,
+        **wishes: Any,
     ) -> None:
         self.said: list[WorkerEvent] = []
         self.leaving, self.session = ShutdownSignal(), session or Session()
@@ -138,8 +143,8 @@ class Someone:
         return [each.event for each in self.said]
 
 
-def compacted(_: Work) -> Outcome:
-    return Outcome(changed=True, size_bytes=7, gains=[Gain(of="data files", before=9, after=1)], detail={"x": 1})
+def compacted(_: JobContext) -> JobOutcome:
+    return JobOutcome(changed=True, size_bytes=7, gains=[Gain(of="data files", before=9, after=1)], detail={"x": 1})
 
 
 def in_background(action: Callable[[], None]) -> threading.Thread:
@@ -189,12 +194,12 @@ def test_a_refusal_and_a_failure_are_told_in_a_line_and_the_next_job_is_done(
 ) -> None:
     jobs = [a_job(client, name) for name in ("refused", "broken", "good")]
 
-    def maintain(work: Work) -> Outcome:
+    def maintain(work: JobContext) -> JobOutcome:
         if work.spec.table == "refused":
-            raise Refused("shop.refused shares its folder; move it first")
+            raise JobRefused("shop.refused shares its folder; move it first")
         if work.spec.table == "broken":
             raise RuntimeError("java.lang.IllegalStateException: out of luck\n\tat a.b.C\n\tat d.e.F")
-        return Outcome()
+        return JobOutcome()
 
     with Someone(server.uri, maintain) as worker:
         worker.run()
@@ -209,7 +214,7 @@ def test_a_refusal_and_a_failure_are_told_in_a_line_and_the_next_job_is_done(
 def test_a_result_that_is_too_long_to_keep_is_kept_without_its_details(client: Client, server: RunningServer) -> None:
     job = a_job(client, "long")
 
-    with Someone(server.uri, lambda _: Outcome(changed=True, detail={"x": "y" * 300_000})) as worker:
+    with Someone(server.uri, lambda _: JobOutcome(changed=True, detail={"x": "y" * 300_000})) as worker:
         worker.run()
 
     assert shown(client, job)["state"] == "done"
@@ -219,14 +224,14 @@ def test_a_result_that_is_too_long_to_keep_is_kept_without_its_details(client: C
 def test_progress_is_stored_and_the_lease_kept_while_a_statement_runs(client: Client, server: RunningServer) -> None:
     job = a_job(client, "busy")
 
-    def maintain(work: Work) -> Outcome:
+    def maintain(work: JobContext) -> JobOutcome:
         work.progress(ProgressStep("rewriting", 3, 7))
         time.sleep(LEASE_SECONDS * 1.5)  # in which nobody calls anything
         work.check()
         seen.update(shown(client, job))
         with pytest.raises(Conflict, match="is being done by anonymous/test"):
             client.manage("POST", ("maintenance", "lease"), {"securable": PLACE, "worker": "thief", "job-id": job})
-        return Outcome()
+        return JobOutcome()
 
     seen: Json = {}
     with Someone(server.uri, maintain) as worker:
@@ -270,9 +275,9 @@ def test_a_worker_that_is_asked_to_end_hands_its_job_back(client: Client, server
 def test_a_job_that_finishes_although_it_was_to_stop_is_done(client: Client, server: RunningServer) -> None:
     job = a_job(client, "almost")
 
-    def maintain(_: Work) -> Outcome:
+    def maintain(_: JobContext) -> JobOutcome:
         someone.leaving.wanted = True
-        return Outcome(changed=True)
+        return JobOutcome(changed=True)
 
     someone = Someone(server.uri, maintain)
     with someone as worker:
@@ -287,7 +292,7 @@ def test_a_session_that_does_not_listen_is_stopped(
     monkeypatch.setattr("nunatak_spark.job_lease.PATIENCE_SECONDS", 0.5)
     a_job(client, "deaf")
 
-    def maintain(work: Work) -> Outcome:
+    def maintain(work: JobContext) -> JobOutcome:
         someone.leaving.wanted = True
         eventually(lambda: someone.session.stops > 0)
         raise Interrupted
@@ -304,12 +309,12 @@ def test_of_two_workers_each_gets_tables_of_its_own(client: Client, server: Runn
     at_work: list[str] = []
     shared: list[str] = []
 
-    def maintain(work: Work) -> Outcome:
+    def maintain(work: JobContext) -> JobOutcome:
         shared.extend(each for each in at_work if each == work.spec.table)
         at_work.append(work.spec.table)
         time.sleep(0.3)
         at_work.remove(work.spec.table)
-        return Outcome()
+        return JobOutcome()
 
     with Someone(server.uri, maintain) as one, Someone(server.uri, maintain) as other:
         threads = [in_background(each.run) for each in (one, other)]
@@ -334,7 +339,7 @@ def test_a_worker_without_spark_hands_the_job_back_and_says_why(client: Client, 
 def test_a_worker_whose_spark_died_says_so_and_ends(client: Client, server: RunningServer) -> None:
     job, next_job = a_job(client, "fatal"), a_job(client, "spared")
 
-    def maintain(_: Work) -> Outcome:
+    def maintain(_: JobContext) -> JobOutcome:
         someone.session.gone = True
         raise ConnectionRefusedError("[Errno 111] Connection refused")  # as py4j says that there is no JVM
 
@@ -409,14 +414,14 @@ def test_a_worker_that_is_not_heard_of_stops_in_time_and_what_it_does_later_does
     job = a_job(client, "unheard")
     stopped: list[str] = []
 
-    def maintain(work: Work) -> Outcome:
+    def maintain(work: JobContext) -> JobOutcome:
         with pytest.raises(Interrupted):
             cast(Session, work.spark).statement()
         stopped.append(shown(client, job)["worker"])
-        with pytest.raises(Stopped, match="lost"):
+        with pytest.raises(JobStopped, match="lost"):
             work.check()
         eventually(lambda: shown(client, job)["state"] == "done")
-        return Outcome(changed=False)  # it should not go on, and if it does, nobody believes it
+        return JobOutcome(changed=False)  # it should not go on, and if it does, nobody believes it
 
     with Someone(server.uri, maintain, beats=NOWHERE, max_jobs=1) as unheard, Someone(server.uri, compacted) as other:
         first = in_background(unheard.run)
@@ -457,7 +462,7 @@ def test_a_worker_that_is_to_end_does_not_wait_for_ever(monkeypatch: pytest.Monk
 def test_a_job_from_under_which_the_catalog_vanished_is_handed_back(client: Client, server: RunningServer) -> None:
     job = a_job(client, "vanished")
 
-    def maintain(_: Work) -> Outcome:
+    def maintain(_: JobContext) -> JobOutcome:
         raise ServerUnreachable("no catalog answers")
 
     with Someone(server.uri, maintain, max_jobs=1) as worker:

@@ -14,7 +14,7 @@ from nunatak_spark import console
 from nunatak_spark.cli.run_jobs import exit_code
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.maintenance.job_context import Outcome
+from nunatak_spark.maintenance.job_context import JobOutcome
 from nunatak_spark.worker import JobResult
 from tests.api.wire import add_snapshot, set_branch
 from tests.support.server import RunningServer
@@ -141,9 +141,9 @@ def test_what_is_due_nowhere_is_done_at_once(shared_server: RunningServer, names
     ("ended", "code"),
     [
         ([], 0),
-        ([JobResult("done", Outcome())], 0),
-        ([JobResult("done", Outcome(ok=False))], 4),
-        ([JobResult("done", Outcome(ok=False)), JobResult("cancelled")], 5),
+        ([JobResult("done", JobOutcome())], 0),
+        ([JobResult("done", JobOutcome(ok=False))], 4),
+        ([JobResult("done", JobOutcome(ok=False)), JobResult("cancelled")], 5),
         ([JobResult("handed-back")], 5),
         ([JobResult("lost"), JobResult("failed", error="no")], 1),
     ],
