@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from nunatak.client import Client
 from nunatak_spark.migration.inventory import take_inventory
-from nunatak_spark.migration.migration_run import Run
+from nunatak_spark.migration.migration_run import MigrationRun
 from nunatak_spark.migration.model import LEVELS
 from nunatak_spark.migration.parallel_verification import verify_tables
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.shadow import shadow
 from nunatak_spark.migration.sources.hadoop import hadoop_source
-from nunatak_spark.migration.sources.source_catalog import add_catalog
-from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.sources.source_catalog import add_source_catalog
+from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.migration.table_plans import plan_tables
 from nunatak_spark.migration.verification import verify
 
@@ -44,15 +44,15 @@ def measure_verification(
 ) -> Verification:
     with tempfile.TemporaryDirectory(prefix="nunatak-bench-") as folder:
         source = hadoop_source("small", f"{folder}/hadoop", {})
-        add_catalog(spark, source, {})
+        add_source_catalog(spark, source, {})
         for number in range(tables + WARM):
             columns = "id, concat('n', id) AS what, date_add(date'2026-01-01', cast(id AS int)) AS day"
             spark.sql(f"CREATE TABLE small.db.t{number} USING iceberg AS SELECT {columns} FROM range({number % 9})")
-        with opened(Path(folder) / "migration", "verify", create=True) as state:
+        with open_folder_state(Path(folder) / "migration", "verify", create=True) as state:
             state.keep_target(client.uri, "")
-            with Run(state, lambda: Client(client.uri), lambda: spark, "lake", os.environ) as run:
+            with MigrationRun(state, lambda: Client(client.uri), lambda: spark, "lake", os.environ) as run:
                 take_inventory(run, source)
-                shadowed = shadow(run, plan_tables(run, Wishes()))
+                shadowed = shadow(run, plan_tables(run, PlanOptions()))
                 verify_tables(run, verify, shadowed[:WARM], LEVELS)
                 began, used = time.monotonic(), cpu_seconds()
                 found = verify_tables(run, verify, shadowed[WARM:], LEVELS)

@@ -18,11 +18,11 @@ import pytest
 
 import nunatak_spark
 from nunatak.client import Client, Credential, Json
+from nunatak.iceberg.conventions import PIN_PREFIX
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import JobContext, JobOutcome
-from nunatak_spark.maintenance.snapshot_pins import PREFIX
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.worker import SharedSession, Worker, WorkerOptions, unique_worker_name
 from tests.support.login import Login, LoginServer, login_server
@@ -109,7 +109,7 @@ class Orders:
         return int(current["summary"]["total-data-files"])
 
     def pins(self) -> list[str]:
-        return [name for name in self.metadata.get("refs", {}) if name.startswith(PREFIX)]
+        return [name for name in self.metadata.get("refs", {}) if name.startswith(PIN_PREFIX)]
 
     def fingerprint(self) -> Fingerprint:
         self.spark.sql(f"REFRESH TABLE {self.sql_name}")
@@ -222,7 +222,7 @@ def test_a_worker_killed_midway_is_followed_by_another_and_nothing_is_lost_or_do
 
     assert (killed["state"], killed["attempts"]) == ("running", 1), "the first did not get through"
     assert killed["worker"].startswith("janitor/first-")
-    assert left_over == [f"{PREFIX}job-{job}"]
+    assert left_over == [f"{PIN_PREFIX}job-{job}"]
     assert PARTITIONS < files < PARTITIONS * FILES_EACH
     told = shown(orders.client, job)
     assert (told["state"], told["attempts"], told["changed"], told["error"]) == ("done", 2, True, None)

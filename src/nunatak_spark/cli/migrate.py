@@ -34,11 +34,11 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
 from nunatak_spark.migration.migration_report import as_json, render
-from nunatak_spark.migration.migration_run import Run
-from nunatak_spark.migration.model import LEVELS, STATES, LevelName, Source, Table, title
+from nunatak_spark.migration.migration_run import MigrationRun
+from nunatak_spark.migration.model import LEVELS, STATES, LevelName, MigrationSource, MigrationTable, table_title
 from nunatak_spark.migration.parallel_verification import verify_tables
 from nunatak_spark.migration.permissions import map_permissions
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.rollback import retire as retire_tables
 from nunatak_spark.migration.rollback import roll_back
 from nunatak_spark.migration.shadow import shadow as make_shadow
@@ -48,9 +48,9 @@ from nunatak_spark.migration.sources.hadoop import hadoop_source
 from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_catalogs, jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.sources.source_catalog import require_name
+from nunatak_spark.migration.sources.source_catalog import require_catalog_name
 from nunatak_spark.migration.table_plans import plan_tables
-from nunatak_spark.migration.target_checks import SETTING, missing_setting
+from nunatak_spark.migration.target_checks import SETTING, allowed_locations_value
 from nunatak_spark.migration.verification import verify as verify_pair
 
 STUCK = 1  # the exit code: a table did not get through
@@ -101,17 +101,17 @@ Choose = Callable[[Step], Choice]
 @click.option("--infer-types", is_flag=True, help="For folders: guess types from text; else all of it is strings.")
 @click.option("--property", "more", multiple=True, metavar="KEY=VALUE", help="Of the source's catalog in Spark.")
 @runs
-def inventory(run: Run, output: str, **given: Any) -> None:
+def inventory(run: MigrationRun, output: str, **given: Any) -> None:
     """Look at what a source holds, and remember it. Nothing is changed. Repeat it for each source."""
     source = _source(run, given)
     _show(take_inventory(run, source), output)
 
 
-def _source(run: Run, given: Mapping[str, Any]) -> Source:
+def _source(run: MigrationRun, given: Mapping[str, Any]) -> MigrationSource:
     kind = kind_of(given)
     address, more = given[kind], pairs(given["more"], "--property")
     headers = pairs(given["headers"], "--header")
-    name = require_name(given["name"] or ("folder" if kind == "files" else kind))
+    name = require_catalog_name(given["name"] or ("folder" if kind == "files" else kind))
     match kind:
         case "hive":
             return hive_source(name, address, more)
@@ -128,7 +128,9 @@ def _source(run: Run, given: Mapping[str, Any]) -> Source:
             return folder_source(name, str(address), given["kind"], options, infer_types=given["infer_types"])
 
 
-def _jdbc_source(run: Run, address: str, name: str | None, user: str | None, more: Mapping[str, str]) -> Source:
+def _jdbc_source(
+    run: MigrationRun, address: str, name: str | None, user: str | None, more: Mapping[str, str]
+) -> MigrationSource:
     """The name is part of every row; where the database holds one catalog, it is that one's."""
     if name is None:
         names = jdbc_catalogs(jdbc_source("unknown", address, user, more), run.spark, run.environment)
@@ -136,7 +138,7 @@ def _jdbc_source(run: Run, address: str, name: str | None, user: str | None, mor
             found = ", ".join(names) or "none"
             raise CannotRun(f"{address} holds several catalogs, or none: {found}", fix="Choose one with --as.")
         (name,) = names
-    return jdbc_source(require_name(name), address, user, more)
+    return jdbc_source(require_catalog_name(name), address, user, more)
 
 
 # Phases 1 and 2
@@ -152,7 +154,7 @@ def _jdbc_source(run: Run, address: str, name: str | None, user: str | None, mor
 @click.option("--wave", type=int, default=1, show_default=True, help="When they move: waves are chosen by number.")
 @runs
 def plan(
-    run: Run,
+    run: MigrationRun,
     output: str,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -165,20 +167,20 @@ def plan(
     """Say how each table gets over, and where to. Nothing is changed at either end."""
     names = pairs(renamed, "--map")
     spaces = {NAMESPACE.convert(old, None, None): NAMESPACE.convert(new, None, None) for old, new in names.items()}
-    wishes = Wishes(include, exclude, copy, adopt, into or (), spaces, wave)
-    require_some(run.folder.list_tables(), include, exclude)
+    wishes = PlanOptions(include, exclude, copy, adopt, into or (), spaces, wave)
+    require_some(run.state.list_tables(), include, exclude)
     tables = plan_tables(run, wishes)
     _show(tables, output)
     outside = [table.found for table in tables if table.planned and SETTING in table.planned.because]
     if outside and output != "json":
         count = counted(len(outside), "table")
-        echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={missing_setting(outside)}")
+        echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={allowed_locations_value(outside)}")
 
 
 @migrate.command()
 @runs
 @chooses
-def shadow(run: Run, output: str, choose: Choose) -> None:
+def shadow(run: MigrationRun, output: str, choose: Choose) -> None:
     """Make the planned tables at the target, beside the source; writers go on there."""
     chosen = choose(SHADOW)
     _done(make_shadow(run, chosen.ready), chosen, output)
@@ -188,7 +190,7 @@ def shadow(run: Run, output: str, choose: Choose) -> None:
 @click.option("--level", "levels", multiple=True, type=click.Choice(LEVELS), help="Only these; all four unless given.")
 @runs
 @chooses
-def verify(run: Run, output: str, choose: Choose, levels: tuple[LevelName, ...]) -> None:
+def verify(run: MigrationRun, output: str, choose: Choose, levels: tuple[LevelName, ...]) -> None:
     """Bring the target up to date, and prove that it holds what the source holds.
 
     \b
@@ -208,7 +210,7 @@ def verify(run: Run, output: str, choose: Choose, levels: tuple[LevelName, ...])
 @click.option("--no-freeze", is_flag=True, help="Leave the source open; you keep the writers away from it.")
 @runs
 @chooses
-def cutover(run: Run, output: str, choose: Choose, no_freeze: bool) -> None:
+def cutover(run: MigrationRun, output: str, choose: Choose, no_freeze: bool) -> None:
     """Freeze the source, catch up a last time, verify L0 to L2 again; then the target is the source of truth.
 
     \b
@@ -225,7 +227,7 @@ def cutover(run: Run, output: str, choose: Choose, no_freeze: bool) -> None:
 @click.option("--accept-loss", is_flag=True, help="Even if the source, or files of it, are missing.")
 @runs
 @chooses
-def rollback(run: Run, output: str, choose: Choose, discard: bool, accept_loss: bool) -> None:
+def rollback(run: MigrationRun, output: str, choose: Choose, discard: bool, accept_loss: bool) -> None:
     """Open the source again, and drop the target's entry. No file is deleted.
 
     First it looks whether the files that the source needs are there, and says which are missing.
@@ -240,7 +242,7 @@ def rollback(run: Run, output: str, choose: Choose, discard: bool, accept_loss: 
 @migrate.command()
 @runs
 @chooses
-def retire(run: Run, output: str, choose: Choose) -> None:
+def retire(run: MigrationRun, output: str, choose: Choose) -> None:
     """Say that the source is switched off for good: maintenance at the target may delete its files from now on.
 
     There is no rollback afterwards.
@@ -255,10 +257,12 @@ def retire(run: Run, output: str, choose: Choose) -> None:
 @migrate.command()
 @click.option("--watch-source", is_flag=True, help="Also ask the sources whether somebody wrote after the cut-over.")
 @runs
-def status(run: Run, output: str, watch_source: bool) -> None:
+def status(run: MigrationRun, output: str, watch_source: bool) -> None:
     """Show where each table stands."""
-    tables = run.folder.list_tables()
-    late = {title(table.found): late_writes(run, table) for table in tables if watch_source and table.state == "done"}
+    tables = run.state.list_tables()
+    late = {
+        table_title(table.found): late_writes(run, table) for table in tables if watch_source and table.state == "done"
+    }
     if output == "json":
         print_json(
             {
@@ -273,7 +277,7 @@ def status(run: Run, output: str, watch_source: bool) -> None:
         counts += [f"{troubled} with a problem"] if troubled else []
         echo(", ".join(count for count in counts if not count.startswith("0 ")) or "no tables")
         for table in tables:
-            for finding in late.get(title(table.found), []):
+            for finding in late.get(table_title(table.found), []):
                 echo(f"{name_of(table.found)}: {finding.text}")
     if any(late.values()):
         raise click.exceptions.Exit(STUCK)
@@ -281,9 +285,9 @@ def status(run: Run, output: str, watch_source: bool) -> None:
 
 @migrate.command()
 @runs
-def permissions(run: Run, output: str) -> None:
+def permissions(run: MigrationRun, output: str) -> None:
     """Print the grants that would give people what they hold at the source, and what has no counterpart."""
-    mapped = map_permissions(run.folder.list_tables(), run.client.warehouse or "")
+    mapped = map_permissions(run.state.list_tables(), run.client.warehouse or "")
     if output == "json":
         print_json({"grants": mapped.grants, "unmapped": [msgspec.to_builtins(one) for one in mapped.unmapped]})
         return
@@ -316,7 +320,7 @@ def report(state: str, uri: str, file: Path) -> None:
 # Printing
 
 
-def _show(tables: Sequence[Table], output: str) -> None:
+def _show(tables: Sequence[MigrationTable], output: str) -> None:
     if output == "json":
         print_json({"tables": [msgspec.to_builtins(table) for table in tables]})
         return
@@ -324,7 +328,7 @@ def _show(tables: Sequence[Table], output: str) -> None:
     print_rows(columns, [_row(table) for table in tables])
 
 
-def _row(table: Table) -> Sequence[object]:
+def _row(table: MigrationTable) -> Sequence[object]:
     found, planned = table.found, table.planned
     notes = [risk.kind for risk in found.risks]
     if planned is not None and planned.method == "refused":
@@ -349,7 +353,7 @@ def _text(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _done(tables: Sequence[Table], chosen: Choice, output: str) -> None:
+def _done(tables: Sequence[MigrationTable], chosen: Choice, output: str) -> None:
     """What became of them; one that is stuck, or was asked for too early, makes the command fail."""
     stuck = [table for table in tables if table.problem]
     if output == "json":

@@ -24,11 +24,11 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import is_running
 from nunatak_spark.jars import jar_locations, load_jar
 from nunatak_spark.jobs import Progress
-from nunatak_spark.migration.catalog_state import CatalogState, migration_name, opened_in_catalog
-from nunatak_spark.migration.migration_run import Run
-from nunatak_spark.migration.model import Found, Source, Table
+from nunatak_spark.migration.catalog_state import CatalogState, migration_name, open_catalog_state
+from nunatak_spark.migration.migration_run import MigrationRun
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, MigrationTable
 from nunatak_spark.migration.planning_rules import is_wanted, matches
-from nunatak_spark.migration.state import MigrationState, opened
+from nunatak_spark.migration.state import MigrationState, open_folder_state
 from nunatak_spark.runner import PROGRESS_PRINTERS
 from nunatak_spark.spark_session import session
 
@@ -92,8 +92,8 @@ def open_state(state: str, uri: str, command: str, *, create: bool = False) -> A
     """The memory of a migration as --state names it, for this command alone."""
     name = migration_name(state)
     if name is None:
-        return opened(Path(state), command, create=create)
-    return opened_in_catalog(lambda: connected(uri, None), name, command, create=create)
+        return open_folder_state(Path(state), command, create=create)
+    return open_catalog_state(lambda: connected(uri, None), name, command, create=create)
 
 
 def _target(state: MigrationState, uri: str, warehouse: str | None) -> tuple[str, str | None]:
@@ -116,9 +116,9 @@ def _target(state: MigrationState, uri: str, warehouse: str | None) -> tuple[str
 @contextmanager
 def _run(
     state: MigrationState, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
-) -> Iterator[Run]:
+) -> Iterator[MigrationRun]:
     try:
-        with Run(state, lambda: connected(uri, warehouse), start, catalog, os.environ, tell) as run:
+        with MigrationRun(state, lambda: connected(uri, warehouse), start, catalog, os.environ, tell) as run:
             yield run
     finally:
         start.stop()
@@ -180,7 +180,7 @@ class Needs:
     bundles: tuple[str, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[Source], new: Mapping[str, Any], bundles: tuple[str, ...]) -> "Needs":
+    def of(cls, sources: Sequence[MigrationSource], new: Mapping[str, Any], bundles: tuple[str, ...]) -> "Needs":
         addresses = [source.address for source in sources if source.kind == "jdbc"]
         addresses += [new["jdbc"]] if new.get("jdbc") else []
         kinds = {address.removeprefix("jdbc:").partition(":")[0] for address in addresses}
@@ -207,12 +207,12 @@ def chooses(command: Command) -> Command:
     @click.argument("tables", nargs=-1, metavar="[TABLE|PATTERN]...")
     @click.option("--wave", type=int, help="Only those that were planned for this wave.")
     @functools.wraps(command)
-    def with_choice(run: Run, output: str, *, tables: tuple[str, ...], wave: int | None, **arguments: Any) -> Any:
+    def with_choice(
+        run: MigrationRun, output: str, *, tables: tuple[str, ...], wave: int | None, **arguments: Any
+    ) -> Any:
         def choose(step: Step) -> Choice:
             wanted = [
-                table
-                for table in _planned(run.folder.list_tables(), tables, wave)
-                if is_wanted(table.found, tables, ())
+                table for table in _planned(run.state.list_tables(), tables, wave) if is_wanted(table.found, tables, ())
             ]
             return chosen_for(step, wanted, is_explicit=bool(tables) or wave is not None)
 
@@ -253,11 +253,11 @@ WAITS_FOR: Mapping[str, str] = {
 class Choice:
     """Tables that a step takes, and those that were meant but are not ready, with the reason."""
 
-    ready: Sequence[Table]
-    waiting: Sequence[tuple[Table, str]]
+    ready: Sequence[MigrationTable]
+    waiting: Sequence[tuple[MigrationTable, str]]
 
 
-def chosen_for(step: Step, wanted: Sequence[Table], *, is_explicit: bool) -> Choice:
+def chosen_for(step: Step, wanted: Sequence[MigrationTable], *, is_explicit: bool) -> Choice:
     """A script would take silence for success: what was asked for and cannot be done is told."""
     ready = [table for table in wanted if table.state in step.starts or _may_be_at_target(step, table)]
     if not (is_explicit or step.needs_all):
@@ -270,12 +270,12 @@ def chosen_for(step: Step, wanted: Sequence[Table], *, is_explicit: bool) -> Cho
     return Choice(ready, waiting)
 
 
-def _may_be_at_target(step: Step, table: Table) -> bool:
+def _may_be_at_target(step: Step, table: MigrationTable) -> bool:
     """A shadow that failed half-way may have made the target's entry: it can be rolled back."""
     return step is ROLLBACK and table.state == "planned" and bool(table.source_pointer)
 
 
-def _planned(tables: Sequence[Table], names: Sequence[str], wave: int | None) -> list[Table]:
+def _planned(tables: Sequence[MigrationTable], names: Sequence[str], wave: int | None) -> list[MigrationTable]:
     """Those that move, in this wave or at all; a wave or a name that means none of them is refused.
 
     A script would take silence for a cut-over.
@@ -293,7 +293,9 @@ def _planned(tables: Sequence[Table], names: Sequence[str], wave: int | None) ->
     return chosen
 
 
-def _nothing_called(name: str, tables: Sequence[Table], chosen: Sequence[Table], wave: int | None) -> str:
+def _nothing_called(
+    name: str, tables: Sequence[MigrationTable], chosen: Sequence[MigrationTable], wave: int | None
+) -> str:
     said = f"No table that is planned{'' if wave is None else f' for wave {wave}'} is called {name!r}."
     for table in tables:
         if matches(table.found, [name]):
@@ -301,7 +303,7 @@ def _nothing_called(name: str, tables: Sequence[Table], chosen: Sequence[Table],
     return said + _did_you_mean(name, chosen)
 
 
-def _why_not(table: Table) -> str:
+def _why_not(table: MigrationTable) -> str:
     if table.planned is None:
         return "is in the inventory alone; run `nunatak migrate plan`"
     if table.planned.method == "refused":
@@ -309,7 +311,7 @@ def _why_not(table: Table) -> str:
     return f"moves in wave {table.planned.wave}"
 
 
-def require_some(tables: Sequence[Table], include: Sequence[str], exclude: Sequence[str]) -> None:
+def require_some(tables: Sequence[MigrationTable], include: Sequence[str], exclude: Sequence[str]) -> None:
     """Refuse patterns that leave nothing to plan, and one that means nothing beside others."""
     if not tables:
         raise CannotRun(
@@ -325,13 +327,13 @@ def require_some(tables: Sequence[Table], include: Sequence[str], exclude: Seque
         raise click.UsageError(f"--exclude leaves none of the {all_of_them} that --include chooses.")
 
 
-def _did_you_mean(name: str, tables: Sequence[Table]) -> str:
+def _did_you_mean(name: str, tables: Sequence[MigrationTable]) -> str:
     known = [name_of(table.found) if ":" in name else print_name(table.found.name) for table in tables]
     near = difflib.get_close_matches(name, known, n=3)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
-def name_of(found: Found) -> str:
+def name_of(found: InventoryTable) -> str:
     """A table of a source as it is printed, and as it can be typed."""
     return f"{found.source}:{print_name(found.name)}"
 

@@ -91,6 +91,6 @@ def _mismatch_text(context: JobContext, text: str) -> str:
     named = pairs.strip().splitlines()[0].rstrip(".") if pairs.strip() else "unknown"
     return (
         f"The metadata of {display_name(context)} spells the location of its files differently from the store: "
-        f"{named}. They may be the same files, so nothing was deleted. If they are the same location, declare it in the "
-        "policy with equal-schemes or equal-authorities."
+        f"{named}. They may be the same files, so nothing was deleted. If they are the same location, declare it in "
+        "the policy with equal-schemes or equal-authorities."
     )

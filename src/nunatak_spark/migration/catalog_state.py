@@ -18,13 +18,20 @@ import msgspec
 from nunatak.client import Client, Json, is_unknown_route
 from nunatak.errors import CatalogError, Conflict, NotFound
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import CarriedNamespace, Evidence, Log, Source, Table, title
+from nunatak_spark.migration.model import (
+    CopiedNamespace,
+    Evidence,
+    LogEntry,
+    MigrationSource,
+    MigrationTable,
+    table_title,
+)
 from nunatak_spark.migration.state import (
     FORMAT,
     MigrationState,
-    decode_table,
     namespace_key,
     require_format,
+    upgrade_table,
     wall_clock_ms,
 )
 
@@ -43,7 +50,7 @@ def migration_name(state: str) -> str | None:
     return (state.removeprefix(PREFIX) or "default") if state.startswith(PREFIX) else None
 
 
-class Documents:
+class MigrationDocuments:
     """The documents of one migration by their names; what was read once is known, for nobody else may change it."""
 
     def __init__(self, client: Client, migration: str) -> None:
@@ -87,13 +94,13 @@ class Documents:
 class CatalogState(MigrationState):
     """The memory of one migration; whatever a method changed is in the catalog's database when it returns."""
 
-    def __init__(self, documents: Documents, place: str, command: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, documents: MigrationDocuments, place: str, command: str, now_ms: Callable[[], int]) -> None:
         super().__init__(place, command, now_ms)
         self._documents = documents
         self._facts: Json = {}
-        self._sources = self._load("source:", Source)
-        self._tables = self._load("table:", Table)
-        self._namespaces = self._load("namespace:", CarriedNamespace)
+        self._sources = self._load("source:", MigrationSource)
+        self._tables = self._load("table:", MigrationTable)
+        self._namespaces = self._load("namespace:", CopiedNamespace)
         self._lines = 0
 
     def _load(self, prefix: str, kind: type[Value]) -> dict[str, Value]:
@@ -113,56 +120,56 @@ class CatalogState(MigrationState):
         self._facts = {**self._facts, "target": [uri, warehouse]}
         self._documents.save(MIGRATION, self._facts)
 
-    def save_source(self, source: Source) -> None:
+    def save_source(self, source: MigrationSource) -> None:
         self._save(self._sources, _key("source", source.name), source)
 
-    def list_sources(self) -> list[Source]:
+    def list_sources(self) -> list[MigrationSource]:
         return sorted(self._sources.values(), key=lambda source: source.name)
 
-    def save_table(self, table: Table, said: str = "") -> Table:
+    def save_table(self, table: MigrationTable, said: str = "") -> MigrationTable:
         stored = msgspec.structs.replace(table, changed_ms=self._now_ms())
-        self._save(self._tables, _key("table", title(stored.found)), stored)
+        self._save(self._tables, _key("table", table_title(stored.found)), stored)
         if said:
-            self.say(said, title(stored.found))
+            self.say(said, table_title(stored.found))
         return stored
 
-    def find_table(self, name: str) -> Table | None:
+    def find_table(self, name: str) -> MigrationTable | None:
         table = self._tables.get(_key("table", name))
-        return None if table is None else decode_table(table)
+        return None if table is None else upgrade_table(table)
 
-    def list_tables(self) -> list[Table]:
-        return sorted(map(decode_table, self._tables.values()), key=lambda table: title(table.found))
+    def list_tables(self) -> list[MigrationTable]:
+        return sorted(map(upgrade_table, self._tables.values()), key=lambda table: table_title(table.found))
 
-    def forget_table(self, table: Table, said: str) -> None:
-        key = _key("table", title(table.found))
+    def forget_table(self, table: MigrationTable, said: str) -> None:
+        key = _key("table", table_title(table.found))
         self._documents.drop(key)
         del self._tables[key]
-        self.say(said, title(table.found))
+        self.say(said, table_title(table.found))
 
-    def save_namespace(self, carried: CarriedNamespace, said: str) -> None:
+    def save_namespace(self, carried: CopiedNamespace, said: str) -> None:
         key = _key("namespace", namespace_key(carried.source, carried.name, carried.target))
         self._save(self._namespaces, key, carried)
         self.say(said)
 
-    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CarriedNamespace | None:
+    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CopiedNamespace | None:
         return self._namespaces.get(_key("namespace", namespace_key(source, name, target)))
 
-    def list_namespaces(self) -> tuple[CarriedNamespace, ...]:
+    def list_namespaces(self) -> tuple[CopiedNamespace, ...]:
         return tuple(sorted(self._namespaces.values(), key=lambda one: (one.source, one.name, one.target)))
 
-    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None:
+    def save_evidence(self, table: MigrationTable, evidence: Iterable[Evidence]) -> None:
         for each in evidence:
-            self._documents.save(f"{_key('evidence', title(table.found))}:{self._line()}", each)
+            self._documents.save(f"{_key('evidence', table_title(table.found))}:{self._line()}", each)
 
-    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
-        found = self._documents.list(f"{_key('evidence', title(table.found))}:")
+    def list_evidence(self, table: MigrationTable) -> tuple[Evidence, ...]:
+        found = self._documents.list(f"{_key('evidence', table_title(table.found))}:")
         return tuple(msgspec.convert(content, Evidence) for _, content in found)
 
     def say(self, text: str, table: str = "") -> None:
-        self._documents.save(f"log:{self._line()}", Log(self._now_ms(), self._command, text, table))
+        self._documents.save(f"log:{self._line()}", LogEntry(self._now_ms(), self._command, text, table))
 
-    def list_log(self) -> tuple[Log, ...]:
-        return tuple(msgspec.convert(content, Log) for _, content in self._documents.list("log:"))
+    def list_log(self) -> tuple[LogEntry, ...]:
+        return tuple(msgspec.convert(content, LogEntry) for _, content in self._documents.list("log:"))
 
     def _save(self, known: dict[str, Value], key: str, value: Value) -> None:
         if known.get(key) != value:
@@ -181,22 +188,22 @@ def _key(kind: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def opened_in_catalog(
+def open_catalog_state(
     connect: Connect, migration: str, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
 ) -> Iterator[CatalogState]:
     """The state, for this command alone: a second one is refused until this one is through, or silent for long."""
     with connect() as client:
         place = f"{PREFIX}{migration} at {client.uri}"
         _require_documents(client, migration, place, create=create)
-        with _lease(connect, migration, command, place):
-            state = CatalogState(Documents(client, migration), place, command, now_ms)
+        with _hold_lease(connect, migration, command, place):
+            state = CatalogState(MigrationDocuments(client, migration), place, command, now_ms)
             state.begin()
             yield state
 
 
 def _require_documents(client: Client, migration: str, place: str, *, create: bool) -> None:
     try:
-        is_there = Documents(client, migration).find(MIGRATION) is not None
+        is_there = MigrationDocuments(client, migration).find(MIGRATION) is not None
     except CatalogError as error:
         if not is_unknown_route(error):
             raise
@@ -208,12 +215,12 @@ def _require_documents(client: Client, migration: str, place: str, *, create: bo
 
 
 @contextlib.contextmanager
-def _lease(connect: Connect, migration: str, command: str, place: str) -> Iterator[None]:
+def _hold_lease(connect: Connect, migration: str, command: str, place: str) -> Iterator[None]:
     """Hold the lease, renewed by a thread of its own; given back at the end."""
     holder = {"holder": f"{socket.gethostname()}:{os.getpid()}", "command": command, "nonce": os.urandom(8).hex()}
     ended = threading.Event()
     with connect() as client:
-        documents = Documents(client, migration)
+        documents = MigrationDocuments(client, migration)
         _take_lease(documents, holder, place)
 
         def renew() -> None:
@@ -233,7 +240,7 @@ def _lease(connect: Connect, migration: str, command: str, place: str) -> Iterat
                 documents.drop(LEASE)
 
 
-def _renew_lease(documents: Documents, holder: Json) -> bool:
+def _renew_lease(documents: MigrationDocuments, holder: Json) -> bool:
     """Whether the lease is still ours; a renewal whose answer got lost looks like somebody else's at first."""
     try:
         documents.save(LEASE, holder)
@@ -243,7 +250,7 @@ def _renew_lease(documents: Documents, holder: Json) -> bool:
     return True
 
 
-def _take_lease(documents: Documents, holder: Json, place: str) -> None:
+def _take_lease(documents: MigrationDocuments, holder: Json, place: str) -> None:
     found = documents.find(LEASE)
     if found is not None and found["now-ms"] - found["changed-ms"] < LEASE_SECONDS * 1000:
         other = found["content"]

@@ -20,8 +20,8 @@ from nunatak_spark.fingerprint import (
     partition_name,
     plan,
 )
-from nunatak_spark.migration.metadata_comparison import DECLARED, current_schema, default_spec, normal
-from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.metadata_comparison import DECLARED, current_schema, default_spec, normalize_document
+from nunatak_spark.migration.model import LevelResult, MigrationFinding, TablePair
 from nunatak_spark.migration.reader_options import TEXT
 from nunatak_spark.migration.text_records import count_records
 from nunatak_spark.sql_text import literal, quote_identifier
@@ -36,13 +36,13 @@ SHOWN_PARTITIONS = 20
 SEARCHED_PARTITIONS = 10  # for rows: the first few tell what went wrong
 
 
-def look(pair: Pair, document: Json) -> Looked:
+def compare_contents(pair: TablePair, document: Json) -> LevelResult:
     spark = pair.spark
     rows = pair.source_rows()
     trimmed = padded_columns(rows.schema.jsonValue(), {one.name: one.type for one in pair.table.found.columns})
-    source = rows.selectExpr(*selected(rows.columns, rows.columns, trimmed))
+    source = rows.selectExpr(*select_expressions(rows.columns, rows.columns, trimmed))
     table = spark.table(pair.target_name)
-    target = table.selectExpr(*selected(table.columns, rows.columns, trimmed))
+    target = table.selectExpr(*select_expressions(table.columns, rows.columns, trimmed))
     before, after = fingerprints(spark, (source, target))
     difference = compare(before, after)
     facts: Json = {
@@ -57,24 +57,26 @@ def look(pair: Pair, document: Json) -> Looked:
         facts["retyped"] = [f"{one.column} was {one.left} and is {one.right}" for one in difference.retyped]
     name = f"{pair.table.found.source}.{'.'.join(pair.table.found.name)}"
     statements = (
-        statement(plan(source.schema.jsonValue()), name),
-        statement(plan(target.schema.jsonValue()), pair.target_name),
+        fingerprint_statement(plan(source.schema.jsonValue()), name),
+        fingerprint_statement(plan(target.schema.jsonValue()), pair.target_name),
     )
     findings = list(_findings(difference))
     if pair.table.found.format in TEXT and pair.table.found.kind != "iceberg":
-        more, wrong = _look_at_text(pair, before.rows)
+        more, wrong = _check_text_records(pair, before.rows)
         findings += wrong
         facts |= more
     if not difference.same_data:
         by = partition_expressions(document, pair.catalog)
         common = [quote_identifier(column) for column in before.columns if column in after.columns]
-        more, where = _look_deeper(spark, source.selectExpr(*common), target.selectExpr(*common), by, pair.catalog)
+        more, where = _locate_differences(
+            spark, source.selectExpr(*common), target.selectExpr(*common), by, pair.catalog
+        )
         findings += where
         facts |= more
-    return Looked(tuple(findings), facts, statements)
+    return LevelResult(tuple(findings), facts, statements)
 
 
-def _look_at_text(pair: Pair, rows: int) -> tuple[Json, list[Finding]]:
+def _check_text_records(pair: TablePair, rows: int) -> tuple[Json, list[MigrationFinding]]:
     """Text has no types, so the comparison is with what Spark reads from it; a second parser counts the records."""
     found = pair.table.found
     counted = count_records(pair.spark, found)
@@ -87,7 +89,7 @@ def _look_at_text(pair: Pair, rows: int) -> tuple[Json, list[Finding]]:
     findings = list(counted.findings)
     if counted.records is not None and not findings and counted.records != rows:
         text = f"a second parser counts {counted.records} records in the files, and Spark {rows} rows"
-        findings.append(Finding("other-record-count", text))
+        findings.append(MigrationFinding("other-record-count", text))
     return facts, findings
 
 
@@ -101,7 +103,7 @@ def padded_columns(schema: Json, declared: Mapping[str, str]) -> set[str]:
     return {name for name, kind in types.items() if str(of_catalog.get(name.lower(), kind)).startswith("char(")}
 
 
-def selected(columns: Sequence[str], source_columns: Sequence[str], trimmed: Collection[str]) -> list[str]:
+def select_expressions(columns: Sequence[str], source_columns: Sequence[str], trimmed: Collection[str]) -> list[str]:
     """Expressions for all columns of one side, under the names they have at the source: Hive knows no upper case."""
     names = {name.lower(): name for name in source_columns}
     expressions = []
@@ -114,10 +116,10 @@ def selected(columns: Sequence[str], source_columns: Sequence[str], trimmed: Col
 
 def partition_expressions(document: Json, catalog: str) -> list[str]:
     """The target's default partition spec as SQL, for rows of any table with the same columns."""
-    known = normal(document)
+    known = normalize_document(document)
     paths = dict(_paths(current_schema(known)["fields"], ""))
     found = [
-        _transformed(str(field["transform"]), paths[field["source-id"]], f"{quote_identifier(catalog)}.system.")
+        _transform_sql(str(field["transform"]), paths[field["source-id"]], f"{quote_identifier(catalog)}.system.")
         for field in default_spec(known)["fields"]
         if field.get("source-id") in paths
     ]
@@ -132,7 +134,7 @@ def _paths(fields: Sequence[Json], path: str) -> Iterator[tuple[int, str]]:
             yield from _paths(field["type"]["fields"], f"{here}.")
 
 
-def _transformed(transform: str, value: str, functions: str) -> str | None:
+def _transform_sql(transform: str, value: str, functions: str) -> str | None:
     name, _, width = transform.removesuffix("]").partition("[")
     match name:
         case "identity":
@@ -145,7 +147,7 @@ def _transformed(transform: str, value: str, functions: str) -> str | None:
             return None
 
 
-def statement(planned: Plan, table: str) -> str:
+def fingerprint_statement(planned: Plan, table: str) -> str:
     """The fingerprint as one statement that anybody can run again."""
     hashes, rows, sums = (", ".join(step) for step in (planned.hashes, planned.rows, planned.sums))
     return f"SELECT {sums} FROM (SELECT {rows} FROM (SELECT {hashes} FROM {table}))"
@@ -154,30 +156,30 @@ def statement(planned: Plan, table: str) -> str:
 # What differs
 
 
-def _findings(difference: Difference) -> Iterator[Finding]:
+def _findings(difference: Difference) -> Iterator[MigrationFinding]:
     left, right = difference.rows_left, difference.rows_right
     if left != right:
-        yield Finding("other-row-count", f"{left} rows became {right}")
+        yield MigrationFinding("other-row-count", f"{left} rows became {right}")
     for column in difference.only_left:
-        yield Finding("missing-column", f"column {column} is missing", column)
+        yield MigrationFinding("missing-column", f"column {column} is missing", column)
     for column in difference.only_right:
-        yield Finding("new-column", f"column {column} is not at the source", column)
+        yield MigrationFinding("new-column", f"column {column} is not at the source", column)
     counts = f"both sides have {left} rows" if left == right else "the row counts differ too"
     for column in difference.changed:
-        yield Finding("changed-values", f"values of column {column} differ; {counts}", column)
+        yield MigrationFinding("changed-values", f"values of column {column} differ; {counts}", column)
     for one in difference.other_types:
         text = f"column {one.column} was {one.left} and is {one.right}, which does not keep the values"
-        yield Finding("changed-type", text, one.column)
+        yield MigrationFinding("changed-type", text, one.column)
     if difference.rows_paired_differently:
-        yield Finding("changed-rows", "every column holds the same values, but in other rows")
+        yield MigrationFinding("changed-rows", "every column holds the same values, but in other rows")
 
 
-def _look_deeper(
+def _locate_differences(
     spark: "SparkSession", source: "DataFrame", target: "DataFrame", by: Sequence[str], catalog: str
-) -> tuple[Json, list[Finding]]:
+) -> tuple[Json, list[MigrationFinding]]:
     """Which partitions differ, and rows of them that only one side has."""
     facts: Json = {}
-    findings: list[Finding] = []
+    findings: list[MigrationFinding] = []
     condition = "true"
     try:
         parts = compare_partitions(fingerprint_by(spark, source, by), fingerprint_by(spark, target, by)) if by else None
@@ -185,21 +187,21 @@ def _look_deeper(
         parts, facts["partitions"] = None, error.problem
     if parts is not None:
         findings = [
-            Finding("changed-partition", f"partition {name}: {text}", name)
-            for partition, text in _differing(parts)
-            for name in (_shown(partition, catalog),)
+            MigrationFinding("changed-partition", f"partition {name}: {text}", name)
+            for partition, text in _differing_partitions(parts)
+            for name in (_partition_text(partition, catalog),)
         ]
         facts["differing-partitions"] = len(findings)
         findings = findings[:SHOWN_PARTITIONS]
-        names = {name for name, _ in list(_differing(parts))[:SEARCHED_PARTITIONS]}
-        condition = _inside(source.selectExpr(*_keys(by)).union(target.selectExpr(*_keys(by))), by, names)
+        names = {name for name, _ in list(_differing_partitions(parts))[:SEARCHED_PARTITIONS]}
+        condition = _partition_condition(source.selectExpr(*_keys(by)).union(target.selectExpr(*_keys(by))), by, names)
     with fingerprint_settings(spark):
         left, right = source.where(condition), target.where(condition)
-        facts["rows-only-at-source"], facts["rows-only-at-target"] = _apart(left, right)
+        facts["rows-only-at-source"], facts["rows-only-at-target"] = _differing_rows(left, right)
     return facts, findings
 
 
-def _differing(parts: PartitionDifferences) -> Iterator[tuple[str, str]]:
+def _differing_partitions(parts: PartitionDifferences) -> Iterator[tuple[str, str]]:
     for name in parts.only_left:
         yield name, "is missing at the target"
     for name in parts.only_right:
@@ -208,7 +210,7 @@ def _differing(parts: PartitionDifferences) -> Iterator[tuple[str, str]]:
         yield name, "; ".join(difference.sentences())
 
 
-def _shown(partition: str, catalog: str) -> str:
+def _partition_text(partition: str, catalog: str) -> str:
     return partition.replace(f"{quote_identifier(catalog)}.system.", "").replace("`", "")
 
 
@@ -216,7 +218,7 @@ def _keys(by: Sequence[str]) -> list[str]:
     return [f"cast({expression} as string) as k{i}" for i, expression in enumerate(by)]
 
 
-def _inside(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str:
+def _partition_condition(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str:
     """A condition for the rows of the partitions with these names."""
     found = [tuple(row) for row in keys.distinct().collect()]  # at most MOST_PARTITIONS of each side
     wanted = [values for values in found if partition_name(by, values) in names]
@@ -231,16 +233,16 @@ def _text(value: str | None) -> str:
     return "null" if value is None else literal(value)
 
 
-def _apart(left: "DataFrame", right: "DataFrame") -> tuple[list[str], list[str]]:
+def _differing_rows(left: "DataFrame", right: "DataFrame") -> tuple[list[str], list[str]]:
     """A few rows, as JSON, that the left side has more often than the right one, and the other way round."""
-    counts = _counted(left, "l").join(_counted(right, "r"), "hash", "full_outer")
+    counts = _count_by_hash(left, "l").join(_count_by_hash(right, "r"), "hash", "full_outer")
     counts = counts.selectExpr("hash", "coalesce(l, 0) - coalesce(r, 0) AS more").where("more <> 0")
     more = counts.where("more > 0").limit(SHOWN_ROWS).collect()
     less = counts.where("more < 0").limit(SHOWN_ROWS).collect()
     return _rows(left, [row.hash for row in more]), _rows(right, [row.hash for row in less])
 
 
-def _counted(frame: "DataFrame", name: str) -> "DataFrame":
+def _count_by_hash(frame: "DataFrame", name: str) -> "DataFrame":
     planned = plan(frame.schema.jsonValue())
     hashed = frame.selectExpr(*planned.hashes).selectExpr(*planned.rows)
     return hashed.groupBy("r").count().selectExpr("r AS hash", f"count AS {name}")

@@ -5,13 +5,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nunatak_spark.migration.migration_run import MOVED, Run, Stuck, asking, name_now
-from nunatak_spark.migration.model import LEVELS, Evidence, Finding, Frozen, LevelName, Pair, Table
+from nunatak_spark.migration.migration_run import (
+    MOVED,
+    MigrationRun,
+    StepBlocked,
+    current_source_name,
+    translate_source_errors,
+)
+from nunatak_spark.migration.model import (
+    LEVELS,
+    Evidence,
+    LevelName,
+    MigrationFinding,
+    MigrationTable,
+    SourceFreeze,
+    TablePair,
+)
 from nunatak_spark.migration.namespace_properties import namespace_pairs
-from nunatak_spark.migration.pinned_source import pin
-from nunatak_spark.migration.shadow import planned_of, refreshed, require_pointer
+from nunatak_spark.migration.pinned_source import pin_source
+from nunatak_spark.migration.shadow import refresh_shadow, require_plan, require_pointer
 from nunatak_spark.migration.shadow_flags import mark_cut_over
-from nunatak_spark.migration.sources.source_catalog import Origin
+from nunatak_spark.migration.sources.source_catalog import SourceCatalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,17 +33,19 @@ if TYPE_CHECKING:
 TRIES = 3  # a source that is written to all the time is frozen first, or never caught
 FINAL_LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2")
 MOVED_SOURCE = "moved-source"
-GONE = Finding("late-drop", "the source changed after the cut-over: it is gone")
+SOURCE_GONE = MigrationFinding("late-drop", "the source changed after the cut-over: it is gone")
 
-Verify = Callable[[Pair, Sequence[LevelName]], list[Evidence]]
+Verify = Callable[[TablePair, Sequence[LevelName]], list[Evidence]]
 
 
-def verify_table(run: Run, verify: Verify, table: Table, levels: Sequence[LevelName] = LEVELS) -> Table:
+def verify_table(
+    run: MigrationRun, verify: Verify, table: MigrationTable, levels: Sequence[LevelName] = LEVELS
+) -> MigrationTable:
     """Bring it up to date and look at it with each level; again if the source moved on meanwhile."""
     for _ in range(TRIES):
-        table = refreshed(run, table)
-        evidence = verify(pair_of(run, table), levels)
-        run.folder.save_evidence(table, evidence)
+        table = refresh_shadow(run, table)
+        evidence = verify(table_pair(run, table), levels)
+        run.state.save_evidence(table, evidence)
         if not is_outdated(evidence):
             break
     require_green(evidence)
@@ -43,13 +59,13 @@ def is_outdated(evidence: Sequence[Evidence]) -> bool:
 def require_green(evidence: Sequence[Evidence]) -> None:
     problems = [f"{each.level}: {finding.text}" for each in evidence for finding in each.findings if not each.ok]
     if not all(each.ok for each in evidence):
-        raise Stuck("; ".join(problems) or "a level of the verification is not green")
+        raise StepBlocked("; ".join(problems) or "a level of the verification is not green")
 
 
-def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
+def table_pair(run: MigrationRun, table: MigrationTable, *, may_move: bool = False) -> TablePair:
     """Both ends of a table; the source may move if its rows can be read as they were at `table.source_pointer`."""
-    found, origin, name = table.found, run.origin(table.found), name_now(table)
-    source, planned = pin(origin, found, name, table.source_pointer), planned_of(table)
+    found, origin, name = table.found, run.source_catalog(table.found), current_source_name(table)
+    source, planned = pin_source(origin, found, name, table.source_pointer), require_plan(table)
 
     def pointer() -> str:
         with run.source_lock:
@@ -59,7 +75,7 @@ def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
         with run.source_lock:
             return source.rows()
 
-    return Pair(
+    return TablePair(
         spark=run.spark(),
         client=run.client,
         catalog=run.catalog,
@@ -76,103 +92,110 @@ def pair_of(run: Run, table: Table, *, may_move: bool = False) -> Pair:
 # Cut-over
 
 
-def cut_over(run: Run, verify: Verify, tables: Sequence[Table], *, freeze: bool) -> list[Table]:
-    return run.each(tables, "cutover", lambda table: _cut_over(run, verify, table, freeze=freeze))
+def cut_over(
+    run: MigrationRun, verify: Verify, tables: Sequence[MigrationTable], *, freeze: bool
+) -> list[MigrationTable]:
+    return run.run_step(tables, "cutover", lambda table: _cut_over(run, verify, table, freeze=freeze))
 
 
-def _cut_over(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
+def _cut_over(run: MigrationRun, verify: Verify, table: MigrationTable, *, freeze: bool) -> MigrationTable:
     if table.state != "done":
-        table = _verified_and_frozen(run, verify, table, freeze=freeze)
+        table = _verify_and_freeze(run, verify, table, freeze=freeze)
         over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
-        table = run.folder.save_table(over, "L0 L1 L2 green; the target is the source of truth")
+        table = run.state.save_table(over, "L0 L1 L2 green; the target is the source of truth")
     # Written down before writers are let in: a cut-over that is repeated after their first commit must know that the
     # table is done. After a crash between the two, the target refuses commits and names this command.
     mark_cut_over(run.client, table)
     if table.problem:
-        table = run.folder.save_table(msgspec.structs.replace(table, problem="", failed_at=""))
+        table = run.state.save_table(msgspec.structs.replace(table, problem="", failed_at=""))
     return table
 
 
-def _verified_and_frozen(run: Run, verify: Verify, table: Table, *, freeze: bool) -> Table:
+def _verify_and_freeze(run: MigrationRun, verify: Verify, table: MigrationTable, *, freeze: bool) -> MigrationTable:
     how, because = _how_to_freeze(run, table, freeze=freeze)
     match how:
         case "renamed":
-            return verify_table(run, verify, _renamed(run, table, because), FINAL_LEVELS)
+            return verify_table(run, verify, _freeze_by_renaming(run, table, because), FINAL_LEVELS)
         case "blocked":
-            return _blocked(run, verify, table, because)
+            return _freeze_by_blocking(run, verify, table, because)
         case _:
-            intent = msgspec.structs.replace(table, state="cutover", frozen=Frozen(because=because))
-            return verify_table(run, verify, run.folder.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
+            intent = msgspec.structs.replace(table, state="cutover", frozen=SourceFreeze(because=because))
+            return verify_table(run, verify, run.state.save_table(intent, f"not frozen: {because}"), FINAL_LEVELS)
 
 
-def _how_to_freeze(run: Run, table: Table, *, freeze: bool) -> tuple[str, str]:
+def _how_to_freeze(run: MigrationRun, table: MigrationTable, *, freeze: bool) -> tuple[str, str]:
     if table.frozen.how:  # an earlier attempt got so far
         return table.frozen.how, table.frozen.because
-    if planned_of(table).method == "adopt":
+    if require_plan(table).method == "adopt":
         return "", "both catalogs serve the same row: writers of either kind go on, and nothing gets lost"
     if not freeze:
         return "", "the operator said --no-freeze"
-    how, because = run.origin(table.found).freezing(table.found)
+    how, because = run.source_catalog(table.found).freeze_method(table.found)
     if not how:
-        raise Stuck(f"the source cannot be frozen: {because}; then say --no-freeze")
+        raise StepBlocked(f"the source cannot be frozen: {because}; then say --no-freeze")
     return how, because
 
 
-def _renamed(run: Run, table: Table, because: str) -> Table:
+def _freeze_by_renaming(run: MigrationRun, table: MigrationTable, because: str) -> MigrationTable:
     """Under another name no writer finds it, and whatever was committed before is in what we read after."""
-    found, origin = table.found, run.origin(table.found)
+    found, origin = table.found, run.source_catalog(table.found)
     to = f"{found.name[-1]}{MOVED}"
     if table.frozen.how != "renamed":
         if origin.find_pointer(found, (*found.name[:-1], to)):
-            raise Stuck(f"the source has a table {to} already, which is the name that a frozen table gets")
-        frozen = Frozen("renamed", require_pointer(run, table), to, because)
+            raise StepBlocked(f"the source has a table {to} already, which is the name that a frozen table gets")
+        frozen = SourceFreeze("renamed", require_pointer(run, table), to, because)
         # Written down before it is done: whoever goes on after a crash looks which of the two names is there.
         intent = msgspec.structs.replace(table, state="cutover", frozen=frozen)
-        table = run.folder.save_table(intent, f"renaming it to {to} at the source")
-    if not origin.find_pointer(found, name_now(table)):
-        origin.rename(found, found.name, name_now(table))
+        table = run.state.save_table(intent, f"renaming it to {to} at the source")
+    if not origin.find_pointer(found, current_source_name(table)):
+        origin.rename(found, found.name, current_source_name(table))
     return table
 
 
-def _blocked(run: Run, verify: Verify, table: Table, because: str) -> Table:
+def _freeze_by_blocking(run: MigrationRun, verify: Verify, table: MigrationTable, because: str) -> MigrationTable:
     """Once blocked it cannot be read either: so it is verified first, and blocked only if it has not moved since."""
-    origin = run.origin(table.found)
+    origin = run.source_catalog(table.found)
     if table.frozen.how == "blocked" and origin.block(table.found, table.frozen.pointer):
         return table
     for _ in range(TRIES):
-        table = verify_table(run, verify, msgspec.structs.replace(table, frozen=Frozen()), FINAL_LEVELS)
-        frozen = Frozen("blocked", table.source_pointer, "", because)
+        table = verify_table(run, verify, msgspec.structs.replace(table, frozen=SourceFreeze()), FINAL_LEVELS)
+        frozen = SourceFreeze("blocked", table.source_pointer, "", because)
         intent = msgspec.structs.replace(table, state="cutover", frozen=frozen)
-        table = run.folder.save_table(intent, "blocking further commits at the source")
+        table = run.state.save_table(intent, "blocking further commits at the source")
         if origin.block(table.found, table.source_pointer):
             return table
-    raise Stuck(f"the source was written to {TRIES} times while it was verified; stop the writers")
+    raise StepBlocked(f"the source was written to {TRIES} times while it was verified; stop the writers")
 
 
 # Afterwards
 
 
-def late_writes(run: Run, table: Table) -> list[Finding]:
+def late_writes(run: MigrationRun, table: MigrationTable) -> list[MigrationFinding]:
     """What happened at the source since the cut-over, where nothing should."""
-    origin = run.origin(table.found)
-    with asking(origin.source):
+    origin = run.source_catalog(table.found)
+    with translate_source_errors(origin.source):
         return _late_writes(origin, table)
 
 
-def _late_writes(origin: Origin, table: Table) -> list[Finding]:
+def _late_writes(origin: SourceCatalog, table: MigrationTable) -> list[MigrationFinding]:
     found = table.found
     if table.frozen.how == "blocked":
         if origin.is_blocked(found, table.frozen.pointer):
             return []
         if not origin.find_pointer(found, found.name):
-            return [GONE]
-        return [Finding("late-write", "somebody took away what blocks the source")]
+            return [SOURCE_GONE]
+        return [MigrationFinding("late-write", "somebody took away what blocks the source")]
     findings = []
     if table.frozen.how == "renamed" and origin.find_pointer(found, found.name):
-        findings.append(Finding("late-table", "the source has a table of the old name again", ".".join(found.name)))
-    now = origin.find_pointer(found, name_now(table))
-    if planned_of(table).method == "adopt" or now == table.source_pointer:
+        findings.append(
+            MigrationFinding("late-table", "the source has a table of the old name again", ".".join(found.name))
+        )
+    now = origin.find_pointer(found, current_source_name(table))
+    if require_plan(table).method == "adopt" or now == table.source_pointer:
         return findings
     if not now:
-        return [*findings, GONE]
-    return [*findings, Finding("late-write", f"the source changed after the cut-over: it points at {now}", now)]
+        return [*findings, SOURCE_GONE]
+    return [
+        *findings,
+        MigrationFinding("late-write", f"the source changed after the cut-over: it points at {now}", now),
+    ]

@@ -18,8 +18,8 @@ from uuid import UUID
 from nunatak_spark.failure_reason import failure_reason, throwables
 from nunatak_spark.fingerprint import fingerprint_settings
 from nunatak_spark.migration import engine_queries
-from nunatak_spark.migration.engine_queries import Column, Dialect, Filter, Measure, Rows
-from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.engine_queries import ColumnMeasure, CountFilter, Dialect, QueryColumn, SampleRows
+from nunatak_spark.migration.model import LevelResult, MigrationFinding, TablePair
 from nunatak_spark.migration.optional_packages import load_module
 from nunatak_spark.migration.target_access import login_settings, rest_catalog
 from nunatak_spark.redaction import redact_text
@@ -35,15 +35,15 @@ DUCKDB_EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two
 
 
 class Engine(Protocol):
-    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]: ...
+    def measure(self, asked: Sequence[ColumnMeasure]) -> tuple[int, list[Any]]: ...
 
-    def rows(self, asked: Rows) -> list[list[Any]]: ...
+    def rows(self, asked: SampleRows) -> list[list[Any]]: ...
 
-    def count(self, asked: Sequence[Filter]) -> list[int]: ...
+    def count(self, asked: Sequence[CountFilter]) -> list[int]: ...
 
 
 @dataclass
-class Sql:
+class SqlEngine:
     """An engine that takes statements and gives Arrow tables."""
 
     run: Callable[[str], Any]
@@ -51,14 +51,14 @@ class Sql:
     dialect: Dialect
     statements: list[str] = field(default_factory=list)
 
-    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
+    def measure(self, asked: Sequence[ColumnMeasure]) -> tuple[int, list[Any]]:
         (row,) = self._rows(engine_queries.measures_sql(asked, self.table, self.dialect))
         return int(row[0]), row[1:]
 
-    def rows(self, asked: Rows) -> list[list[Any]]:
+    def rows(self, asked: SampleRows) -> list[list[Any]]:
         return self._rows(engine_queries.rows_sql(asked, self.table, self.dialect))
 
-    def count(self, asked: Sequence[Filter]) -> list[int]:
+    def count(self, asked: Sequence[CountFilter]) -> list[int]:
         if not asked:
             return []
         return [
@@ -71,16 +71,16 @@ class Sql:
 
 
 @dataclass
-class PyIceberg:
+class PyIcebergEngine:
     """PyIceberg finds and reads the files, Arrow computes."""
 
     table: Any
 
-    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
+    def measure(self, asked: Sequence[ColumnMeasure]) -> tuple[int, list[Any]]:
         data = self.table.scan().to_arrow()
-        return data.num_rows, [_computed(data, one) for one in asked]
+        return data.num_rows, [_compute_measure(data, one) for one in asked]
 
-    def rows(self, asked: Rows) -> list[list[Any]]:
+    def rows(self, asked: SampleRows) -> list[list[Any]]:
         arrow, compute = load_module("pyarrow", "L3"), load_module("pyarrow.compute", "L3")
         names = tuple(dict.fromkeys(column.path[0] for column in (*asked.columns, *asked.order)))
         data = self.table.scan(selected_fields=names).to_arrow()
@@ -95,16 +95,16 @@ class PyIceberg:
         values = [_values(taken, column) for column in asked.columns]
         return _lists(arrow.table(values, names=[f"v{i}" for i in range(len(values))]))
 
-    def count(self, asked: Sequence[Filter]) -> list[int]:
+    def count(self, asked: Sequence[CountFilter]) -> list[int]:
         at_most = load_module("pyiceberg.expressions", "L3").LessThanOrEqual
         return [self.table.scan(row_filter=at_most(one.column.path[0], _literal(one.value))).count() for one in asked]
 
 
-def look(pair: Pair, document: Json) -> Looked:
-    asked = Asked(engine_queries.columns_of(document))
+def compare_engines(pair: TablePair, document: Json) -> LevelResult:
+    asked = EngineComparison(engine_queries.columns_of(document))
     with contextlib.ExitStack() as stack:
         for name, start in ENGINES.items():
-            asked.ask(name, functools.partial(stack.enter_context, start(pair, document)))
+            asked.ask_engine(name, functools.partial(stack.enter_context, start(pair, document)))
     return asked.outcome()
 
 
@@ -112,34 +112,35 @@ def look(pair: Pair, document: Json) -> Looked:
 
 
 @dataclass
-class Asked:
+class EngineComparison:
     """The questions, the answers so far, and what is wrong with them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[QueryColumn, ...]
     answers: dict[str, Answers] = field(default_factory=dict)
     cannot: dict[str, str] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     first: str = ""
-    measures: tuple[Measure, ...] = ()
-    rows: Rows | None = None
-    filters: tuple[Filter, ...] = ()
+    measures: tuple[ColumnMeasure, ...] = ()
+    rows: SampleRows | None = None
+    filters: tuple[CountFilter, ...] = ()
 
-    def ask(self, name: str, start: Callable[[], Engine]) -> None:
+    def ask_engine(self, name: str, start: Callable[[], Engine]) -> None:
         """All questions to one engine; what the first one measured decides which rows and filters all are asked for."""
         try:
             engine = start()
-            self.measures = self.measures or engine_queries.measures(self.columns)
+            self.measures = self.measures or engine_queries.choose_measures(self.columns)
             rows, measured = engine.measure(self.measures)
             answers: Answers = {"rows": str(rows)}
             answers |= {
-                one.question: engine_queries.normal(value) for one, value in zip(self.measures, measured, strict=True)
+                one.question: engine_queries.normalize_value(value)
+                for one, value in zip(self.measures, measured, strict=True)
             }
             if not self.first:
                 self.first = name
-                self.rows = engine_queries.rows_to_see(self.columns, answers, rows)
-                self.filters = engine_queries.filters(self.columns, answers)
+                self.rows = engine_queries.choose_rows(self.columns, answers, rows)
+                self.filters = engine_queries.choose_filters(self.columns, answers)
             if self.rows is not None:
-                answers[self.rows.question] = engine_queries.normal(engine.rows(self.rows))
+                answers[self.rows.question] = engine_queries.normalize_value(engine.rows(self.rows))
             counted = engine.count(self.filters)
             answers |= {one.question: str(count) for one, count in zip(self.filters, counted, strict=True)}
             self.answers[name] = answers
@@ -149,13 +150,13 @@ class Asked:
             text = failure_reason(error) if from_java else " ".join(str(error).split())
             self.cannot[name] = text[:SHOWN_CHARACTERS] or type(error).__name__
 
-    def outcome(self) -> Looked:
+    def outcome(self) -> LevelResult:
         findings = list(self._disagreements())
         if len(self.answers) < ENOUGH:
             reasons = "; ".join(f"{name} could not: {redact_text(reason)}" for name, reason in self.cannot.items())
             asked = len(self.answers) + len(self.cannot)
             text = f"{len(self.answers)} of {asked} engines answered; {reasons}"
-            findings.append(Finding("too-few-engines", text))
+            findings.append(MigrationFinding("too-few-engines", text))
         agreed = next(iter(self.answers.values()), {})
         refused = {name: f"could not: {redact_text(reason)}" for name, reason in self.cannot.items()}
         facts = {
@@ -163,9 +164,9 @@ class Asked:
             "questions": len(agreed),
             "answers": {question: _short(answer) for question, answer in agreed.items()},
         }
-        return Looked(tuple(findings), facts, tuple(self.statements))
+        return LevelResult(tuple(findings), facts, tuple(self.statements))
 
-    def _disagreements(self) -> Iterator[Finding]:
+    def _disagreements(self) -> Iterator[MigrationFinding]:
         if not self.answers:
             return
         first, *others = self.answers
@@ -174,9 +175,9 @@ class Asked:
             measure = by_question.get(question)
             for other in others:
                 theirs = self.answers[other][question]
-                if not engine_queries.agree(measure, answer, theirs, self.answers[first]):
+                if not engine_queries.answers_agree(measure, answer, theirs, self.answers[first]):
                     text = f"{question}: {first} says {_short(answer)}, {other} says {_short(theirs)}"
-                    yield Finding("engines-disagree", text, measure.column.name if measure else "")
+                    yield MigrationFinding("engines-disagree", text, measure.column.name if measure else "")
 
 
 def _short(answer: str | None) -> str:
@@ -188,42 +189,45 @@ def _short(answer: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _spark(pair: Pair, _: Json) -> Iterator[Engine]:
+def _spark(pair: TablePair, _: Json) -> Iterator[Engine]:
     with fingerprint_settings(pair.spark):
-        yield Sql(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, engine_queries.SPARK)
+        yield SqlEngine(lambda statement: pair.spark.sql(statement).toArrow(), pair.target_name, engine_queries.SPARK)
 
 
 @contextlib.contextmanager
-def _pyiceberg(pair: Pair, document: Json) -> Iterator[Engine]:
+def _pyiceberg(pair: TablePair, document: Json) -> Iterator[Engine]:
     size = _current_bytes(document)
     if size > IN_MEMORY_BYTES:
         raise MemoryError(f"the table's files are {size} bytes, and PyIceberg reads all of them into memory")
     load_module("pyarrow", "L3")
     with rest_catalog(pair) as catalog:
-        yield PyIceberg(catalog.load_table(pair.planned.target))
+        yield PyIcebergEngine(catalog.load_table(pair.planned.target))
 
 
 @contextlib.contextmanager
-def _duckdb(pair: Pair, _: Json) -> Iterator[Engine]:
+def _duckdb(pair: TablePair, _: Json) -> Iterator[Engine]:
     duckdb = load_module("duckdb", "L3")
     login, name = login_settings(pair.spark, pair.catalog), f"target{next(ATTACHED)}"
-    with contextlib.closing(_loaded_duckdb().cursor()) as connection:
+    with contextlib.closing(_load_duckdb().cursor()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         try:
             _attach(connection, login, name)
         except duckdb.Error as error:  # it quotes the statement, and the reason becomes part of a report
-            raise RuntimeError(without_secrets(str(error), login)) from None
+            raise RuntimeError(remove_login_secrets(str(error), login)) from None
         try:
             *namespace, table = pair.planned.target
-            full = f"{name}.{engine_queries.DUCKDB.quoted('.'.join(namespace))}.{engine_queries.DUCKDB.quoted(table)}"
-            yield Sql(lambda statement: connection.execute(statement).to_arrow_table(), full, engine_queries.DUCKDB)
+            quote = engine_queries.DUCKDB.quote_name
+            full = f"{name}.{quote('.'.join(namespace))}.{quote(table)}"
+            yield SqlEngine(
+                lambda statement: connection.execute(statement).to_arrow_table(), full, engine_queries.DUCKDB
+            )
         finally:
             connection.execute(f"DETACH {name}")
             connection.execute(f"DROP SECRET IF EXISTS {name}_login")
 
 
 @functools.cache
-def _loaded_duckdb() -> Any:
+def _load_duckdb() -> Any:
     """One database in memory for all tables: to load the extensions takes longer than a small table."""
     connection = load_module("duckdb", "L3").connect(config={"autoinstall_known_extensions": "false"})
     for name in DUCKDB_EXTENSIONS:
@@ -231,7 +235,7 @@ def _loaded_duckdb() -> Any:
     return connection
 
 
-ENGINES: Mapping[str, Callable[[Pair, Json], "contextlib.AbstractContextManager[Engine]"]] = {
+ENGINES: Mapping[str, Callable[[TablePair, Json], "contextlib.AbstractContextManager[Engine]"]] = {
     "spark": _spark,
     "pyiceberg": _pyiceberg,
     "duckdb": _duckdb,
@@ -273,7 +277,7 @@ def _attach(connection: Any, login: Mapping[str, str], name: str) -> None:
     connection.execute(f"ATTACH {literal(login.get('warehouse', ''))} AS {name} ({options})")
 
 
-def without_secrets(text: str, login: Mapping[str, str]) -> str:
+def remove_login_secrets(text: str, login: Mapping[str, str]) -> str:
     secrets = (login.get("token", ""), login.get("credential", ""), login.get("credential", "").partition(":")[2])
     for secret in filter(None, secrets):
         text = text.replace(secret, "…")
@@ -287,7 +291,7 @@ def _lists(table: Any) -> list[list[Any]]:
     return [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
 
-def _values(data: Any, column: Column) -> Any:
+def _values(data: Any, column: QueryColumn) -> Any:
     """A column, or the field inside structs; a UUID as text."""
     compute = load_module("pyarrow.compute", "L3")
     values = data.column(column.path[0])
@@ -302,7 +306,7 @@ def _values(data: Any, column: Column) -> Any:
     return values
 
 
-def _computed(data: Any, measure: Measure) -> Any:
+def _compute_measure(data: Any, measure: ColumnMeasure) -> Any:
     arrow, compute = load_module("pyarrow", "L3"), load_module("pyarrow.compute", "L3")
     values, kind = _values(data, measure.column), measure.column.kind
     present = values.drop_null()

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from nunatak_spark.migration.metadata_comparison import current_schema
-from nunatak_spark.migration.metadata_comparison import normal as normal_document
+from nunatak_spark.migration.metadata_comparison import normalize_document as normal_document
 from nunatak_spark.sql_text import literal, quote_identifier
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ SORTABLE: tuple[Kind, ...] = ("integer", "decimal", "date", "timestamp", "string
 
 
 @dataclass(frozen=True)
-class Column:
+class QueryColumn:
     """A column, or a field inside structs."""
 
     path: tuple[str, ...]
@@ -60,8 +60,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Measure:
-    column: Column
+class ColumnMeasure:
+    column: QueryColumn
     of: str
 
     @property
@@ -70,10 +70,10 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Filter:
+class CountFilter:
     """How many rows have at most this value; Iceberg prunes files by it."""
 
-    column: Column
+    column: QueryColumn
     value: int | str | date
 
     @property
@@ -82,11 +82,11 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampleRows:
     """The first rows in the order of some columns; `columns` are those that are looked at."""
 
-    columns: tuple[Column, ...]
-    order: tuple[Column, ...]
+    columns: tuple[QueryColumn, ...]
+    order: tuple[QueryColumn, ...]
 
     @property
     def question(self) -> str:
@@ -96,18 +96,18 @@ class Rows:
 # Choosing
 
 
-def columns_of(document: Json) -> tuple[Column, ...]:
+def columns_of(document: Json) -> tuple[QueryColumn, ...]:
     """Those of the current schema, structs taken apart."""
     return tuple(_leaves(current_schema(normal_document(document))["fields"], ()))[:COLUMNS_AT_MOST]
 
 
-def _leaves(fields: Sequence[Json], path: tuple[str, ...]) -> Iterator[Column]:
+def _leaves(fields: Sequence[Json], path: tuple[str, ...]) -> Iterator[QueryColumn]:
     for field in fields:
         here, kind = (*path, str(field["name"])), field["type"]
         if isinstance(kind, dict) and kind["type"] == "struct":
             yield from _leaves(kind["fields"], here)
         else:
-            yield Column(here, _kind(kind))
+            yield QueryColumn(here, _kind(kind))
 
 
 def _kind(kind: Any) -> Kind:
@@ -118,43 +118,45 @@ def _kind(kind: Any) -> Kind:
     return "binary" if kind.startswith("fixed") else KINDS.get(kind, "other")
 
 
-def measures(columns: Sequence[Column]) -> tuple[Measure, ...]:
+def choose_measures(columns: Sequence[QueryColumn]) -> tuple[ColumnMeasure, ...]:
     distinct = 0
     found = []
     for column in columns:
         for of in MEASURES[column.kind]:
             distinct += of == "distinct"
             if of != "distinct" or distinct <= DISTINCT_AT_MOST:
-                found.append(Measure(column, of))
+                found.append(ColumnMeasure(column, of))
     return tuple(found)
 
 
-def rows_to_see(columns: Sequence[Column], answers: Mapping[str, str | None], rows: int) -> Rows | None:
+def choose_rows(columns: Sequence[QueryColumn], answers: Mapping[str, str | None], rows: int) -> SampleRows | None:
     """All of a row if some column tells rows apart; else only what they are sorted by, so that ties do not matter."""
     top = [column for column in columns if len(column.path) == 1]
     for column in top:
-        unique = answers.get(Measure(column, "distinct").question) == answers.get(Measure(column, "count").question)
-        if column.kind in SORTABLE and unique and answers.get(Measure(column, "count").question) == str(rows):
-            return Rows(tuple(columns), (column,))
+        unique = answers.get(ColumnMeasure(column, "distinct").question) == answers.get(
+            ColumnMeasure(column, "count").question
+        )
+        if column.kind in SORTABLE and unique and answers.get(ColumnMeasure(column, "count").question) == str(rows):
+            return SampleRows(tuple(columns), (column,))
     sortable = tuple(column for column in top if column.kind in SORTABLE)
-    return Rows(sortable, sortable) if sortable else None
+    return SampleRows(sortable, sortable) if sortable else None
 
 
-def filters(columns: Sequence[Column], answers: Mapping[str, str | None]) -> tuple[Filter, ...]:
+def choose_filters(columns: Sequence[QueryColumn], answers: Mapping[str, str | None]) -> tuple[CountFilter, ...]:
     """Half-way between the least and the most value where there is a middle, else at the least."""
     found = []
     for column in columns:
-        least, most = (answers.get(Measure(column, of).question) for of in ("least", "most"))
+        least, most = (answers.get(ColumnMeasure(column, of).question) for of in ("least", "most"))
         if len(column.path) > 1 or least is None or most is None:
             continue
         match column.kind:
             case "integer":
-                found.append(Filter(column, (int(least) + int(most)) // 2))
+                found.append(CountFilter(column, (int(least) + int(most)) // 2))
             case "date":
                 first, last = date.fromisoformat(least), date.fromisoformat(most)
-                found.append(Filter(column, first + (last - first) / 2))
+                found.append(CountFilter(column, first + (last - first) / 2))
             case "string":
-                found.append(Filter(column, least))
+                found.append(CountFilter(column, least))
     return tuple(found[:FILTERS_AT_MOST])
 
 
@@ -172,11 +174,11 @@ class Dialect:
     field: Callable[[str, str], str]
     escape: Callable[[str], str]
 
-    def quoted(self, name: str) -> str:
+    def quote_name(self, name: str) -> str:
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
-    def value(self, column: Column) -> str:
-        value = self.quoted(column.path[0])
+    def value(self, column: QueryColumn) -> str:
+        value = self.quote_name(column.path[0])
         for name in column.path[1:]:
             value = self.field(value, name)
         return f"CAST({value} AS VARCHAR(36))" if column.kind == "uuid" else value
@@ -205,13 +207,13 @@ DUCKDB = Dialect(
 )
 
 
-def measures_sql(asked: Sequence[Measure], table: str, dialect: Dialect) -> str:
+def measures_sql(asked: Sequence[ColumnMeasure], table: str, dialect: Dialect) -> str:
     """One statement for all; the first column is the number of rows."""
-    expressions = ["count(*) AS n", *(f"{_measured(one, dialect)} AS m{i}" for i, one in enumerate(asked))]
+    expressions = ["count(*) AS n", *(f"{_measure_sql(one, dialect)} AS m{i}" for i, one in enumerate(asked))]
     return f"SELECT {', '.join(expressions)} FROM {table}"
 
 
-def _measured(measure: Measure, dialect: Dialect) -> str:
+def _measure_sql(measure: ColumnMeasure, dialect: Dialect) -> str:
     value, kind = dialect.value(measure.column), measure.column.kind
     number = f"CASE WHEN NOT isnan({value}) THEN {value} END" if kind == "float" else value
     match measure.of:
@@ -239,13 +241,13 @@ def _measured(measure: Measure, dialect: Dialect) -> str:
             return f"count({value})"
 
 
-def rows_sql(asked: Rows, table: str, dialect: Dialect) -> str:
+def rows_sql(asked: SampleRows, table: str, dialect: Dialect) -> str:
     values = ", ".join(f"{dialect.value(column)} AS v{i}" for i, column in enumerate(asked.columns))
     order = ", ".join(f"{dialect.value(column)} ASC NULLS FIRST" for column in asked.order)
     return f"SELECT {values} FROM {table} ORDER BY {order} LIMIT {ROWS}"
 
 
-def filters_sql(asked: Sequence[Filter], table: str, dialect: Dialect) -> str:
+def filters_sql(asked: Sequence[CountFilter], table: str, dialect: Dialect) -> str:
     """One statement of one part each, so that each prunes for itself; a row is the number of a filter and a count."""
     return " UNION ALL ".join(
         f"SELECT {i} AS i, count(*) AS n FROM {table} WHERE {dialect.value(one.column)} <= {dialect.literal(one.value)}"
@@ -256,7 +258,7 @@ def filters_sql(asked: Sequence[Filter], table: str, dialect: Dialect) -> str:
 # Answers
 
 
-def normal(value: Any) -> str | None:
+def normalize_value(value: Any) -> str | None:
     """One text for one value, whatever engine it comes from."""
     if value is None:
         return None
@@ -288,7 +290,9 @@ def _inner(value: Any) -> Any:
             return str(value)
 
 
-def agree(measure: Measure | None, left: str | None, right: str | None, answers: Mapping[str, str | None]) -> bool:
+def answers_agree(
+    measure: ColumnMeasure | None, left: str | None, right: str | None, answers: Mapping[str, str | None]
+) -> bool:
     """Whether two answers are the same; sums of floats may differ a little, as `answers` tell how large they can be."""
     if left == right:
         return True
@@ -299,8 +303,8 @@ def agree(measure: Measure | None, left: str | None, right: str | None, answers:
     )
 
 
-def _largest_sum(column: Column, answers: Mapping[str, str | None]) -> float:
+def _largest_sum(column: QueryColumn, answers: Mapping[str, str | None]) -> float:
     """What the absolute values of a column can add up to."""
-    count, least, most = (answers.get(Measure(column, of).question) for of in ("count", "least", "most"))
+    count, least, most = (answers.get(ColumnMeasure(column, of).question) for of in ("count", "least", "most"))
     found = int(count or 0) * max((abs(float(end)) for end in (least, most) if end is not None), default=0.0)
     return found if math.isfinite(found) else 0.0

@@ -15,7 +15,7 @@ import fastavro
 
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.migration.file_reachability import python_error
-from nunatak_spark.migration.source_files import Spark, Unreadable, local_path, read_bytes, read_document
+from nunatak_spark.migration.source_files import StartSpark, UnreadableFile, local_path, read_bytes, read_document
 
 Json = dict[str, Any]
 Access = Sequence[tuple[str, Mapping[str, str]]]
@@ -30,25 +30,25 @@ CHECKED = "path string, files bigint, missing bigint"
 
 
 @dataclass(frozen=True)
-class FilesFound:
+class FileCounts:
     """How many files were looked for and are missing; `named` are some of the missing ones."""
 
     files: int = 0
     missing: int = 0
     named: tuple[str, ...] = ()
 
-    def __add__(self, other: "FilesFound") -> "FilesFound":
-        return FilesFound(self.files + other.files, self.missing + other.missing, (*self.named, *other.named))
+    def __add__(self, other: "FileCounts") -> "FileCounts":
+        return FileCounts(self.files + other.files, self.missing + other.missing, (*self.named, *other.named))
 
 
-def find_files(spark: Spark, metadata_location: str, access: Callable[[], Access]) -> FilesFound:
+def check_files(spark: StartSpark, metadata_location: str, access: Callable[[], Access]) -> FileCounts:
     """Look for every file that a metadata file needs; `access` opens files of other stores, by prefix."""
     try:
         document = read_document(spark, metadata_location).content
-    except Unreadable:
-        return FilesFound(1, 1, (metadata_location,))
+    except UnreadableFile:
+        return FileCounts(1, 1, (metadata_location,))
     found, manifests = _read_manifest_lists(spark, _needed_snapshots(document))
-    return FilesFound(1) + found + _check_manifests(spark, list(manifests), sum(manifests.values()), access)
+    return FileCounts(1) + found + _check_manifests(spark, list(manifests), sum(manifests.values()), access)
 
 
 def _needed_snapshots(document: Json) -> list[Json]:
@@ -58,9 +58,9 @@ def _needed_snapshots(document: Json) -> list[Json]:
     return needed[-SNAPSHOTS_AT_MOST:]
 
 
-def _read_manifest_lists(spark: Spark, snapshots: Iterable[Json]) -> tuple[FilesFound, dict[str, int]]:
+def _read_manifest_lists(spark: StartSpark, snapshots: Iterable[Json]) -> tuple[FileCounts, dict[str, int]]:
     """Each manifest once, with the number of files that it names."""
-    found, manifests = FilesFound(), dict[str, int]()
+    found, manifests = FileCounts(), dict[str, int]()
     for snapshot in snapshots:
         manifests |= dict.fromkeys(snapshot.get("manifests") or (), 0)  # format 1 may name them itself
         location = snapshot.get("manifest-list")
@@ -68,10 +68,10 @@ def _read_manifest_lists(spark: Spark, snapshots: Iterable[Json]) -> tuple[Files
             continue
         try:
             content = read_bytes(spark, location)
-        except Unreadable:
-            found += FilesFound(1, 1, (location,))
+        except UnreadableFile:
+            found += FileCounts(1, 1, (location,))
             continue
-        found += FilesFound(1)
+        found += FileCounts(1)
         entries: Iterable[Any] = fastavro.reader(io.BytesIO(content))
         for entry in entries:
             counts = [entry.get(f"{kind}_files_count") or 0 for kind in ("added", "existing")]
@@ -79,31 +79,31 @@ def _read_manifest_lists(spark: Spark, snapshots: Iterable[Json]) -> tuple[Files
     return found, manifests
 
 
-def _check_manifests(spark: Spark, paths: list[str], files: int, access: Callable[[], Access]) -> FilesFound:
+def _check_manifests(spark: StartSpark, paths: list[str], files: int, access: Callable[[], Access]) -> FileCounts:
     is_local = all(local_path(path) is not None for path in paths)
     if is_local and files <= FEW_FILES:
-        return _summed(manifest_checker(())(paths))
+        return _sum_counts(manifest_checker(())(paths))
     check = manifest_checker(access() if not is_local else ())
     tasks = min(TASKS_AT_MOST, 1 + files // FILES_PER_TASK)
     rows = spark().createDataFrame([(path,) for path in paths], "path string").repartition(tasks)
     try:
-        told = rows.mapInArrow(arrow_form(check), CHECKED).collect()
+        told = rows.mapInArrow(as_arrow_function(check), CHECKED).collect()
     except import_pyspark("pyspark.errors").PythonException as error:
         # Where the executors' Python lacks a package, this one does the work.
         if "ModuleNotFoundError" not in python_error(str(error)):
             raise
-        return _summed(check(paths))
-    return _summed((row["path"], row["files"], row["missing"]) for row in told)
+        return _sum_counts(check(paths))
+    return _sum_counts((row["path"], row["files"], row["missing"]) for row in told)
 
 
-def _summed(rows: Iterable[tuple[str | None, int, int]]) -> FilesFound:
-    total = FilesFound()
+def _sum_counts(rows: Iterable[tuple[str | None, int, int]]) -> FileCounts:
+    total = FileCounts()
     for path, files, missing in rows:
-        total += FilesFound(files, missing, () if path is None else (path,))
+        total += FileCounts(files, missing, () if path is None else (path,))
     return total
 
 
-def arrow_form(check: Callable[[Iterable[str]], Iterator[Any]]) -> Callable[[Any], Any]:
+def as_arrow_function(check: Callable[[Iterable[str]], Iterator[Any]]) -> Callable[[Any], Any]:
     """The same check as Spark runs it on batches of rows."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -164,7 +164,7 @@ def manifest_checker(access: Access) -> Callable[[Iterable[str]], Iterator[tuple
     return check
 
 
-def described(found: FilesFound) -> str:
+def describe_files(found: FileCounts) -> str:
     """What was found, in words."""
     if not found.missing:
         return f"every file is still there ({found.files} looked for)"

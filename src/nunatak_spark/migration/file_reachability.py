@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.model import Finding, Looked, Pair
+from nunatak_spark.migration.model import LevelResult, MigrationFinding, TablePair
 from nunatak_spark.migration.target_access import file_access
 from nunatak_spark.sql_text import literal
 
@@ -33,29 +33,29 @@ CHECKED = "table_number int, kind string, path string, problem string, detail st
 CONTENTS = {0: "data file", 1: "position delete file", 2: "equality delete file"}  # Spec, content of a data file
 
 
-def look(pair: Pair, document: Json, metadata_location: str) -> Looked:
+def check_reachability(pair: TablePair, document: Json, metadata_location: str) -> LevelResult:
     """All at once; only if Spark itself stops at a missing manifest, one kind after the other."""
     statements = _statements(pair.target_name)
     named = [(0, *file) for file in metadata_files(document, metadata_location)]
     steps = [pair.spark.createDataFrame(named, FILES), *(pair.spark.sql(statement) for statement in statements)]
-    check, tasks = checker([file_access(pair)]), tasks_for(document)
-    seen = Seen()
+    check, tasks = reachability_checker([file_access(pair)]), tasks_for(document)
+    seen = ReachabilityCounts()
     try:
         seen.add(functools.reduce(lambda left, right: left.unionAll(right), steps).repartition(tasks), check)
     except Exception:  # Spark names one file and gives up
-        seen = Seen()
+        seen = ReachabilityCounts()
         for step in steps:
             seen.add(step.repartition(tasks), check)
             if seen.problems:
                 seen.facts["not-looked-at"] = "what the files name that are missing"
                 break
     data_files = [row["path"] for row in seen.problems if row["kind"] in CONTENTS.values()]
-    needed = _needed_by(pair, document, data_files) if "not-looked-at" not in seen.facts else {}
+    needed = _find_refs_using(pair, document, data_files) if "not-looked-at" not in seen.facts else {}
     findings = tuple(_finding(row, needed) for row in seen.problems)
-    return Looked(findings, seen.numbers(), statements)
+    return LevelResult(findings, seen.numbers(), statements)
 
 
-def look_together(tables: Sequence[tuple[Pair, Json, str]]) -> list[Looked | None]:
+def check_reachability_together(tables: Sequence[tuple[TablePair, Json, str]]) -> list[LevelResult | None]:
     """The same for many small tables by one job; each is given with its metadata document and where that lies.
 
     None for a table that has to be looked at by itself, because something is wrong with it or with one of the others.
@@ -74,17 +74,17 @@ def look_together(tables: Sequence[tuple[Pair, Json, str]]) -> list[Looked | Non
         # Once for all tables: each DISTINCT would be a shuffle of its own.
         files = " UNION ALL ".join(one.replace("DISTINCT ", "", 1) for statements in by_table for one in statements)
         whole = spark.createDataFrame(named, FILES).unionAll(spark.sql(files)).distinct().repartition(TOGETHER_TASKS)
-        check: Callable[[Any], Any] = checker(access)
+        check: Callable[[Any], Any] = reachability_checker(access)
         rows = [row.asDict() for row in whole.mapInArrow(check, CHECKED).collect()]
     except Exception:  # whatever it is, looking at the tables one by one tells which of them it is about
         return [None] * len(tables)
-    seen = [Seen() for _ in tables]
+    seen = [ReachabilityCounts() for _ in tables]
     for row in rows:
-        seen[row["table_number"]].take(row)
+        seen[row["table_number"]].add_row(row)
     return [
         None
         if one.problems
-        else Looked((), {**one.numbers(), "looked-at": f"with {len(tables) - 1} others"}, statements)
+        else LevelResult((), {**one.numbers(), "looked-at": f"with {len(tables) - 1} others"}, statements)
         for one, statements in zip(seen, by_table, strict=True)
     ]
 
@@ -122,7 +122,7 @@ def _statements(target: str, number: int = 0) -> tuple[str, ...]:
 
 
 @dataclass
-class Seen:
+class ReachabilityCounts:
     """What the executors told so far."""
 
     files: int = 0
@@ -132,10 +132,10 @@ class Seen:
     facts: Json = field(default_factory=dict)
 
     def add(self, files: "DataFrame", check: Callable[[Any], Any]) -> None:
-        for row in self._told(files, check):
-            self.take(row)
+        for row in self._check_rows(files, check):
+            self.add_row(row)
 
-    def take(self, row: Json) -> None:
+    def add_row(self, row: Json) -> None:
         """One row of an answer: a file that is out of reach, or how many files of a kind a task opened."""
         if row["path"] is not None:
             self.problems.append(row)
@@ -147,7 +147,7 @@ class Seen:
     def numbers(self) -> Json:
         return {"files": self.files, "bytes": self.bytes, "by-kind": self.kinds, **self.facts}
 
-    def _told(self, files: "DataFrame", check: Callable[[Any], Any]) -> list[Json]:
+    def _check_rows(self, files: "DataFrame", check: Callable[[Any], Any]) -> list[Json]:
         """From the executors, or from here where their Python cannot do it; then Spark still reads the files for L2."""
         if "not-from-executors" not in self.facts:
             try:
@@ -174,7 +174,7 @@ def python_error(text: str) -> str:
     )
 
 
-def checker(
+def reachability_checker(
     access: Sequence[Sequence[tuple[str, Mapping[str, str]]]],
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What each task runs on its part of the files: a row for each that is out of reach, and the counts of all.
@@ -210,7 +210,7 @@ def checker(
             table, path = file["table_number"], file["path"]
             return table, path.partition(":")[0], next(one for one, _ in given[table] if path.startswith(one))
 
-        def checked(file: Any) -> tuple[str, str, int]:
+        def check_file(file: Any) -> tuple[str, str, int]:
             return problem_of(stores[place_of(file)], file["path"], file["size"])
 
         with ThreadPoolExecutor(open_at_once) as pool:
@@ -220,7 +220,7 @@ def checker(
                     place = place_of(file)
                     if place not in stores:
                         stores[place] = load_file_io(dict(given[place[0]])[place[2]], file["path"])
-                for file, (problem, detail, size) in zip(files, pool.map(checked, files), strict=True):
+                for file, (problem, detail, size) in zip(files, pool.map(check_file, files), strict=True):
                     count = counts.setdefault((file["table_number"], file["kind"]), [0, 0])
                     count[0] += 1
                     count[1] += size
@@ -236,7 +236,7 @@ def checker(
     return check
 
 
-def _needed_by(pair: Pair, document: Json, paths: list[str]) -> dict[str, list[str]]:
+def _find_refs_using(pair: TablePair, document: Json, paths: list[str]) -> dict[str, list[str]]:
     """Which branches and tags need these files now; a file that none needs belongs to an earlier snapshot."""
     refs = {name: ref["snapshot-id"] for name, ref in (document.get("refs") or {}).items()}
     if not paths or not refs:
@@ -253,7 +253,7 @@ def _needed_by(pair: Pair, document: Json, paths: list[str]) -> dict[str, list[s
     return needed
 
 
-def _finding(row: Json, needed: Mapping[str, list[str]]) -> Finding:
+def _finding(row: Json, needed: Mapping[str, list[str]]) -> MigrationFinding:
     path, detail = row["path"], row["detail"]
     said = {
         "missing-file": "is missing",
@@ -265,4 +265,4 @@ def _finding(row: Json, needed: Mapping[str, list[str]]) -> Finding:
         who = f"; {', '.join(refs)} need{'s' if len(refs) == 1 else ''} it"
     else:
         who = "; only earlier snapshots need it, which can be expired at the source" if path in needed else ""
-    return Finding(row["problem"], f"{row['kind']} {path} {said}{who}", path)
+    return MigrationFinding(row["problem"], f"{row['kind']} {path} {said}{who}", path)

@@ -7,39 +7,43 @@ import msgspec
 
 from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.migration.metadata_facts import with_document
-from nunatak_spark.migration.migration_run import Run, asking
-from nunatak_spark.migration.model import Finding, Found, Source, Table, title
-from nunatak_spark.migration.planning_rules import is_decided
+from nunatak_spark.migration.migration_run import MigrationRun, translate_source_errors
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding, MigrationSource, MigrationTable, table_title
+from nunatak_spark.migration.planning_rules import is_at_target
 from nunatak_spark.migration.risks import name_risks, with_overlaps
-from nunatak_spark.migration.source_files import Document, Unreadable, read_document
-from nunatak_spark.migration.sources.source_kinds import open_origin
+from nunatak_spark.migration.source_files import MetadataDocument, UnreadableFile, read_document
+from nunatak_spark.migration.sources.source_kinds import open_source_catalog
 
 TOLD_EVERY = 10  # tables; nobody knows beforehand how many there are
 THREADS = 8  # reading a metadata file is waiting for the storage
 
 
-def take_inventory(run: Run, source: Source) -> list[Table]:
+def take_inventory(run: MigrationRun, source: MigrationSource) -> list[MigrationTable]:
     """Look at all of it, and remember it. A table that has been moved since keeps what is known about it."""
-    run.folder.save_source(source)
-    origin = open_origin(source, run.spark, run.environment)
+    run.state.save_source(source)
+    origin = open_source_catalog(source, run.spark, run.environment)
     try:
-        with asking(source):
-            found = list(_completed(run, origin.list_tables()))
+        with translate_source_errors(source):
+            found = list(_complete_all(run, origin.list_tables()))
     finally:
         origin.close()
-    _forget_gone(run, source, {title(each) for each in found})
-    known = {title(table.found): table for table in run.folder.list_tables()}
+    _forget_missing_tables(run, source, {table_title(each) for each in found})
+    known = {table_title(table.found): table for table in run.state.list_tables()}
     for each in found:
-        table = known.get(title(each))
-        if table is None or not is_decided(table):
-            known[title(each)] = msgspec.structs.replace(table, found=each) if table else Table(found=each)
+        table = known.get(table_title(each))
+        if table is None or not is_at_target(table):
+            known[table_title(each)] = (
+                msgspec.structs.replace(table, found=each) if table else MigrationTable(found=each)
+            )
     _save_with_overlaps(run, known.values())
-    run.folder.say(f"{source.name}: {len(found)} tables and views at {source.address}")
-    return [table for table in run.folder.list_tables() if table.found.source == source.name]
+    run.state.say(f"{source.name}: {len(found)} tables and views at {source.address}")
+    return [table for table in run.state.list_tables() if table.found.source == source.name]
 
 
-def _completed(run: Run, listed: Iterator[tuple[Found, Document | None]]) -> Iterator[Found]:
-    def complete(one: tuple[Found, Document | None]) -> Found:
+def _complete_all(
+    run: MigrationRun, listed: Iterator[tuple[InventoryTable, MetadataDocument | None]]
+) -> Iterator[InventoryTable]:
+    def complete(one: tuple[InventoryTable, MetadataDocument | None]) -> InventoryTable:
         found, document = one
         return _with_metadata(run, found, document)
 
@@ -52,28 +56,33 @@ def _completed(run: Run, listed: Iterator[tuple[Found, Document | None]]) -> Ite
             yield msgspec.structs.replace(found, risks=(*found.risks, *name_risks(found)))
 
 
-def _with_metadata(run: Run, found: Found, document: Document | None) -> Found:
+def _with_metadata(run: MigrationRun, found: InventoryTable, document: MetadataDocument | None) -> InventoryTable:
     if found.kind != "iceberg":
         return found
     try:
         if document is None:
             document = read_document(run.spark, found.pointer)
         return with_document(found, document)
-    except Unreadable as error:
-        return msgspec.structs.replace(found, risks=(*found.risks, Finding("unreadable", str(error), found.pointer)))
+    except UnreadableFile as error:
+        return msgspec.structs.replace(
+            found, risks=(*found.risks, MigrationFinding("unreadable", str(error), found.pointer))
+        )
 
 
-def _forget_gone(run: Run, source: Source, there: set[str]) -> None:
-    for table in run.folder.list_tables():
-        gone = table.found.source == source.name and title(table.found) not in there
-        if gone and not is_decided(table):
-            run.folder.forget_table(table, "is no longer at the source")
+def _forget_missing_tables(run: MigrationRun, source: MigrationSource, there: set[str]) -> None:
+    for table in run.state.list_tables():
+        gone = table.found.source == source.name and table_title(table.found) not in there
+        if gone and not is_at_target(table):
+            run.state.forget_table(table, "is no longer at the source")
 
 
-def _save_with_overlaps(run: Run, tables: Iterable[Table]) -> None:
+def _save_with_overlaps(run: MigrationRun, tables: Iterable[MigrationTable]) -> None:
     """Two sources may hold the same folder, so all are looked at together; what did not change is not written."""
     wanted = list(tables)
-    stored = {title(table.found): table for table in run.folder.list_tables()}
+    stored = {table_title(table.found): table for table in run.state.list_tables()}
     for table, found in zip(wanted, with_overlaps([table.found for table in wanted]), strict=True):
-        if stored.get(title(found), Table(found=found)).found != found or title(found) not in stored:
-            run.folder.save_table(msgspec.structs.replace(table, found=found))
+        if (
+            stored.get(table_title(found), MigrationTable(found=found)).found != found
+            or table_title(found) not in stored
+        ):
+            run.state.save_table(msgspec.structs.replace(table, found=found))

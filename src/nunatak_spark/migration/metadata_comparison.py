@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nunatak_spark.column_types import format_type
-from nunatak_spark.migration.model import Finding
+from nunatak_spark.migration.model import MigrationFinding
 
 Json = dict[str, Any]
 
@@ -23,22 +23,24 @@ REPLACED = {("uuid", "string"), ("fixed", "binary")}  # Spark reads both, and wr
 DECLARED = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps that a string was declared as char or varchar
 
 
-def compare_documents(source: Json, target: Json) -> tuple[Finding, ...]:
+def compare_documents(source: Json, target: Json) -> tuple[MigrationFinding, ...]:
     """How the target's metadata document differs from the source's; nothing if it says the same."""
-    left, right = normal(source), normal(target)
-    findings = list(_drift(current_schema(left), current_schema(right)))
+    left, right = normalize_document(source), normalize_document(target)
+    findings = list(_schema_drift(current_schema(left), current_schema(right)))
     differing = [member for member in sorted(left.keys() | right.keys()) if left.get(member) != right.get(member)]
     for member in sorted(COMPARED.keys() & differing):
         findings += COMPARED[member](member, left.get(member), right.get(member))
     others = [member for member in differing if member not in COMPARED]
     if others:
-        findings.append(Finding("other-metadata", f"the documents also differ in {', '.join(others)}", others[0]))
+        findings.append(
+            MigrationFinding("other-metadata", f"the documents also differ in {', '.join(others)}", others[0])
+        )
     return tuple(findings)
 
 
 def document_facts(source: Json, target: Json) -> Json:
     """What the documents are, for people who look again."""
-    left, right = normal(source), normal(target)
+    left, right = normalize_document(source), normalize_document(target)
     return {
         "compared": "metadata documents",
         "table-uuid": right.get("table-uuid"),
@@ -47,12 +49,12 @@ def document_facts(source: Json, target: Json) -> Json:
         "snapshots": len(right["snapshots"]),
         "schemas": len(right["schemas"]),
         "refs": {name: ref.get("snapshot-id") for name, ref in sorted(right["refs"].items())},
-        "source-metadata-sha256": digest(left),
-        "target-metadata-sha256": digest(right),
+        "source-metadata-sha256": document_digest(left),
+        "target-metadata-sha256": document_digest(right),
     }
 
 
-def digest(document: Json) -> str:
+def document_digest(document: Json) -> str:
     """The same for the same document, however it was written down."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -60,7 +62,7 @@ def digest(document: Json) -> str:
 # A document in one form
 
 
-def normal(document: Json) -> Json:
+def normalize_document(document: Json) -> Json:
     """The document with what may be left out filled in, and lists whose order means nothing as maps by id."""
     filled = {key: value for key, value in document.items() if value is not None}
     schema, spec = filled.pop("schema", None), filled.pop("partition-spec", None)  # v1 writes them beside the lists
@@ -107,17 +109,17 @@ def default_spec(document: Json) -> Json:
 # One member each
 
 
-def _one_value(kind: str, what: str) -> Callable[[str, Any, Any], list[Finding]]:
-    def look(member: str, left: Any, right: Any) -> list[Finding]:
-        return [Finding(kind, f"{what} was {_shown(left)} and is {_shown(right)}", member)]
+def _one_value(kind: str, what: str) -> Callable[[str, Any, Any], list[MigrationFinding]]:
+    def look(member: str, left: Any, right: Any) -> list[MigrationFinding]:
+        return [MigrationFinding(kind, f"{what} was {_format_value(left)} and is {_format_value(right)}", member)]
 
     return look
 
 
-def _by_key(kind: str, one: str, many: str) -> Callable[[str, Any, Any], list[Finding]]:
+def _by_key(kind: str, one: str, many: str) -> Callable[[str, Any, Any], list[MigrationFinding]]:
     """For maps: which keys are missing, which are new, and which stand for something else."""
 
-    def look(member: str, left: Any, right: Any) -> list[Finding]:
+    def look(member: str, left: Any, right: Any) -> list[MigrationFinding]:
         left, right = left or {}, right or {}
         sentences = (
             ([key for key in left if key not in right], "is missing", "are missing"),
@@ -125,8 +127,10 @@ def _by_key(kind: str, one: str, many: str) -> Callable[[str, Any, Any], list[Fi
             ([key for key in left if key in right and left[key] != right[key]], "differs", "differ"),
         )
         return [
-            Finding(
-                kind, f"{one if len(keys) == 1 else many} {_named(keys)} {single if len(keys) == 1 else plural}", member
+            MigrationFinding(
+                kind,
+                f"{one if len(keys) == 1 else many} {_join_keys(keys)} {single if len(keys) == 1 else plural}",
+                member,
             )
             for keys, single, plural in sentences
             if keys
@@ -135,17 +139,23 @@ def _by_key(kind: str, one: str, many: str) -> Callable[[str, Any, Any], list[Fi
     return look
 
 
-def _properties(member: str, left: Any, right: Any) -> list[Finding]:
+def _properties(member: str, left: Any, right: Any) -> list[MigrationFinding]:
     return [
-        Finding("other-property", f"property {key} was {_shown(left.get(key))} and is {_shown(right.get(key))}", key)
+        MigrationFinding(
+            "other-property",
+            f"property {key} was {_format_value(left.get(key))} and is {_format_value(right.get(key))}",
+            key,
+        )
         for key in sorted(left.keys() | right.keys())
         if left.get(key) != right.get(key)
     ]
 
 
-def _refs(member: str, left: Any, right: Any) -> list[Finding]:
+def _refs(member: str, left: Any, right: Any) -> list[MigrationFinding]:
     return [
-        Finding("other-ref", f"{_ref(left.get(name))} at the source, {_ref(right.get(name))} at the target", name)
+        MigrationFinding(
+            "other-ref", f"{_ref(left.get(name))} at the source, {_ref(right.get(name))} at the target", name
+        )
         for name in sorted(left.keys() | right.keys())
         if left.get(name) != right.get(name)
     ]
@@ -158,7 +168,7 @@ def _ref(ref: Json | None) -> str:
     return f"a {ref.get('type')} on snapshot {ref.get('snapshot-id')}" + (f" with {kept}" if kept else "")
 
 
-COMPARED: Mapping[str, Callable[[str, Any, Any], list[Finding]]] = {
+COMPARED: Mapping[str, Callable[[str, Any, Any], list[MigrationFinding]]] = {
     "table-uuid": _one_value("other-uuid", "the table's uuid"),
     "format-version": _one_value("other-format-version", "the format version"),
     "location": _one_value("other-location", "the location"),
@@ -189,31 +199,31 @@ class _Field:
     said: Json  # all but the fields inside
 
 
-def _drift(left: Json, right: Json) -> Iterator[Finding]:
+def _schema_drift(left: Json, right: Json) -> Iterator[MigrationFinding]:
     """Columns are matched by field id, as Iceberg does, so that one that was renamed is named so."""
     before, after = dict(_fields(left)), dict(_fields(right))
     for key, field_ in before.items():
         if key not in after:
-            yield Finding("schema-drift", f"column {field_.path} is missing", field_.path)
+            yield MigrationFinding("schema-drift", f"column {field_.path} is missing", field_.path)
             continue
         other = after[key]
         if other.path != field_.path:
-            yield Finding("schema-drift", f"column {field_.path} is called {other.path}", field_.path)
+            yield MigrationFinding("schema-drift", f"column {field_.path} is called {other.path}", field_.path)
         if other.position != field_.position:
-            yield Finding("schema-drift", f"column {field_.path} stands at another place", field_.path)
+            yield MigrationFinding("schema-drift", f"column {field_.path} stands at another place", field_.path)
         for what in sorted(field_.said.keys() | other.said.keys()):
             old, new = field_.said.get(what), other.said.get(what)
             if old != new:
-                yield Finding(
+                yield MigrationFinding(
                     "schema-drift",
-                    f"{what} of column {field_.path} was {_shown(old)} and is {_shown(new)}",
+                    f"{what} of column {field_.path} was {_format_value(old)} and is {_format_value(new)}",
                     field_.path,
                 )
     for key, field_ in after.items():
         if key not in before:
-            yield Finding("schema-drift", f"column {field_.path} is not at the source", field_.path)
+            yield MigrationFinding("schema-drift", f"column {field_.path} is not at the source", field_.path)
     if sorted(left.get("identifier-field-ids", [])) != sorted(right.get("identifier-field-ids", [])):
-        yield Finding("schema-drift", "other columns identify a row", "identifier-field-ids")
+        yield MigrationFinding("schema-drift", "other columns identify a row", "identifier-field-ids")
 
 
 def _fields(kind: Any, path: str = "") -> Iterator[tuple[int, _Field]]:
@@ -222,7 +232,7 @@ def _fields(kind: Any, path: str = "") -> Iterator[tuple[int, _Field]]:
         return
     for position, (key, name, inner, said) in enumerate(_parts(kind)):
         here = f"{path}.{name}" if path else name
-        yield key, _Field(here, position, {"type": _flat(inner), **said})
+        yield key, _Field(here, position, {"type": _outer_type(inner), **said})
         yield from _fields(inner, here)
 
 
@@ -240,7 +250,7 @@ def _parts(kind: Json) -> Iterator[tuple[int, str, Any, Json]]:
             yield kind["value-id"], "value", kind["value"], {"required": bool(kind.get("value-required"))}
 
 
-def _flat(kind: Any) -> str:
+def _outer_type(kind: Any) -> str:
     """A type without what is inside, which is looked at by itself; spaces mean nothing in `decimal(9, 2)`."""
     return str(kind["type"]) if isinstance(kind, dict) else str(kind).replace(" ", "")
 
@@ -249,16 +259,16 @@ def _flat(kind: Any) -> str:
 
 
 @dataclass
-class Columns:
+class ColumnComparison:
     """What became of columns that were copied: what is wrong, and what differs as documented."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[MigrationFinding] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
 
 
-def compare_columns(source: Json, target: Json) -> Columns:
+def compare_columns(source: Json, target: Json) -> ColumnComparison:
     """The same question for a table that has ids of its own; schemas are in Spark's JSON form, order means nothing."""
-    found = Columns()
+    found = ColumnComparison()
     _compare_fields(source["fields"], target["fields"], "", found)
     return found
 
@@ -266,7 +276,7 @@ def compare_columns(source: Json, target: Json) -> Columns:
 def replaced_types(source: Json, target: Json) -> list[str]:
     """Types of Iceberg's that Spark has not, and what a copy by Spark made of them; both are metadata documents."""
     before, after = (
-        {one.path: one.said["type"] for _, one in _fields(current_schema(normal(document)))}
+        {one.path: one.said["type"] for _, one in _fields(current_schema(normalize_document(document)))}
         for document in (source, target)
     )
     return [
@@ -276,19 +286,19 @@ def replaced_types(source: Json, target: Json) -> list[str]:
     ]
 
 
-def _compare_fields(left: Collection[Json], right: Collection[Json], path: str, found: Columns) -> None:
+def _compare_fields(left: Collection[Json], right: Collection[Json], path: str, found: ColumnComparison) -> None:
     # Hive keeps names in lower case; Spark finds a column in any.
     before, after = ({str(one["name"]).lower(): one for one in side} for side in (left, right))
     for key, one in before.items():
         here = f"{path}{one['name']}"
         if key not in after:
-            found.findings.append(Finding("schema-drift", f"column {here} is missing", here))
+            found.findings.append(MigrationFinding("schema-drift", f"column {here} is missing", here))
             continue
         other = after[key]
         if other["name"] != one["name"]:
             found.accepted.append(f"{here} is written {other['name']}")
         if one.get("nullable", True) and not other.get("nullable", True):
-            found.findings.append(Finding("schema-drift", f"column {here} may not be null any more", here))
+            found.findings.append(MigrationFinding("schema-drift", f"column {here} may not be null any more", here))
         elif not one.get("nullable", True) and other.get("nullable", True):
             found.accepted.append(f"{here} may be null, which it might not at the source")
         declared = one.get("metadata", {}).get(DECLARED)
@@ -296,10 +306,10 @@ def _compare_fields(left: Collection[Json], right: Collection[Json], path: str, 
     for key, one in after.items():
         if key not in before:
             here = f"{path}{one['name']}"
-            found.findings.append(Finding("schema-drift", f"column {here} is not at the source", here))
+            found.findings.append(MigrationFinding("schema-drift", f"column {here} is not at the source", here))
 
 
-def _compare_types(left: Any, right: Any, path: str, found: Columns) -> None:
+def _compare_types(left: Any, right: Any, path: str, found: ColumnComparison) -> None:
     if isinstance(left, dict) and isinstance(right, dict) and left["type"] == right["type"]:
         match left["type"]:
             case "struct":
@@ -319,18 +329,18 @@ def _compare_types(left: Any, right: Any, path: str, found: Columns) -> None:
     if text or (left, right) in WIDENED:
         found.accepted.append(said)
     else:
-        found.findings.append(Finding("schema-drift", said, path))
+        found.findings.append(MigrationFinding("schema-drift", said, path))
 
 
 # Sentences
 
 
-def _named(keys: list[str]) -> str:
+def _join_keys(keys: list[str]) -> str:
     shown = ", ".join(keys[:NAMED_AT_MOST])
     return shown if len(keys) <= NAMED_AT_MOST else f"{shown} and {len(keys) - NAMED_AT_MOST} more"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "not set"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from nunatak_spark.migration.model import Found
+from nunatak_spark.migration.model import InventoryTable
 from nunatak_spark.migration.risks import document_risks
-from nunatak_spark.migration.source_files import Document, File
+from nunatak_spark.migration.source_files import MetadataDocument, SourceFile
 from nunatak_spark.sql_text import quote_identifier
 
 Json = Mapping[str, Any]
 
 
-def with_document(found: Found, document: Document) -> Found:
+def with_document(found: InventoryTable, document: MetadataDocument) -> InventoryTable:
     """The same table with what its metadata file says."""
     content = document.content
     summary = _summary(content)
@@ -36,7 +36,7 @@ def with_document(found: Found, document: Document) -> Found:
     return msgspec.structs.replace(known, risks=(*found.risks, *document_risks(known)))
 
 
-def with_files(found: Found, files: list[File], pointer: str) -> Found:
+def with_files(found: InventoryTable, files: list[SourceFile], pointer: str) -> InventoryTable:
     """The same for a table that is nothing but files."""
     return msgspec.structs.replace(
         found,

@@ -16,7 +16,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import Column, Permission
+from nunatak_spark.migration.model import SourceColumn, SourcePermission
 from nunatak_spark.migration.optional_packages import load_module
 
 logging.getLogger("thrift").addHandler(logging.NullHandler())  # what it would print is raised as well
@@ -52,8 +52,8 @@ class HiveTable:
     input_format: str
     serde: str
     serde_properties: dict[str, str]
-    columns: tuple[Column, ...]
-    partition_keys: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
+    partition_keys: tuple[SourceColumn, ...]
     properties: dict[str, str]
     view_text: str
     described: Any
@@ -150,7 +150,7 @@ class Metastore:
             places += [part.sd.location for part in found]
         return places
 
-    def permissions(self, database: str, table: str = "") -> tuple[Permission, ...]:
+    def permissions(self, database: str, table: str = "") -> tuple[SourcePermission, ...]:
         """What was granted on a table, or on the database itself."""
         kinds = self._types.HiveObjectType
         reference = self._types.HiveObjectRef(
@@ -164,7 +164,7 @@ class Metastore:
 
     def rename(self, database: str, name: str, new: str) -> None:
         """Rename a table that is not managed, under the lock that Iceberg's commits take: none of them gets lost."""
-        with self._locked(database, name):
+        with self._lock_table(database, name):
             table = self.find_table(database, name)
             if table is None:
                 raise CannotRun(f"The metastore has no table {database}.{name}", fix="Look at the source.")
@@ -173,7 +173,7 @@ class Metastore:
             self.call("alter_table", database, name, renamed)
 
     @contextmanager
-    def _locked(self, database: str, name: str) -> Iterator[None]:
+    def _lock_table(self, database: str, name: str) -> Iterator[None]:
         types = self._types
         component = types.LockComponent(
             type=types.LockType.EXCLUSIVE,
@@ -243,9 +243,11 @@ def _text(error: BaseException) -> str:
 # What the metastore describes
 
 
-def _permission(one: Any) -> Permission:
+def _permission(one: Any) -> SourcePermission:
     privilege = one.grantInfo.privilege if one.grantInfo else ""
-    return Permission(one.principalName or "", privilege or "", PRINCIPAL_TYPES.get(one.principalType or 1, "user"))
+    return SourcePermission(
+        one.principalName or "", privilege or "", PRINCIPAL_TYPES.get(one.principalType or 1, "user")
+    )
 
 
 def _table(found: Any) -> HiveTable:
@@ -268,5 +270,5 @@ def _table(found: Any) -> HiveTable:
     )
 
 
-def _columns(fields: Any) -> tuple[Column, ...]:
-    return tuple(Column(one.name, one.type or "") for one in fields or ())
+def _columns(fields: Any) -> tuple[SourceColumn, ...]:
+    return tuple(SourceColumn(one.name, one.type or "") for one in fields or ())

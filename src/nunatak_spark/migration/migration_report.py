@@ -12,7 +12,17 @@ from typing import Any
 import msgspec
 
 from nunatak_spark.maintenance.job_context import wall_clock_ms
-from nunatak_spark.migration.model import LEVELS, STATES, Evidence, Finding, LevelName, Migration, State, Table, title
+from nunatak_spark.migration.model import (
+    LEVELS,
+    STATES,
+    Evidence,
+    LevelName,
+    Migration,
+    MigrationFinding,
+    MigrationTable,
+    State,
+    table_title,
+)
 from nunatak_spark.migration.optional_packages import load_module
 from nunatak_spark.migration.verification import MEANINGS
 
@@ -47,7 +57,12 @@ def render(migration: Migration, *, now_ms: Callable[[], int] = wall_clock_ms) -
         lstrip_blocks=True,
         loader=jinja2.FileSystemLoader(HERE),
     )
-    environment.filters |= {"number": number, "size": size, "moment": moment, "took": took}
+    environment.filters |= {
+        "number": format_number,
+        "size": format_size,
+        "moment": format_time,
+        "took": format_duration,
+    }
     style, script = ((HERE / name).read_text("utf-8") for name in ("report.css", "report.js"))
     views = [_table_view(migration, table) for table in migration.tables]
     page: str = environment.get_template("report.html.j2").render(
@@ -58,7 +73,7 @@ def render(migration: Migration, *, now_ms: Callable[[], int] = wall_clock_ms) -
         states=_segments([(state, count) for state, count in _states(migration).items() if count]),
         levels=[_level_bar(level, views) for level in LEVELS],
         remaining=_remaining(views),
-        retired=_retired(migration, views),
+        retired=_retirement_views(migration, views),
         log=migration.log[-SHOWN_LOG:],
         style=style,
         script=script,
@@ -91,11 +106,11 @@ class LevelView:
 
 @dataclass(frozen=True)
 class TableView:
-    table: Table
+    table: MigrationTable
     title: str
     anchor: str
     levels: Sequence[LevelView]
-    findings: Sequence[tuple[LevelName, Finding]]
+    findings: Sequence[tuple[LevelName, MigrationFinding]]
     is_whole: bool
 
     @property
@@ -107,9 +122,9 @@ class TableView:
         return self.table.planned is not None and self.table.planned.method == "refused"
 
 
-def _table_view(migration: Migration, table: Table) -> TableView:
-    name = title(table.found)
-    evidence = [one for one in migration.evidence.get(name, ()) if is_of_today(table, one)]
+def _table_view(migration: Migration, table: MigrationTable) -> TableView:
+    name = table_title(table.found)
+    evidence = [one for one in migration.evidence.get(name, ()) if is_current(table, one)]
     levels = [_level_view(level, evidence) for level in LEVELS]
     findings = [(one.level, finding) for one in levels if one.evidence is not None for finding in one.evidence.findings]
     anchor = "t-" + hashlib.sha256(name.encode()).hexdigest()[:12]
@@ -117,7 +132,7 @@ def _table_view(migration: Migration, table: Table) -> TableView:
     return TableView(table, name, anchor, levels, findings, is_whole)
 
 
-def is_of_today(table: Table, evidence: Evidence) -> bool:
+def is_current(table: MigrationTable, evidence: Evidence) -> bool:
     """Whether evidence is about the table that is at the target now; a rollback ends what was shown before."""
     return table.state != "rolled-back" and evidence.started_ms >= table.rolled_back_ms
 
@@ -202,7 +217,7 @@ def _remaining(views: Sequence[TableView]) -> list[dict[str, Any]]:
     return [{"command": command, "views": waiting} for command, waiting in found.items()]
 
 
-def _retired(migration: Migration, views: Sequence[TableView]) -> list[dict[str, Any]]:
+def _retirement_views(migration: Migration, views: Sequence[TableView]) -> list[dict[str, Any]]:
     """Phase 4: for each source, what may be removed there, and what has to go over first."""
     return [
         {
@@ -222,11 +237,11 @@ def _retired(migration: Migration, views: Sequence[TableView]) -> list[dict[str,
 # Numbers for people
 
 
-def number(value: int | None) -> str:
+def format_number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}".replace(",", "\u202f")
 
 
-def size(value: int | None) -> str:
+def format_size(value: int | None) -> str:
     if value is None:
         return "–"
     amount, units = float(value), iter(("B", "KiB", "MiB", "GiB", "TiB"))
@@ -238,10 +253,10 @@ def size(value: int | None) -> str:
     return f"{amount:.0f}\u00a0{unit}" if unit == "B" or amount >= 100 else f"{amount:.1f}\u00a0{unit}"
 
 
-def moment(at_ms: int | None) -> str:
+def format_time(at_ms: int | None) -> str:
     return "–" if not at_ms else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def took(evidence: Evidence) -> str:
+def format_duration(evidence: Evidence) -> str:
     seconds = (evidence.ended_ms - evidence.started_ms) / 1000
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -15,11 +15,11 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, ProgressStep, no_progress
 from nunatak_spark.migration import reader_options
-from nunatak_spark.migration.model import Found, Source, Table, title
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, MigrationTable, table_title
 from nunatak_spark.migration.shadow_flags import require_shadow_support
-from nunatak_spark.migration.source_files import Spark, Unreadable
-from nunatak_spark.migration.sources.source_catalog import Origin
-from nunatak_spark.migration.sources.source_kinds import open_origin
+from nunatak_spark.migration.source_files import StartSpark, UnreadableFile
+from nunatak_spark.migration.sources.source_catalog import SourceCatalog
+from nunatak_spark.migration.sources.source_kinds import open_source_catalog
 from nunatak_spark.migration.state import MigrationState
 from nunatak_spark.redaction import redact_text
 from nunatak_spark.session_settings import temporary_settings
@@ -31,37 +31,37 @@ NOT_CARRIED = frozenset({"location"})  # of a namespace: the target decides itse
 MOVED = "__moved"  # what a frozen table's name at the source ends with
 
 
-class Stuck(Exception):
+class StepBlocked(Exception):
     """This table cannot go on; the others can. The text says why, and what to do about it."""
 
 
 @dataclass
-class Run:
+class MigrationRun:
     """One command. `connect` gives a new client of the target; sources are opened once and closed with the run.
 
     While it runs, its Spark session reads files as `reading` says, whatever the session's own settings are.
     """
 
-    folder: MigrationState
+    state: MigrationState
     connect: Callable[[], AbstractContextManager[Client]]
-    spark: Spark
+    spark: StartSpark
     catalog: str
     environment: Mapping[str, str]
     progress: Progress = no_progress
     source_lock: threading.Lock = field(default_factory=threading.Lock)  # clients of sources know one thread at a time
-    _origins: dict[str, Origin] = field(default_factory=dict)
+    _source_catalogs: dict[str, SourceCatalog] = field(default_factory=dict)
     _client: Client | None = None
     carried: set[tuple[str, Levels, Levels]] = field(default_factory=set)  # namespaces, once for each run
     _knows_shadows: bool = False
     _namespaces: dict[tuple[str, Levels], dict[str, str]] = field(default_factory=dict)
     _open: ExitStack = field(default_factory=ExitStack)
-    _start: Spark = field(init=False, repr=False)
+    _start: StartSpark = field(init=False, repr=False)
     _is_prepared: bool = False
 
     def __post_init__(self) -> None:
-        self._start, self.spark = self.spark, self._prepared
+        self._start, self.spark = self.spark, self._prepared_session
 
-    def _prepared(self) -> "SparkSession":
+    def _prepared_session(self) -> "SparkSession":
         session = self._start()
         if not self._is_prepared:
             self._is_prepared = True
@@ -83,11 +83,11 @@ class Run:
             self._client = self._open.enter_context(self.connect())
         return self._client
 
-    def namespace_properties(self, found: Found, namespace: Levels) -> dict[str, str]:
+    def namespace_properties(self, found: InventoryTable, namespace: Levels) -> dict[str, str]:
         """The properties of a source's namespace that a target can have; each namespace is asked for once."""
         key = (found.source, namespace)
         if key not in self._namespaces:
-            properties = self.origin(found).namespace_properties(namespace)
+            properties = self.source_catalog(found).namespace_properties(namespace)
             self._namespaces[key] = {name: value for name, value in properties.items() if name not in NOT_CARRIED}
         return self._namespaces[key]
 
@@ -97,14 +97,16 @@ class Run:
             require_shadow_support(self.client)
             self._knows_shadows = True
 
-    def origin(self, found: Found) -> Origin:
-        if found.source not in self._origins:
-            opened = open_origin(self.folder.load_source(found.source), self.spark, self.environment)
+    def source_catalog(self, found: InventoryTable) -> SourceCatalog:
+        if found.source not in self._source_catalogs:
+            opened = open_source_catalog(self.state.load_source(found.source), self.spark, self.environment)
             self._open.callback(opened.close)
-            self._origins[found.source] = opened
-        return self._origins[found.source]
+            self._source_catalogs[found.source] = opened
+        return self._source_catalogs[found.source]
 
-    def each(self, tables: Iterable[Table], step: str, action: Callable[[Table], Table]) -> list[Table]:
+    def run_step(
+        self, tables: Iterable[MigrationTable], step: str, action: Callable[[MigrationTable], MigrationTable]
+    ) -> list[MigrationTable]:
         """Take one step with every table; one that gets stuck keeps its state and a note, and the rest goes on."""
         wanted = list(tables)
         results = []
@@ -113,36 +115,38 @@ class Run:
             self.progress(ProgressStep(step, done, len(wanted)))
         return results
 
-    def attempt(self, table: Table, step: str, action: Callable[[Table], Table]) -> Table:
+    def attempt(
+        self, table: MigrationTable, step: str, action: Callable[[MigrationTable], MigrationTable]
+    ) -> MigrationTable:
         try:
             return action(table)
         except Exception as error:
             return self.mark_failed(table, step, error)
 
-    def mark_failed(self, table: Table, step: str, error: Exception) -> Table:
+    def mark_failed(self, table: MigrationTable, step: str, error: Exception) -> MigrationTable:
         """Note why a step failed. The table stays in the state that it had, so a refused rollback leaves it watched."""
-        known = self.folder.find_table(title(table.found)) or table  # the action may have stored more by now
-        problem = redact_text(reason(error))
+        known = self.state.find_table(table_title(table.found)) or table  # the action may have stored more by now
+        problem = redact_text(error_text(error))
         # A table whose verification is not green any more must not pass for verified.
         state = "shadowed" if step == "verify" and known.state == "verified" else known.state
         failed = msgspec.structs.replace(known, state=state, problem=problem, failed_at=step)
-        return self.folder.save_table(failed, f"failed: {problem}")
+        return self.state.save_table(failed, f"failed: {problem}")
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     match error:
         case CatalogError():
             return error.message + (f"; {error.hint}" if error.hint else "")
         case CannotRun():
             return f"{error.problem}; {error.fix}"
-        case Stuck() | Unreadable():
+        case StepBlocked() | UnreadableFile():
             return str(error)
         case _:
             return failure_reason(error)
 
 
 @contextmanager
-def asking(source: Source) -> Iterator[None]:
+def translate_source_errors(source: MigrationSource) -> Iterator[None]:
     """What a source does instead of answering becomes one error that says where to look.
 
     Metastores, storage, Amazon's client and Spark each raise something else, and these have no base in common.
@@ -153,17 +157,18 @@ def asking(source: Source) -> Iterator[None]:
         raise
     except Exception as error:
         raise CannotRun(
-            f"The source {source.name} cannot be read: {reason(error)}", fix=f"Look at its address: {source.address}"
+            f"The source {source.name} cannot be read: {error_text(error)}",
+            fix=f"Look at its address: {source.address}",
         ) from error
 
 
-def name_now(table: Table) -> tuple[str, ...]:
+def current_source_name(table: MigrationTable) -> tuple[str, ...]:
     """What the table is called at the source while it is, or is not, frozen."""
     found = table.found
     return (*found.name[:-1], table.frozen.to) if table.frozen.how == "renamed" else found.name
 
 
-def make_namespaces(client: Client, namespace: tuple[str, ...]) -> None:
+def ensure_namespaces(client: Client, namespace: tuple[str, ...]) -> None:
     for size in range(1, len(namespace) + 1):
         try:
             client.create_namespace(namespace[:size], {})

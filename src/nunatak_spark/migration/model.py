@@ -33,7 +33,7 @@ STATES: tuple[State, ...] = (
 LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2", "L3")
 
 
-class Source(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+class MigrationSource(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
     """Where tables come from: `name` is what it is called in SQL, `properties` are those of the Spark catalog.
 
     Nothing here is secret; how to log in comes from the environment each time.
@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_def
     options: dict[str, str] = {}
 
 
-class Finding(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class MigrationFinding(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """Something to know: a `kind` for programs, a sentence for people, and where: a column, a file, a partition."""
 
     kind: str
@@ -54,7 +54,7 @@ class Finding(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     where: str = ""
 
 
-class Permission(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class SourcePermission(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """What somebody may do at the source, in its own words."""
 
     principal: str
@@ -62,14 +62,14 @@ class Permission(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
     principal_type: str = "user"
 
 
-class Column(msgspec.Struct, frozen=True, rename="kebab"):
+class SourceColumn(msgspec.Struct, frozen=True, rename="kebab"):
     """One column as the source declares it; `type` is in Spark's words, such as `decimal(9,2)` or `char(3)`."""
 
     name: str
     type: str
 
 
-class Found(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+class InventoryTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
     """One line of the inventory: a table or view of a source, and what its metadata tell for free.
 
     `name` are its levels there. `pointer` is the metadata file of an Iceberg table, and of files a digest of their
@@ -94,14 +94,14 @@ class Found(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defa
     last_write_ms: int | None = None
     owner: str = ""
     properties: dict[str, str] = {}
-    columns: tuple[Column, ...] = ()
+    columns: tuple[SourceColumn, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     read_options: dict[str, str] = {}
-    permissions: tuple[Permission, ...] = ()
-    risks: tuple[Finding, ...] = ()
+    permissions: tuple[SourcePermission, ...] = ()
+    risks: tuple[MigrationFinding, ...] = ()
 
 
-class Planned(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class TablePlan(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """How a table gets over, and under which name; `because` is the reason for the method, above all of a refusal."""
 
     method: Method
@@ -115,7 +115,7 @@ class Evidence(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_d
 
     level: LevelName
     ok: bool
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[MigrationFinding, ...] = ()
     facts: dict[str, Any] = {}
     statements: tuple[str, ...] = ()
     started_ms: int
@@ -124,15 +124,15 @@ class Evidence(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_d
     target_pointer: str = ""
 
 
-class Looked(msgspec.Struct, frozen=True):
+class LevelResult(msgspec.Struct, frozen=True):
     """What one level of verification found out, before it becomes evidence with its times and pointers."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[MigrationFinding, ...] = ()
     facts: dict[str, Any] = {}
     statements: tuple[str, ...] = ()
 
 
-class Frozen(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class SourceFreeze(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """How the source was kept from being written to, and what is needed to undo it; `how` is empty if it was not."""
 
     how: Literal["", "renamed", "blocked"] = ""
@@ -141,7 +141,7 @@ class Frozen(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     because: str = ""
 
 
-class Table(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+class MigrationTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
     """One table of a migration and where it stands.
 
     `source_pointer` and `target_pointer` are what the last copy read and made; another pointer at the target means
@@ -149,19 +149,19 @@ class Table(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defa
     stays that of the step before. Evidence from before `rolled_back_ms` says nothing about the table of today.
     """
 
-    found: Found
+    found: InventoryTable
     state: State = "discovered"
-    planned: Planned | None = None
+    planned: TablePlan | None = None
     source_pointer: str = ""
     target_pointer: str = ""
-    frozen: Frozen = Frozen()
+    frozen: SourceFreeze = SourceFreeze()
     problem: str = ""
     failed_at: str = ""
     rolled_back_ms: int = 0
     changed_ms: int = 0
 
 
-class CarriedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
+class CopiedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
     """A namespace of a source, what it is called at the target, and which of its properties were set there.
 
     `kept` are properties for which the target had another value before, which it keeps.
@@ -174,7 +174,7 @@ class CarriedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True
     kept: tuple[str, ...] = ()
 
 
-class Log(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class LogEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """One thing that a command did."""
 
     at_ms: int
@@ -191,13 +191,13 @@ class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
 
     target_uri: str
     warehouse: str
-    sources: tuple[Source, ...]
-    tables: tuple[Table, ...]
+    sources: tuple[MigrationSource, ...]
+    tables: tuple[MigrationTable, ...]
     evidence: dict[str, tuple[Evidence, ...]]
-    log: tuple[Log, ...]
-    namespaces: tuple[CarriedNamespace, ...] = ()
+    log: tuple[LogEntry, ...]
+    namespaces: tuple[CopiedNamespace, ...] = ()
     grants: tuple[str, ...] = ()
-    unmapped: tuple[Finding, ...] = ()
+    unmapped: tuple[MigrationFinding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class NamespacePair:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TablePair:
     """One table at both ends, as the levels of verification look at it.
 
     `catalog` is what the target is called in SQL. `source_pointer` asks the source where it stands now, and answers
@@ -225,13 +225,13 @@ class Pair:
     spark: "SparkSession"
     client: Client
     catalog: str
-    table: Table
-    planned: Planned
+    table: MigrationTable
+    planned: TablePlan
     source_pointer: Callable[[], str]
     source_metadata: Callable[[], dict[str, Any] | None]
     source_rows: "Callable[[], DataFrame]"
     may_move: bool = False
-    reached: Looked | None = None
+    reached: LevelResult | None = None
     namespaces: Sequence[NamespacePair] = ()
 
     @property
@@ -244,15 +244,15 @@ def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
     return quote_name((catalog, *levels))
 
 
-def printed_name(levels: tuple[str, ...]) -> str:
+def display_name(levels: tuple[str, ...]) -> str:
     """As the command line prints and takes names: in double quotes where a level holds a dot or a quote."""
     return ".".join('"' + level.replace('"', '""') + '"' if set(level) & set('."') else level for level in levels)
 
 
-def title(found: Found) -> str:
+def table_title(found: InventoryTable) -> str:
     """One name for a table among all sources: a key of the folder, and a property of what we make at the target."""
-    return f"{found.source}:{'.'.join(map(_printed, found.name))}"
+    return f"{found.source}:{'.'.join(map(_quote_level, found.name))}"
 
 
-def _printed(level: str) -> str:
+def _quote_level(level: str) -> str:
     return level if level and not re.search(r"[.`]", level) else quote_identifier(level)

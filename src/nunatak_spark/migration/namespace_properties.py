@@ -7,19 +7,19 @@ carried: the target decides itself where new tables lie.
 from collections.abc import Iterator, Sequence
 
 from nunatak.client import Client, Levels
-from nunatak_spark.migration.migration_run import NOT_CARRIED, Run, make_namespaces
+from nunatak_spark.migration.migration_run import NOT_CARRIED, MigrationRun, ensure_namespaces
 from nunatak_spark.migration.model import (
-    CarriedNamespace,
-    Finding,
-    Found,
-    Looked,
+    CopiedNamespace,
+    InventoryTable,
+    LevelResult,
+    MigrationFinding,
+    MigrationTable,
     NamespacePair,
-    Table,
-    printed_name,
+    display_name,
 )
 
 
-def paired_namespaces(found: Found, target: Levels) -> list[tuple[Levels, Levels]]:
+def match_namespaces(found: InventoryTable, target: Levels) -> list[tuple[Levels, Levels]]:
     """Namespaces of the source and what they become, parents first, as far up as their names tell which is which."""
     before, after = found.name[:-1], target[:-1]
     pairs: list[tuple[Levels, Levels]] = []
@@ -31,22 +31,22 @@ def paired_namespaces(found: Found, target: Levels) -> list[tuple[Levels, Levels
     return pairs
 
 
-def carry_namespaces(run: Run, table: Table) -> None:
+def copy_namespaces(run: MigrationRun, table: MigrationTable) -> None:
     """Make the namespaces that a planned table needs, with the properties that they have at the source."""
     planned = table.planned
     if planned is None or planned.method == "adopt":
         return
-    make_namespaces(run.client, planned.target[:-1])
-    for before, after in paired_namespaces(table.found, planned.target):
+    ensure_namespaces(run.client, planned.target[:-1])
+    for before, after in match_namespaces(table.found, planned.target):
         key = (table.found.source, before, after)
         if key not in run.carried:
-            _carry(run, table.found, before, after)
+            _copy_properties(run, table.found, before, after)
             run.carried.add(key)
 
 
-def _carry(run: Run, found: Found, before: Levels, after: Levels) -> None:
+def _copy_properties(run: MigrationRun, found: InventoryTable, before: Levels, after: Levels) -> None:
     wanted = run.namespace_properties(found, before)
-    known = run.folder.find_namespace(found.source, before, after)
+    known = run.state.find_namespace(found.source, before, after)
     carried = known.properties if known else {}
     there = _properties(run.client, after)
     # Ours is what is absent, and what still is as an earlier attempt set it.
@@ -56,15 +56,15 @@ def _carry(run: Run, found: Found, before: Levels, after: Levels) -> None:
     if updates or gone:
         run.client.update_namespace(after, updates, gone)
     kept = tuple(sorted(wanted.keys() - ours.keys()))
-    now = CarriedNamespace(source=found.source, name=before, target=after, properties=ours, kept=kept)
+    now = CopiedNamespace(source=found.source, name=before, target=after, properties=ours, kept=kept)
     if now != known:
-        run.folder.save_namespace(now, _said(now))
+        run.state.save_namespace(now, _log_text(now))
 
 
-def _said(carried: CarriedNamespace) -> str:
+def _log_text(carried: CopiedNamespace) -> str:
     names = ", ".join(sorted(carried.properties)) or "no properties"
     kept = f"; the target keeps its own {', '.join(carried.kept)}" if carried.kept else ""
-    return f"namespace {printed_name(carried.name)} as {printed_name(carried.target)}: carried {names}{kept}"
+    return f"namespace {display_name(carried.name)} as {display_name(carried.target)}: carried {names}{kept}"
 
 
 def _properties(client: Client, namespace: Levels) -> dict[str, str]:
@@ -74,13 +74,13 @@ def _properties(client: Client, namespace: Levels) -> dict[str, str]:
 # L0
 
 
-def namespace_pairs(run: Run, table: Table) -> Iterator[NamespacePair]:
+def namespace_pairs(run: MigrationRun, table: MigrationTable) -> Iterator[NamespacePair]:
     """The namespaces of a table at both ends, as they are now."""
     planned = table.planned
     if planned is None or planned.method == "adopt":
         return  # both catalogs serve the same rows
-    for before, after in paired_namespaces(table.found, planned.target):
-        known = run.folder.find_namespace(table.found.source, before, after)
+    for before, after in match_namespaces(table.found, planned.target):
+        known = run.state.find_namespace(table.found.source, before, after)
         yield NamespacePair(
             name=before,
             target=after,
@@ -90,7 +90,7 @@ def namespace_pairs(run: Run, table: Table) -> Iterator[NamespacePair]:
         )
 
 
-def compare_namespaces(pairs: Sequence[NamespacePair]) -> Looked:
+def compare_namespaces(pairs: Sequence[NamespacePair]) -> LevelResult:
     """A finding for each property of the source that the target lacks or has otherwise, unless it was there before."""
     findings = []
     for pair in pairs:
@@ -98,23 +98,25 @@ def compare_namespaces(pairs: Sequence[NamespacePair]) -> Looked:
             there = pair.after.get(key)
             if there == value or (there is not None and key in pair.kept):
                 continue
-            name = printed_name(pair.target)
+            name = display_name(pair.target)
             what = "is missing" if there is None else f"is {there!r} instead of {value!r}"
-            findings.append(Finding("namespace-property", f"property {key} of the namespace {name} {what}", key))
+            findings.append(
+                MigrationFinding("namespace-property", f"property {key} of the namespace {name} {what}", key)
+            )
     facts = [
         {
-            "source": printed_name(pair.name),
-            "target": printed_name(pair.target),
+            "source": display_name(pair.name),
+            "target": display_name(pair.target),
             "properties": len(pair.before),
             "kept-at-target": list(pair.kept),
             "not-compared": sorted(NOT_CARRIED),
         }
         for pair in pairs
     ]
-    return Looked(tuple(findings), {"namespaces": facts} if facts else {})
+    return LevelResult(tuple(findings), {"namespaces": facts} if facts else {})
 
 
-def with_namespaces(looked: Looked, pairs: Sequence[NamespacePair]) -> Looked:
+def add_namespace_findings(looked: LevelResult, pairs: Sequence[NamespacePair]) -> LevelResult:
     """L0 of a table, with what its namespaces show."""
     spaces = compare_namespaces(pairs)
-    return Looked((*looked.findings, *spaces.findings), {**looked.facts, **spaces.facts}, looked.statements)
+    return LevelResult((*looked.findings, *spaces.findings), {**looked.facts, **spaces.facts}, looked.statements)

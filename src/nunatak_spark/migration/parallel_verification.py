@@ -15,11 +15,11 @@ from nunatak.client import Client
 from nunatak_spark.fingerprint import fingerprint_settings
 from nunatak_spark.installation import import_pyspark
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.migration.cutover import TRIES, Verify, is_outdated, pair_of, require_green
-from nunatak_spark.migration.migration_run import Run
-from nunatak_spark.migration.model import Evidence, LevelName, Pair, Table
-from nunatak_spark.migration.shadow import refreshed
-from nunatak_spark.migration.verification import look_at_files_of_many
+from nunatak_spark.migration.cutover import TRIES, Verify, is_outdated, require_green, table_pair
+from nunatak_spark.migration.migration_run import MigrationRun
+from nunatak_spark.migration.model import Evidence, LevelName, MigrationTable, TablePair
+from nunatak_spark.migration.shadow import refresh_shadow
+from nunatak_spark.migration.verification import check_files_of_many
 from nunatak_spark.session_settings import temporary_settings
 
 THREADS = 4  # most of a small table is waiting for catalogs, planning and scheduling
@@ -34,23 +34,25 @@ SMALL_SETTINGS = {
 TOGETHER = 25  # tables; how many are brought up to date before they are looked at
 
 
-def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Sequence[LevelName]) -> list[Table]:
+def verify_tables(
+    run: MigrationRun, verify: Verify, tables: Sequence[MigrationTable], levels: Sequence[LevelName]
+) -> list[MigrationTable]:
     """Bring every table up to date and look at it with each level; again if its source moved on meanwhile.
 
     A source whose snapshots can be read by their id may move: what is proven is the state the target was made from.
     """
     if not tables:
         return []  # Spark is not started for nothing
-    results: dict[int, Table] = {}
+    results: dict[int, MigrationTable] = {}
     small = [(number, table) for number, table in enumerate(tables) if is_small(table)]
     large = [(number, table) for number, table in enumerate(tables) if not is_small(table)]
-    with _workers(run) as workers:
+    with _start_workers(run) as workers:
         for alike, settings in ((small, SMALL_SETTINGS), (large, {})):
             with temporary_settings(run.spark(), settings):
                 waiting = alike
                 for attempt in range(TRIES):
                     batch = _Batch(run, verify, levels, attempt == TRIES - 1, None if alike is large else large)
-                    outdated: list[tuple[int, Table]] = []
+                    outdated: list[tuple[int, MigrationTable]] = []
                     for start in range(0, len(waiting), TOGETHER):
                         outdated += batch.verify(waiting[start : start + TOGETHER], results, workers)
                         run.progress(ProgressStep("verify", len(results), len(tables)))
@@ -58,7 +60,7 @@ def verify_tables(run: Run, verify: Verify, tables: Sequence[Table], levels: Seq
     return [results[number] for number in range(len(tables))]
 
 
-def is_small(table: Table) -> bool:
+def is_small(table: MigrationTable) -> bool:
     """By what the inventory knew; whether that is still so decides about speed alone."""
     size = table.found.size_bytes
     return size is not None and size <= SMALL_BYTES
@@ -68,31 +70,31 @@ def is_small(table: Table) -> bool:
 class _Batch:
     """Tables that are looked at together; a level that cannot be carried out is tried again with the `others`."""
 
-    run: Run
+    run: MigrationRun
     verify_pair: Verify
     levels: Sequence[LevelName]
     is_last: bool
-    others: list[tuple[int, Table]] | None
+    others: list[tuple[int, MigrationTable]] | None
 
     def verify(
-        self, tables: Sequence[tuple[int, Table]], results: dict[int, Table], workers: "_Workers"
-    ) -> list[tuple[int, Table]]:
+        self, tables: Sequence[tuple[int, MigrationTable]], results: dict[int, MigrationTable], workers: "_Workers"
+    ) -> list[tuple[int, MigrationTable]]:
         """Put into `results` what became of each table; the answer are those to be looked at once more."""
-        pairs: list[tuple[int, Pair]] = []
+        pairs: list[tuple[int, TablePair]] = []
         for number, table in tables:
             try:
-                fresh = refreshed(self.run, table)
-                pairs.append((number, pair_of(self.run, fresh, may_move=True)))
+                fresh = refresh_shadow(self.run, table)
+                pairs.append((number, table_pair(self.run, fresh, may_move=True)))
             except Exception as error:
                 results[number] = self.run.mark_failed(table, "verify", error)
         if "L1" in self.levels and len(pairs) > 1:
             numbers = [number for number, _ in pairs]
-            pairs = list(zip(numbers, look_at_files_of_many([pair for _, pair in pairs]), strict=True))
+            pairs = list(zip(numbers, check_files_of_many([pair for _, pair in pairs]), strict=True))
         outdated = []
         looked = workers.each(self.verify_pair, [pair for _, pair in pairs], self.levels)
         for (number, pair), evidence in zip(pairs, looked, strict=True):
             if not isinstance(evidence, Exception) and is_outdated(evidence) and not self.is_last:
-                self.run.folder.save_evidence(pair.table, evidence)
+                self.run.state.save_evidence(pair.table, evidence)
                 outdated.append((number, pair.table))
             elif self.others is not None and not isinstance(evidence, Exception) and _is_unfinished(evidence):
                 self.others.append((number, pair.table))
@@ -104,14 +106,14 @@ class _Batch:
                 )
         return outdated
 
-    def _settle(self, table: Table, evidence: list[Evidence] | Exception) -> Table:
+    def _settle(self, table: MigrationTable, evidence: list[Evidence] | Exception) -> MigrationTable:
         if isinstance(evidence, Exception):
             raise evidence
-        self.run.folder.save_evidence(table, evidence)
+        self.run.state.save_evidence(table, evidence)
         require_green(evidence)
         state = table.state if table.state in {"cutover", "done"} else "verified"
         green = msgspec.structs.replace(table, state=state, problem="", failed_at="")
-        return self.run.folder.save_table(green, f"{' '.join(self.levels)} green")
+        return self.run.state.save_table(green, f"{' '.join(self.levels)} green")
 
 
 def _is_unfinished(evidence: Sequence[Evidence]) -> bool:
@@ -129,12 +131,12 @@ class _Workers:
     clients: "queue.SimpleQueue[tuple[int, Client]]"
 
     def each(
-        self, verify: Verify, pairs: Sequence[Pair], levels: Sequence[LevelName]
+        self, verify: Verify, pairs: Sequence[TablePair], levels: Sequence[LevelName]
     ) -> list[list[Evidence] | Exception]:
-        def look(pair: Pair) -> list[Evidence] | Exception:
+        def look(pair: TablePair) -> list[Evidence] | Exception:
             number, client = self.clients.get()
             try:
-                with _own_pool(pair, f"verify-{number}"):
+                with _scheduler_pool(pair, f"verify-{number}"):
                     return verify(replace(pair, client=client), levels)
             except Exception as error:  # one table's trouble is its own
                 return error
@@ -145,7 +147,7 @@ class _Workers:
 
 
 @contextlib.contextmanager
-def _workers(run: Run) -> Iterator[_Workers]:
+def _start_workers(run: MigrationRun) -> Iterator[_Workers]:
     """Held for all threads: what a fingerprint needs from the session, which belongs to all of them."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(fingerprint_settings(run.spark()))
@@ -156,7 +158,7 @@ def _workers(run: Run) -> Iterator[_Workers]:
 
 
 @contextlib.contextmanager
-def _own_pool(pair: Pair, name: str) -> Iterator[None]:
+def _scheduler_pool(pair: TablePair, name: str) -> Iterator[None]:
     """Let the jobs of this thread share the cores with those of the others, if the scheduler is a fair one."""
     if import_pyspark("pyspark.sql.utils").is_remote():  # there the server decides
         yield

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nunatak.client import escape_level
-from nunatak_spark.migration.model import Finding, Found, Permission, Table, title
+from nunatak_spark.migration.model import (
+    InventoryTable,
+    MigrationFinding,
+    MigrationTable,
+    SourcePermission,
+    table_title,
+)
 
 # Words of Hive and of Lake Formation, in the target's; the strongest bundle that was granted says it all.
 PRIVILEGES = {
@@ -28,42 +34,42 @@ DEFAULT_WAREHOUSE = "default"
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedPermissions:
     """`grants` are commands, a line each; `unmapped` is what a person has to decide."""
 
     grants: tuple[str, ...]
-    unmapped: tuple[Finding, ...]
+    unmapped: tuple[MigrationFinding, ...]
 
 
-def map_permissions(tables: Iterable[Table], warehouse: str) -> Mapped:
+def map_permissions(tables: Iterable[MigrationTable], warehouse: str) -> MappedPermissions:
     """For every table that has a place at the target."""
     grants: list[str] = []
-    unmapped: list[Finding] = []
+    unmapped: list[MigrationFinding] = []
     for table in tables:
         if table.planned is None or table.planned.method == "refused":
             continue
         place = "/".join(map(escape_level, (warehouse or DEFAULT_WAREHOUSE, *table.planned.target)))
         held: dict[str, set[str]] = {}
-        for permission in _held(table.found):
+        for permission in _permissions_with_owner(table.found):
             grantee, privileges = grantee_of(permission), PRIVILEGES.get(permission.privilege.upper(), "")
             if grantee and privileges:
                 held.setdefault(grantee, set()).update(privileges.split(","))
             else:
-                unmapped.append(_unmapped(table.found, permission, has_grantee=bool(grantee)))
+                unmapped.append(_unmapped_finding(table.found, permission, has_grantee=bool(grantee)))
         grants += [
-            shlex.join(["nunatak", "grant", "add", grantee, ",".join(shortest(names)), f"table:{place}"])
+            shlex.join(["nunatak", "grant", "add", grantee, ",".join(reduce_privileges(names)), f"table:{place}"])
             for grantee, names in sorted(held.items())
         ]
-    return Mapped(tuple(dict.fromkeys(grants)), tuple(dict.fromkeys(unmapped)))
+    return MappedPermissions(tuple(dict.fromkeys(grants)), tuple(dict.fromkeys(unmapped)))
 
 
-def _held(found: Found) -> Iterable[Permission]:
+def _permissions_with_owner(found: InventoryTable) -> Iterable[SourcePermission]:
     if found.owner:
-        yield Permission(found.owner, "OWNER", "owner")
+        yield SourcePermission(found.owner, "OWNER", "owner")
     yield from found.permissions
 
 
-def grantee_of(permission: Permission) -> str:
+def grantee_of(permission: SourcePermission) -> str:
     """As the target names people and roles; a group of a directory is a role, which tokens bring along."""
     match permission.principal_type:
         case "user" | "owner":
@@ -79,7 +85,7 @@ def grantee_of(permission: Permission) -> str:
             return ""
 
 
-def shortest(names: Iterable[str]) -> Sequence[str]:
+def reduce_privileges(names: Iterable[str]) -> Sequence[str]:
     """The fewest words that say the same: what a bundle holds is not said again."""
     left = set(names)
     for position, bundle in enumerate(BUNDLES):
@@ -89,7 +95,7 @@ def shortest(names: Iterable[str]) -> Sequence[str]:
     return sorted(left)
 
 
-def _unmapped(found: Found, permission: Permission, *, has_grantee: bool) -> Finding:
+def _unmapped_finding(found: InventoryTable, permission: SourcePermission, *, has_grantee: bool) -> MigrationFinding:
     who = f"{permission.principal_type} {permission.principal or '(nobody)'}"
     what = "has a privilege that means nothing here" if has_grantee else "is nobody that a grant could name"
-    return Finding("unmapped-permission", f"{who} {what}: {permission.privilege}", title(found))
+    return MigrationFinding("unmapped-permission", f"{who} {what}: {permission.privilege}", table_title(found))

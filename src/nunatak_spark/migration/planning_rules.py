@@ -4,7 +4,15 @@ import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nunatak_spark.migration.model import Found, Method, Planned, Source, Table, printed_name, title
+from nunatak_spark.migration.model import (
+    InventoryTable,
+    Method,
+    MigrationSource,
+    MigrationTable,
+    TablePlan,
+    display_name,
+    table_title,
+)
 
 ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
 COPIED = {"csv", "json", "text"}
@@ -14,7 +22,7 @@ NOT_ADDED = {"partition-elsewhere", "timestamp-partition", "name-case", "mixed-t
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanOptions:
     """What the operator wants. Patterns are of names such as `sales.*`, or of one source as `old:sales.*`."""
 
     include: tuple[str, ...] = ()
@@ -26,54 +34,57 @@ class Wishes:
     wave: int = 1
 
 
-def plan(
-    tables: Sequence[Table], sources: Iterable[Source], taken: Collection[tuple[str, ...]], wishes: Wishes
-) -> dict[str, Planned]:
+def plan_migration(
+    tables: Sequence[MigrationTable],
+    sources: Iterable[MigrationSource],
+    taken: Collection[tuple[str, ...]],
+    wishes: PlanOptions,
+) -> dict[str, TablePlan]:
     """Plans by title, for all tables that are wished for and not decided. `taken` are the names that the target has."""
     kinds = {source.name: source for source in sources}
     used = {
-        _folded(table.planned.target): title(table.found)
+        _fold_case(table.planned.target): table_title(table.found)
         for table in tables
-        if table.planned is not None and is_decided(table)
+        if table.planned is not None and is_at_target(table)
     }
-    there = {_folded(name) for name in taken}
-    plans: dict[str, Planned] = {}
+    there = {_fold_case(name) for name in taken}
+    plans: dict[str, TablePlan] = {}
     for table in tables:
-        name = title(table.found)
-        if is_decided(table) or not is_wanted(table.found, wishes.include, wishes.exclude):
+        name = table_title(table.found)
+        if is_at_target(table) or not is_wanted(table.found, wishes.include, wishes.exclude):
             continue
-        planned = _planned(table.found, kinds[table.found.source], wishes)
+        planned = _plan_table(table.found, kinds[table.found.source], wishes)
         # What was planned before may have been begun: its name at the target is then its own.
-        others = there if table.planned is None else there - {_folded(table.planned.target)}
+        others = there if table.planned is None else there - {_fold_case(table.planned.target)}
         plans[name] = _without_collision(planned, name, used, others)
         if plans[name].method != "refused":
-            used[_folded(planned.target)] = name
+            used[_fold_case(planned.target)] = name
     return plans
 
 
-def is_decided(table: Table) -> bool:
+def is_at_target(table: MigrationTable) -> bool:
     """Whether it is at the target: then its method and its name are facts, and no plan changes them."""
     return bool(table.target_pointer)
 
 
-def is_wanted(found: Found, include: Sequence[str], exclude: Sequence[str]) -> bool:
+def is_wanted(found: InventoryTable, include: Sequence[str], exclude: Sequence[str]) -> bool:
     return (not include or matches(found, include)) and not matches(found, exclude)
 
 
-def matches(found: Found, patterns: Sequence[str]) -> bool:
+def matches(found: InventoryTable, patterns: Sequence[str]) -> bool:
     """By the name as it is printed, which is one table's alone, or by its levels without any quotes."""
-    names = {printed_name(found.name), ".".join(found.name)}
+    names = {display_name(found.name), ".".join(found.name)}
     names |= {f"{found.source}:{name}" for name in names}
     return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _planned(found: Found, source: Source, wishes: Wishes) -> Planned:
+def _plan_table(found: InventoryTable, source: MigrationSource, wishes: PlanOptions) -> TablePlan:
     method, because = _method(found, source, wishes)
     target = found.name if method == "adopt" else target_name(found, wishes)
-    return Planned(method, target, wishes.wave, because)
+    return TablePlan(method, target, wishes.wave, because)
 
 
-def target_name(found: Found, wishes: Wishes) -> tuple[str, ...]:
+def target_name(found: InventoryTable, wishes: PlanOptions) -> tuple[str, ...]:
     """Where it goes: the longest namespace that was renamed decides; a table without a namespace gets its source's."""
     namespace, name = found.name[:-1] or (found.source,), found.name[-1]
     for size in range(len(namespace), 0, -1):
@@ -83,7 +94,7 @@ def target_name(found: Found, wishes: Wishes) -> tuple[str, ...]:
     return (*wishes.into, *namespace, name)
 
 
-def _method(found: Found, source: Source, wishes: Wishes) -> tuple[Method, str]:
+def _method(found: InventoryTable, source: MigrationSource, wishes: PlanOptions) -> tuple[Method, str]:
     fatal = [risk.text for risk in found.risks if risk.kind in FATAL]
     if fatal:
         return "refused", fatal[0]
@@ -98,7 +109,7 @@ def _method(found: Found, source: Source, wishes: Wishes) -> tuple[Method, str]:
     return _method_for_files(found)
 
 
-def _method_for_files(found: Found) -> tuple[Method, str]:
+def _method_for_files(found: InventoryTable) -> tuple[Method, str]:
     if not found.columns:
         return "refused", "nothing is known about its columns"
     if found.format in ADDED_AS_THEY_ARE:
@@ -111,20 +122,20 @@ def _method_for_files(found: Found) -> tuple[Method, str]:
     return "refused", f"files of the format {found.format or 'unknown'} cannot be read"
 
 
-def _without_collision(planned: Planned, name: str, used: Mapping[str, str], there: Collection[str]) -> Planned:
-    folded = _folded(planned.target)
+def _without_collision(planned: TablePlan, name: str, used: Mapping[str, str], there: Collection[str]) -> TablePlan:
+    folded = _fold_case(planned.target)
     if planned.method in {"refused", "adopt"}:
         return planned
-    printed = printed_name(planned.target)
+    printed = display_name(planned.target)
     if folded in used and used[folded] != name:
         because = f"{used[folded]} goes to {printed} already; choose another namespace with --into or --map"
     elif folded in there:
         because = f"the target has {printed} already; choose another namespace with --into or --map"
     else:
         return planned
-    return Planned("refused", planned.target, planned.wave, because)
+    return TablePlan("refused", planned.target, planned.wave, because)
 
 
-def _folded(name: tuple[str, ...]) -> str:
+def _fold_case(name: tuple[str, ...]) -> str:
     """Names that differ in capitals alone are one for many engines."""
     return "\0".join(name).lower()

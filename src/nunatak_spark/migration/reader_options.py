@@ -65,7 +65,7 @@ def require_strict(given: Mapping[str, str]) -> None:
             )
 
 
-def infers(options: Mapping[str, str]) -> bool:
+def infers_types(options: Mapping[str, str]) -> bool:
     """Whether these options let Spark guess types from text."""
     said = {key.lower(): value.lower() for key, value in options.items()}
     return said.get("inferschema") == "true" or said.get("primitivesasstring") == "false"

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from nunatak_spark.migration.model import Finding, Found, title
-from nunatak_spark.migration.source_files import File, int96_columns, segments
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding, table_title
+from nunatak_spark.migration.source_files import SourceFile, int96_columns, location_segments
 
 LARGE_METADATA_BYTES = 8 << 20  # beyond it every commit writes so much; expire snapshots first
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -15,66 +15,74 @@ MANAGED = "MANAGED_TABLE"
 TABLE_TYPE = "hive.table-type"
 
 
-def document_risks(found: Found) -> Iterator[Finding]:
+def document_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
     """Those of an Iceberg table, by what its metadata say."""
     if found.format_version == 1:
-        yield Finding("format-1", "is of format version 1: no row-level deletes; upgrade it after the move")
+        yield MigrationFinding("format-1", "is of format version 1: no row-level deletes; upgrade it after the move")
     properties = found.properties
     if properties.get("write.location-provider.impl"):
         provider = properties["write.location-provider.impl"]
-        yield Finding("location-provider", f"writes its files where {provider} says; engines need that class", provider)
+        yield MigrationFinding(
+            "location-provider", f"writes its files where {provider} says; engines need that class", provider
+        )
     for key in ("write.data.path", "write.metadata.path", "write.object-storage.path"):
         if properties.get(key):
-            yield Finding("files-elsewhere", f"{key} puts files outside of its location", properties[key])
+            yield MigrationFinding("files-elsewhere", f"{key} puts files outside of its location", properties[key])
     if properties.get("gc.enabled") == "false":
-        yield Finding("gc-disabled", "gc.enabled is false: its files may belong to another table; expiry is refused")
+        yield MigrationFinding(
+            "gc-disabled", "gc.enabled is false: its files may belong to another table; expiry is refused"
+        )
     if found.metadata_bytes is not None and found.metadata_bytes > LARGE_METADATA_BYTES:
-        yield Finding(
+        yield MigrationFinding(
             "large-metadata", f"its metadata file has {found.metadata_bytes >> 20} MiB; expire snapshots first"
         )
-    yield from _managed(found)
+    yield from _managed_table_risk(found)
 
 
-def declared_risks(found: Found) -> Iterator[Finding]:
+def declared_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
     """Those of a table that is not Iceberg's, by what is declared and by its name."""
     for column in found.columns:
         if re.match(r"(var)?char\(", column.type):
-            yield Finding(
+            yield MigrationFinding(
                 "char",
                 f"{column.name} is {column.type} and becomes string; char is padded by some engines",
                 column.name,
             )
         if column.name in found.partitioned_by and column.type.startswith("timestamp"):
             text = f"is partitioned by the timestamp {column.name}, whose folders are text in some time zone"
-            yield Finding("timestamp-partition", text, column.name)
-    yield from _managed(found)
+            yield MigrationFinding("timestamp-partition", text, column.name)
+    yield from _managed_table_risk(found)
 
 
-def _managed(found: Found) -> Iterator[Finding]:
+def _managed_table_risk(found: InventoryTable) -> Iterator[MigrationFinding]:
     if found.properties.get(TABLE_TYPE) == MANAGED:
-        yield Finding("managed", "is a managed table of the metastore: dropping or renaming it there touches its files")
+        yield MigrationFinding(
+            "managed", "is a managed table of the metastore: dropping or renaming it there touches its files"
+        )
 
 
-def file_risks(found: Found, files: Sequence[File]) -> Iterator[Finding]:
+def file_risks(found: InventoryTable, files: Sequence[SourceFile]) -> Iterator[MigrationFinding]:
     """Those of a table of files, by their names, and by what the first of them holds."""
     nulls = [file.path for file in files if NULL_PARTITION in file.path]
     if nulls:
-        yield Finding("null-partition", f"has partitions {NULL_PARTITION}, which become null", nulls[0])
+        yield MigrationFinding("null-partition", f"has partitions {NULL_PARTITION}, which become null", nulls[0])
     old = int96_columns(files) if found.format == "parquet" else []
     if old:
-        yield Finding("int96", "has timestamps of Parquet's old kind, which engines read differently", old[0])
+        yield MigrationFinding("int96", "has timestamps of Parquet's old kind, which engines read differently", old[0])
 
 
-def name_risks(found: Found) -> Iterator[Finding]:
+def name_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
     names = [*found.name, *(column.name for column in found.columns)]
     mixed = [name for name in names if name != name.lower()]
     if mixed:
-        yield Finding("mixed-case", f"has names with capitals, which some engines fold: {', '.join(mixed)}", mixed[0])
+        yield MigrationFinding(
+            "mixed-case", f"has names with capitals, which some engines fold: {', '.join(mixed)}", mixed[0]
+        )
 
 
-def with_overlaps(tables: Sequence[Found]) -> list[Found]:
+def with_overlaps(tables: Sequence[InventoryTable]) -> list[InventoryTable]:
     """All of them, each with a risk if its location is, holds or lies in that of another one."""
-    placed = sorted((segments(found.location), title(found)) for found in tables if found.location)
+    placed = sorted((location_segments(found.location), table_title(found)) for found in tables if found.location)
     others: dict[str, str] = {}
     open_places: list[tuple[tuple[str, ...], str]] = []  # each of them holds the ones after it
     for place, name in placed:
@@ -87,10 +95,10 @@ def with_overlaps(tables: Sequence[Found]) -> list[Found]:
     return [_with_overlap(found, others) for found in tables]
 
 
-def _with_overlap(found: Found, others: Mapping[str, str]) -> Found:
+def _with_overlap(found: InventoryTable, others: Mapping[str, str]) -> InventoryTable:
     kept = tuple(risk for risk in found.risks if risk.kind != "location-overlap")
-    other = others.get(title(found))
+    other = others.get(table_title(found))
     if other is None:
         return msgspec.structs.replace(found, risks=kept)
     text = f"shares its location with {other}: what one removes may belong to the other"
-    return msgspec.structs.replace(found, risks=(*kept, Finding("location-overlap", text, found.location)))
+    return msgspec.structs.replace(found, risks=(*kept, MigrationFinding("location-overlap", text, found.location)))

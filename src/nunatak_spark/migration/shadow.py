@@ -9,13 +9,13 @@ import msgspec
 from nunatak.client import Client, Json
 from nunatak.errors import NotFound
 from nunatak_spark.jobs import ProgressStep
-from nunatak_spark.migration.migration_run import Run, Stuck, name_now
-from nunatak_spark.migration.model import Found, Planned, Table, printed_name, sql_name, title
-from nunatak_spark.migration.namespace_properties import carry_namespaces
-from nunatak_spark.migration.pinned_source import pin
+from nunatak_spark.migration.migration_run import MigrationRun, StepBlocked, current_source_name
+from nunatak_spark.migration.model import InventoryTable, MigrationTable, TablePlan, display_name, sql_name, table_title
+from nunatak_spark.migration.namespace_properties import copy_namespaces
+from nunatak_spark.migration.pinned_source import pin_source
 from nunatak_spark.migration.planning_rules import FATAL
 from nunatak_spark.migration.shadow_flags import ensure_shadow, find_flag, shadow_source
-from nunatak_spark.migration.source_files import segments
+from nunatak_spark.migration.source_files import location_segments
 from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.sql_text import literal, quote_identifier
 
@@ -24,14 +24,14 @@ NOT_FROM_HERE = "the target has a table {} that does not come from here; plan an
 FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
 
 
-def shadow(run: Run, tables: Sequence[Table]) -> list[Table]:
+def shadow(run: MigrationRun, tables: Sequence[MigrationTable]) -> list[MigrationTable]:
     """Make every table at the target; those that are a pointer alone by several threads, the others one by one."""
-    pointers = [table for table in tables if planned_of(table).method in {"register", "adopt"}]
-    files = [table for table in tables if planned_of(table).method in {"add_files", "copy"}]
-    return [*_registered(run, pointers), *run.each(files, "shadow", lambda table: refreshed(run, table))]
+    pointers = [table for table in tables if require_plan(table).method in {"register", "adopt"}]
+    files = [table for table in tables if require_plan(table).method in {"add_files", "copy"}]
+    return [*_register_tables(run, pointers), *run.run_step(files, "shadow", lambda table: refresh_shadow(run, table))]
 
 
-def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
+def _register_tables(run: MigrationRun, tables: Sequence[MigrationTable]) -> list[MigrationTable]:
     """Sources are asked by this thread, the target by the others; the folder is written by this one."""
     results = []
     with ThreadPoolExecutor(THREADS) as pool:
@@ -39,13 +39,13 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
         for table in tables:
             try:
                 pointer = require_pointer(run, table)
-                carry_namespaces(run, table)
+                copy_namespaces(run, table)
             except Exception as error:
                 results.append(run.mark_failed(table, "shadow", error))
                 continue
-            intended = _intended(run, table, pointer)
+            intended = _save_intent(run, table, pointer)
             is_begun = bool(table.source_pointer)
-            waiting[pool.submit(_pointed, run, intended, pointer, is_begun=is_begun)] = (intended, pointer)
+            waiting[pool.submit(_register, run, intended, pointer, is_begun=is_begun)] = (intended, pointer)
         for done, future in enumerate(as_completed(waiting), 1):
             table, pointer = waiting[future]
             run.progress(ProgressStep("register", done, len(waiting)))
@@ -55,23 +55,23 @@ def _registered(run: Run, tables: Sequence[Table]) -> list[Table]:
     return results
 
 
-def refreshed(run: Run, table: Table) -> Table:
+def refresh_shadow(run: MigrationRun, table: MigrationTable) -> MigrationTable:
     """The table at the target as the source is now: made if it is not there, made anew if the source moved on."""
     pointer = require_pointer(run, table)
-    carry_namespaces(run, table)
-    if planned_of(table).method in {"register", "adopt"}:
+    copy_namespaces(run, table)
+    if require_plan(table).method in {"register", "adopt"}:
         is_begun = bool(table.source_pointer)
-        table = _intended(run, table, pointer)
-        return _save(run, table, pointer, _pointed(run, table, pointer, is_begun=is_begun))
+        table = _save_intent(run, table, pointer)
+        return _save(run, table, pointer, _register(run, table, pointer, is_begun=is_begun))
     is_same = pointer == table.source_pointer and _target_pointer(run, table) == table.target_pointer
     if is_same and not table.problem:
-        ensure_shadow(run.client, table, planned_of(table).target)
+        ensure_shadow(run.client, table, require_plan(table).target)
         return table
-    table = _looked_at(run, table)
-    return _save(run, table, pointer, _filled(run, table, pointer))
+    table = _look_again(run, table)
+    return _save(run, table, pointer, _create_and_fill(run, table, pointer))
 
 
-def _intended(run: Run, table: Table, pointer: str) -> Table:
+def _save_intent(run: MigrationRun, table: MigrationTable, pointer: str) -> MigrationTable:
     """Write down what the target is about to point at, so that it is known for ours after a crash.
 
     What an earlier attempt was about to do, and may have done, is found out before its intent is forgotten.
@@ -82,21 +82,21 @@ def _intended(run: Run, table: Table, pointer: str) -> Table:
     if table.source_pointer:
         there = _target_pointer(run, table)
         known = there if there and is_ours(table, there) else known
-    return run.folder.save_table(msgspec.structs.replace(table, source_pointer=pointer, target_pointer=known))
+    return run.state.save_table(msgspec.structs.replace(table, source_pointer=pointer, target_pointer=known))
 
 
-def _looked_at(run: Run, table: Table) -> Table:
+def _look_again(run: MigrationRun, table: MigrationTable) -> MigrationTable:
     """The table as it is at the source now; what the inventory knew beyond that is kept."""
-    again = run.origin(table.found).look_again(table.found, name_now(table))
+    again = run.source_catalog(table.found).reload(table.found, current_source_name(table))
     fatal = [risk.text for risk in again.risks if risk.kind in FATAL]
     if fatal:
-        raise Stuck(fatal[0])
+        raise StepBlocked(fatal[0])
     known = {risk.kind for risk in again.risks}
     risks = (*again.risks, *(risk for risk in table.found.risks if risk.kind not in known))
     return msgspec.structs.replace(table, found=msgspec.structs.replace(again, risks=risks))
 
 
-def _save(run: Run, table: Table, source_pointer: str, target_pointer: str) -> Table:
+def _save(run: MigrationRun, table: MigrationTable, source_pointer: str, target_pointer: str) -> MigrationTable:
     said = "caught up with the source" if table.target_pointer else "shadowed"
     if table.target_pointer == target_pointer:
         said = ""
@@ -106,58 +106,58 @@ def _save(run: Run, table: Table, source_pointer: str, target_pointer: str) -> T
     changed = msgspec.structs.replace(
         table, state=state, source_pointer=source_pointer, target_pointer=target_pointer, problem="", failed_at=""
     )
-    return run.folder.save_table(changed, said)
+    return run.state.save_table(changed, said)
 
 
-def require_pointer(run: Run, table: Table) -> str:
-    pointer = run.origin(table.found).find_pointer(table.found, name_now(table))
+def require_pointer(run: MigrationRun, table: MigrationTable) -> str:
+    pointer = run.source_catalog(table.found).find_pointer(table.found, current_source_name(table))
     if not pointer:
-        raise Stuck(f"{printed_name(name_now(table))} is no longer at the source")
-    if planned_of(table).method != "adopt":
+        raise StepBlocked(f"{display_name(current_source_name(table))} is no longer at the source")
+    if require_plan(table).method != "adopt":
         run.require_shadow_support()
     return pointer
 
 
-def planned_of(table: Table) -> Planned:
+def require_plan(table: MigrationTable) -> TablePlan:
     if table.planned is None:
-        raise Stuck("there is no plan for it; run `nunatak migrate plan`")
+        raise StepBlocked("there is no plan for it; run `nunatak migrate plan`")
     return table.planned
 
 
 # By its pointer
 
 
-def _pointed(run: Run, table: Table, pointer: str, *, is_begun: bool) -> str:
+def _register(run: MigrationRun, table: MigrationTable, pointer: str, *, is_begun: bool) -> str:
     """Let the target point where the source does; return where that is in the target's words.
 
     Before the first attempt was written down, nothing at the target can be ours, even if it points at the same file.
     """
-    planned = planned_of(table)
+    planned = require_plan(table)
     with run.connect() as client:
         there = find_target(client, planned.target)
         if planned.method == "adopt":
-            return _adopted(there, pointer)
+            return _check_adopted(there, pointer)
         if there is None:
             answer = client.register_table(planned.target, pointer, shadow_of=shadow_source(table))
         elif not is_begun:
-            raise Stuck(NOT_FROM_HERE.format(printed_name(planned.target)))
-        elif segments(location_of(there)) == segments(pointer):
+            raise StepBlocked(NOT_FROM_HERE.format(display_name(planned.target)))
+        elif location_segments(metadata_location(there)) == location_segments(pointer):
             answer = there  # an earlier attempt got so far, perhaps one of a version without flags
             ensure_shadow(client, table, planned.target)
         else:
             require_ours(table, there)
             source = shadow_source(table)
             answer = client.register_table(planned.target, pointer, overwrite=True, shadow_of=source)
-        return location_of(answer)
+        return metadata_location(answer)
 
 
-def _adopted(there: Json | None, pointer: str) -> str:
-    if there is None or segments(location_of(there)) != segments(pointer):
-        raise Stuck(
+def _check_adopted(there: Json | None, pointer: str) -> str:
+    if there is None or location_segments(metadata_location(there)) != location_segments(pointer):
+        raise StepBlocked(
             "the target does not serve the source's database; start it there, as docs/how-to/move-a-jdbc-catalog.md "
             "says, or plan without --adopt"
         )
-    return location_of(there)
+    return metadata_location(there)
 
 
 def find_target(client: Client, name: tuple[str, ...]) -> Json | None:
@@ -167,40 +167,43 @@ def find_target(client: Client, name: tuple[str, ...]) -> Json | None:
         return None
 
 
-def location_of(answer: Json) -> str:
+def metadata_location(answer: Json) -> str:
     return str(answer.get("metadata-location") or "")
 
 
-def _target_pointer(run: Run, table: Table) -> str:
+def _target_pointer(run: MigrationRun, table: MigrationTable) -> str:
     with run.connect() as client:
-        there = find_target(client, planned_of(table).target)
-    return "" if there is None else location_of(there)
+        there = find_target(client, require_plan(table).target)
+    return "" if there is None else metadata_location(there)
 
 
-def is_ours(table: Table, location: str) -> bool:
+def is_ours(table: MigrationTable, location: str) -> bool:
     """Whether the target is as we left it, or as an earlier attempt was about to leave it."""
     known = [pointer for pointer in (table.target_pointer, table.source_pointer) if pointer]
-    return any(segments(pointer) == segments(location) for pointer in known)
+    return any(location_segments(pointer) == location_segments(location) for pointer in known)
 
 
-def require_ours(table: Table, there: Json) -> None:
+def require_ours(table: MigrationTable, there: Json) -> None:
     """Whoever put something else there did so knowing of it: it is not ours to move or to drop."""
-    if is_ours(table, location_of(there)):
+    if is_ours(table, metadata_location(there)):
         return
-    if there.get("metadata", {}).get("properties", {}).get(FROM) == title(table.found) and not table.target_pointer:
+    if (
+        there.get("metadata", {}).get("properties", {}).get(FROM) == table_title(table.found)
+        and not table.target_pointer
+    ):
         return
-    name = printed_name(planned_of(table).target)
+    name = display_name(require_plan(table).target)
     if table.target_pointer:
-        raise Stuck(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
-    raise Stuck(NOT_FROM_HERE.format(name))
+        raise StepBlocked(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
+    raise StepBlocked(NOT_FROM_HERE.format(name))
 
 
 # By its files
 
 
-def _filled(run: Run, table: Table, pointer: str) -> str:
+def _create_and_fill(run: MigrationRun, table: MigrationTable, pointer: str) -> str:
     """A new table over the source's files, or with its rows; one of an earlier attempt or of an earlier state goes."""
-    planned = planned_of(table)
+    planned = require_plan(table)
     with run.connect() as client:
         there = find_target(client, planned.target)
         if there is not None:
@@ -209,7 +212,7 @@ def _filled(run: Run, table: Table, pointer: str) -> str:
             is_whole = there["metadata"].get("current-snapshot-id") not in {None, -1} or not table.found.files
             if properties.get(POINTER) == pointer and is_whole:
                 ensure_shadow(client, table, planned.target)
-                return location_of(there)
+                return metadata_location(there)
             client.drop_table(planned.target)  # the files stay, those of the source above all
         _forget(run, table)
         try:
@@ -222,26 +225,26 @@ def _filled(run: Run, table: Table, pointer: str) -> str:
             raise
         # Only now, because a shadow takes no commits; until here gc.enabled=false keeps the source's files.
         ensure_shadow(client, table, planned.target)
-        return location_of(client.load_table(planned.target))
+        return metadata_location(client.load_table(planned.target))
 
 
-def _drop_unfinished(client: Client, table: Table, pointer: str) -> None:
+def _drop_unfinished(client: Client, table: MigrationTable, pointer: str) -> None:
     """A table that was made and not filled must not stand at the target: it would look like an empty one."""
-    target = planned_of(table).target
+    target = require_plan(table).target
     there = find_target(client, target)
     marks = {} if there is None else there["metadata"].get("properties", {})
-    if marks.get(FROM) == title(table.found) and marks.get(POINTER) == pointer:
+    if marks.get(FROM) == table_title(table.found) and marks.get(POINTER) == pointer:
         client.drop_table(target)
 
 
-def _forget(run: Run, table: Table) -> None:
+def _forget(run: MigrationRun, table: MigrationTable) -> None:
     """Spark remembers tables for half a minute, and would take one that was dropped for one that is there."""
     with suppress(Exception):  # it knows nothing of it, which is as well
-        run.spark().sql(f"REFRESH TABLE {sql_name(run.catalog, planned_of(table).target)}")
+        run.spark().sql(f"REFRESH TABLE {sql_name(run.catalog, require_plan(table).target)}")
 
 
-def _add_files(run: Run, table: Table, pointer: str) -> None:
-    found, name = table.found, sql_name(run.catalog, planned_of(table).target)
+def _add_files(run: MigrationRun, table: MigrationTable, pointer: str) -> None:
+    found, name = table.found, sql_name(run.catalog, require_plan(table).target)
     spark = run.spark()
     spark.sql(create_statement(name, found, _marks(table, pointer, keeps_files=True)))
     if found.files:
@@ -249,22 +252,26 @@ def _add_files(run: Run, table: Table, pointer: str) -> None:
         spark.sql(add_files_statement(run.catalog, name, found))
 
 
-def _copy(run: Run, table: Table, pointer: str) -> None:
-    found, name = table.found, sql_name(run.catalog, planned_of(table).target)
-    view = f"nunatak_source_{abs(hash(title(found)))}"
-    pin(run.origin(found), found, name_now(table), pointer).rows().createOrReplaceTempView(view)
+def _copy(run: MigrationRun, table: MigrationTable, pointer: str) -> None:
+    found, name = table.found, sql_name(run.catalog, require_plan(table).target)
+    view = f"nunatak_source_{abs(hash(table_title(found)))}"
+    pin_source(run.source_catalog(found), found, current_source_name(table), pointer).rows().createOrReplaceTempView(
+        view
+    )
     try:
-        run.spark().sql(f"{head_of(name, found, _marks(table, pointer, keeps_files=False))} AS SELECT * FROM {view}")
+        run.spark().sql(
+            f"{create_table_head(name, found, _marks(table, pointer, keeps_files=False))} AS SELECT * FROM {view}"
+        )
     finally:
         run.spark().catalog.dropTempView(view)
 
 
-def create_statement(name: str, found: Found, properties: dict[str, str]) -> str:
+def create_statement(name: str, found: InventoryTable, properties: dict[str, str]) -> str:
     columns = ", ".join(f"{quote_identifier(column.name)} {plain_type(column.type)}" for column in found.columns)
-    return head_of(f"{name} ({columns})", found, properties)
+    return create_table_head(f"{name} ({columns})", found, properties)
 
 
-def head_of(name: str, found: Found, properties: dict[str, str]) -> str:
+def create_table_head(name: str, found: InventoryTable, properties: dict[str, str]) -> str:
     """The beginning of a CREATE TABLE; Iceberg's expressions of partitions stand as they are, columns are quoted."""
     names = {column.name for column in found.columns}
     parts = ", ".join(quote_identifier(part) if part in names else part for part in found.partitioned_by)
@@ -273,25 +280,25 @@ def head_of(name: str, found: Found, properties: dict[str, str]) -> str:
     return f"CREATE TABLE {name} USING iceberg{partitioned} TBLPROPERTIES ({pairs})"
 
 
-def add_files_statement(catalog: str, name: str, found: Found) -> str:
+def add_files_statement(catalog: str, name: str, found: InventoryTable) -> str:
     place = f"{quote_identifier(found.format)}.{quote_identifier(found.location)}"
     return (
         f"CALL {quote_identifier(catalog)}.system.add_files(table => {literal(name)}, source_table => {literal(place)})"
     )
 
 
-def _marks(table: Table, pointer: str, *, keeps_files: bool) -> dict[str, str]:
+def _marks(table: MigrationTable, pointer: str, *, keeps_files: bool) -> dict[str, str]:
     """Properties of a table that we make. Files that belong to the source must never be removed by the target."""
-    marks = {FROM: title(table.found), POINTER: pointer}
+    marks = {FROM: table_title(table.found), POINTER: pointer}
     return {**marks, "gc.enabled": "false"} if keeps_files else marks
 
 
 # Taking it away
 
 
-def drop_target(run: Run, table: Table, *, discard: bool) -> None:
+def drop_target(run: MigrationRun, table: MigrationTable, *, discard: bool) -> None:
     """The target's entry, never a file; what somebody wrote there since is thrown away only if `discard` says so."""
-    planned = planned_of(table)
+    planned = require_plan(table)
     if planned.method == "adopt":
         return  # it is the source's own row
     with run.connect() as client:
@@ -299,7 +306,9 @@ def drop_target(run: Run, table: Table, *, discard: bool) -> None:
         if there is None:
             flag = find_flag(client, table)
             if flag is not None:
-                raise Stuck(f"the table was renamed at the target and is {flag['securable']} now; rename it back first")
+                raise StepBlocked(
+                    f"the table was renamed at the target and is {flag['securable']} now; rename it back first"
+                )
             return
         if not discard:
             require_ours(table, there)

@@ -9,14 +9,14 @@ from contextlib import suppress
 from nunatak.client import Client, Json, is_unknown_route
 from nunatak.errors import CatalogError, Forbidden, NoSuchTable
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import Table, title
+from nunatak_spark.migration.model import MigrationTable, table_title
 
 LONGEST_SOURCE = 500  # characters that the server keeps of a source's name
 
 
-def shadow_source(table: Table) -> str:
+def shadow_source(table: MigrationTable) -> str:
     """What the target is told about where a table comes from; printable, and of bounded length."""
-    name = "".join(letter if letter.isprintable() else "?" for letter in title(table.found))
+    name = "".join(letter if letter.isprintable() else "?" for letter in table_title(table.found))
     return name[:LONGEST_SOURCE]
 
 
@@ -32,13 +32,13 @@ def require_shadow_support(client: Client) -> None:
             ) from error
 
 
-def ensure_shadow(client: Client, table: Table, name: tuple[str, ...]) -> None:
+def ensure_shadow(client: Client, table: MigrationTable, name: tuple[str, ...]) -> None:
     """Flag a table at the target unless it is flagged already; a flag `cut-over` is left as it is."""
     if client.find_shadow(name) is None:
         client.set_shadow(name, shadow_source(table), "shadow")
 
 
-def mark_cut_over(client: Client, table: Table) -> None:
+def mark_cut_over(client: Client, table: MigrationTable) -> None:
     """Let writers in. Files that the source also knows stay until it is retired; a copy has files of its own."""
     if table.planned is None or table.planned.method == "adopt":
         return
@@ -48,7 +48,7 @@ def mark_cut_over(client: Client, table: Table) -> None:
         client.set_shadow(table.planned.target, shadow_source(table), "cut-over")
 
 
-def lift_flag(client: Client, table: Table) -> None:
+def lift_flag(client: Client, table: MigrationTable) -> None:
     """Remove the flag, wherever the table is now; a table that was dropped has none."""
     flag = find_flag(client, table)
     if flag is not None:
@@ -56,7 +56,7 @@ def lift_flag(client: Client, table: Table) -> None:
             client.lift_shadow(str(flag["securable"]))
 
 
-def find_flag(client: Client, table: Table) -> Json | None:
+def find_flag(client: Client, table: MigrationTable) -> Json | None:
     """The flag by the planned name, or by the source that it names if the table was renamed at the target."""
     if table.planned is None or table.planned.method == "adopt":
         return None

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 GZIP = b"\x1f\x8b"
 MOST_FILES = 1_000_000  # of one folder, some two hundred bytes each on the driver
 
-Spark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
+StartSpark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be read, or is not what it should be."""
 
 
 @dataclass(frozen=True)
-class Document:
+class MetadataDocument:
     """A metadata file: what it says, and how many bytes it has."""
 
     content: dict[str, Any]
@@ -40,7 +40,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class File:
+class SourceFile:
     path: str
     size_bytes: int
     modified_ms: int
@@ -56,26 +56,26 @@ def local_path(location: str) -> Path | None:
     return Path("/" + path.lstrip("/"))  # Iceberg takes what follows the scheme as it stands, so nothing is decoded
 
 
-def segments(location: str) -> tuple[str, ...]:
+def location_segments(location: str) -> tuple[str, ...]:
     """A location in pieces, alike for file:/a, file:///a and /a, and for s3a and s3."""
     text = location if ":" in location.partition("/")[0] else f"file:{location}"
     scheme, _, path = text.partition(":")
     return (re.sub(r"^s3[an]$", "s3", scheme), *(piece for piece in path.split("/") if piece))
 
 
-def read_document(spark: Spark, location: str) -> Document:
+def read_document(spark: StartSpark, location: str) -> MetadataDocument:
     """A metadata file of a table or view, compressed or not."""
     content = read_bytes(spark, location)
     try:
         found = json.loads(gzip.decompress(content) if content.startswith(GZIP) else content)
     except (OSError, ValueError, EOFError) as error:
-        raise Unreadable(f"{location} is not a metadata document: {error}") from error
+        raise UnreadableFile(f"{location} is not a metadata document: {error}") from error
     if not isinstance(found, dict):
-        raise Unreadable(f"{location} is not a metadata document: it holds no object")
-    return Document(found, len(content))
+        raise UnreadableFile(f"{location} is not a metadata document: it holds no object")
+    return MetadataDocument(found, len(content))
 
 
-def read_bytes(spark: Spark, location: str) -> bytes:
+def read_bytes(spark: StartSpark, location: str) -> bytes:
     """A whole file, on this machine or through Spark; Unreadable if it cannot be had."""
     path = local_path(location)
     try:
@@ -86,40 +86,42 @@ def read_bytes(spark: Spark, location: str) -> bytes:
     except CannotRun:  # no Spark: that is to be mended here, and says nothing about the file
         raise
     except Exception as error:  # Spark's have no common base that could be named without pyspark
-        raise Unreadable(f"{location} cannot be read: {failure_reason(error)}") from error
+        raise UnreadableFile(f"{location} cannot be read: {failure_reason(error)}") from error
 
 
-def list_files(spark: Spark, location: str) -> list[File]:
+def list_files(spark: StartSpark, location: str) -> list[SourceFile]:
     """Every file below a folder that engines take for data, sorted by path."""
     path = local_path(location)
     if path is None:
-        return sorted(_listed_by_spark(spark(), location), key=lambda file: file.path)
+        return sorted(_list_files_with_spark(spark(), location), key=lambda file: file.path)
     if not path.is_dir():
-        raise Unreadable(f"{location} is not a folder")
-    return sorted(_listed(path), key=lambda file: file.path)
+        raise UnreadableFile(f"{location} is not a folder")
+    return sorted(_list_local_files(path), key=lambda file: file.path)
 
 
-def _listed(folder: Path) -> Iterator[File]:
+def _list_local_files(folder: Path) -> Iterator[SourceFile]:
     for path in folder.rglob("*"):
         if path.is_file() and not any(map(_is_hidden, path.relative_to(folder).parts)):
             stat = path.stat()
-            yield File(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000)
+            yield SourceFile(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
-def _listed_by_spark(spark: "SparkSession", location: str) -> Iterator[File]:
+def _list_files_with_spark(spark: "SparkSession", location: str) -> Iterator[SourceFile]:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     columns = "path", "length", "unix_millis(modificationTime) as modified"  # the content is not among them, nor read
     try:
         rows = reader.load(location).selectExpr(*columns).limit(MOST_FILES + 1).collect()
     except Exception as error:
-        raise Unreadable(f"{location} cannot be listed: {failure_reason(error)}") from error
+        raise UnreadableFile(f"{location} cannot be listed: {failure_reason(error)}") from error
     if len(rows) > MOST_FILES:
-        raise Unreadable(f"{location} holds more than {MOST_FILES} files, which is more than this machine should list")
+        raise UnreadableFile(
+            f"{location} holds more than {MOST_FILES} files, which is more than this machine should list"
+        )
     base = urlsplit(location).path.rstrip("/")
     for row in rows:
         inside = unquote(urlsplit(row["path"]).path).removeprefix(base)
         if not any(map(_is_hidden, inside.split("/"))):
-            yield File(row["path"], row["length"], row["modified"])
+            yield SourceFile(row["path"], row["length"], row["modified"])
 
 
 def _is_hidden(part: str) -> bool:
@@ -127,13 +129,13 @@ def _is_hidden(part: str) -> bool:
     return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
-def digest(files: Sequence[File]) -> str:
+def files_digest(files: Sequence[SourceFile]) -> str:
     """Another one as soon as a file is added, removed or written anew."""
     lines = (f"{file.path}\0{file.size_bytes}\0{file.modified_ms}" for file in files)
     return "files:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def int96_columns(files: Sequence[File]) -> list[str]:
+def int96_columns(files: Sequence[SourceFile]) -> list[str]:
     """Columns of Parquet's old kind of timestamps in the first of the files, if it lies here and pyarrow is there."""
     path = local_path(files[0].path) if files else None
     if path is None or importlib.util.find_spec("pyarrow") is None:

@@ -11,7 +11,16 @@ from pathlib import Path
 import msgspec
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import CarriedNamespace, Evidence, Log, Migration, Source, State, Table, title
+from nunatak_spark.migration.model import (
+    CopiedNamespace,
+    Evidence,
+    LogEntry,
+    Migration,
+    MigrationSource,
+    MigrationTable,
+    State,
+    table_title,
+)
 from nunatak_spark.migration.permissions import map_permissions
 
 FILE, LOCK = "migration.sqlite", "lock"
@@ -47,7 +56,7 @@ class MigrationState(ABC):
             self.save_target(uri, warehouse)
         elif known != (uri, warehouse):
             raise CannotRun(
-                f"The migration in {self.place} goes to {_place(*known)}, not to {_place(uri, warehouse)}",
+                f"The migration in {self.place} goes to {_target_text(*known)}, not to {_target_text(uri, warehouse)}",
                 fix="Name the same target with --uri and --warehouse, or another place with --state.",
             )
 
@@ -58,51 +67,49 @@ class MigrationState(ABC):
     def find_target(self) -> tuple[str, str] | None: ...
 
     @abstractmethod
-    def save_source(self, source: Source) -> None: ...
+    def save_source(self, source: MigrationSource) -> None: ...
 
     @abstractmethod
-    def list_sources(self) -> list[Source]: ...
+    def list_sources(self) -> list[MigrationSource]: ...
 
-    def load_source(self, name: str) -> Source:
+    def load_source(self, name: str) -> MigrationSource:
         (source,) = [each for each in self.list_sources() if each.name == name]
         return source
 
     @abstractmethod
-    def save_table(self, table: Table, said: str = "") -> Table:
+    def save_table(self, table: MigrationTable, said: str = "") -> MigrationTable:
         """Store where a table stands, and a line of the log if something is `said`."""
 
     @abstractmethod
-    def find_table(self, name: str) -> Table | None: ...
+    def find_table(self, name: str) -> MigrationTable | None: ...
 
     @abstractmethod
-    def list_tables(self) -> list[Table]: ...
+    def list_tables(self) -> list[MigrationTable]: ...
 
     @abstractmethod
-    def forget_table(self, table: Table, said: str) -> None: ...
+    def forget_table(self, table: MigrationTable, said: str) -> None: ...
 
     @abstractmethod
-    def save_namespace(self, carried: CarriedNamespace, said: str) -> None: ...
+    def save_namespace(self, carried: CopiedNamespace, said: str) -> None: ...
 
     @abstractmethod
-    def find_namespace(
-        self, source: str, name: tuple[str, ...], target: tuple[str, ...]
-    ) -> CarriedNamespace | None: ...
+    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CopiedNamespace | None: ...
 
     @abstractmethod
-    def list_namespaces(self) -> tuple[CarriedNamespace, ...]: ...
+    def list_namespaces(self) -> tuple[CopiedNamespace, ...]: ...
 
     @abstractmethod
-    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None: ...
+    def save_evidence(self, table: MigrationTable, evidence: Iterable[Evidence]) -> None: ...
 
     @abstractmethod
-    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
+    def list_evidence(self, table: MigrationTable) -> tuple[Evidence, ...]:
         """All that was ever found, the oldest first."""
 
     @abstractmethod
     def say(self, text: str, table: str = "") -> None: ...
 
     @abstractmethod
-    def list_log(self) -> tuple[Log, ...]: ...
+    def list_log(self) -> tuple[LogEntry, ...]: ...
 
     def whole(self) -> Migration:
         """Everything, for the report."""
@@ -114,7 +121,7 @@ class MigrationState(ABC):
             warehouse=warehouse,
             sources=tuple(self.list_sources()),
             tables=tables,
-            evidence={title(table.found): self.list_evidence(table) for table in tables},
+            evidence={table_title(table.found): self.list_evidence(table) for table in tables},
             log=self.list_log(),
             namespaces=self.list_namespaces(),
             grants=mapped.grants,
@@ -122,7 +129,7 @@ class MigrationState(ABC):
         )
 
 
-class Folder(MigrationState):
+class FolderState(MigrationState):
     """A migration that remembers in a folder of this machine."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, command: str, now_ms: Callable[[], int]) -> None:
@@ -141,79 +148,79 @@ class Folder(MigrationState):
 
     # Sources and tables
 
-    def save_source(self, source: Source) -> None:
+    def save_source(self, source: MigrationSource) -> None:
         with self._database as change:
-            change.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (source.name, _encoded(source)))
+            change.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (source.name, _encode(source)))
 
-    def list_sources(self) -> list[Source]:
+    def list_sources(self) -> list[MigrationSource]:
         rows = self._database.execute("SELECT json FROM sources ORDER BY name")
-        return [msgspec.json.decode(json, type=Source) for (json,) in rows]
+        return [msgspec.json.decode(json, type=MigrationSource) for (json,) in rows]
 
-    def save_table(self, table: Table, said: str = "") -> Table:
+    def save_table(self, table: MigrationTable, said: str = "") -> MigrationTable:
         """Store where a table stands, and in the same moment a line of the log if something is `said`."""
         now = self._now_ms()
         stored = msgspec.structs.replace(table, changed_ms=now)
         with self._database as change:
-            row = (title(stored.found), _encoded(stored))
+            row = (table_title(stored.found), _encode(stored))
             change.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", row)
             if said:
-                _add_log(change, Log(now, self._command, said, title(stored.found)))
+                _add_log(change, LogEntry(now, self._command, said, table_title(stored.found)))
         return stored
 
-    def find_table(self, name: str) -> Table | None:
+    def find_table(self, name: str) -> MigrationTable | None:
         row = self._database.execute("SELECT json FROM tables WHERE title = ?", (name,)).fetchone()
-        return None if row is None else decode_table(msgspec.json.decode(row[0], type=Table))
+        return None if row is None else upgrade_table(msgspec.json.decode(row[0], type=MigrationTable))
 
-    def list_tables(self) -> list[Table]:
+    def list_tables(self) -> list[MigrationTable]:
         rows = self._database.execute("SELECT json FROM tables ORDER BY title")
-        return [decode_table(msgspec.json.decode(json, type=Table)) for (json,) in rows]
+        return [upgrade_table(msgspec.json.decode(json, type=MigrationTable)) for (json,) in rows]
 
-    def forget_table(self, table: Table, said: str) -> None:
+    def forget_table(self, table: MigrationTable, said: str) -> None:
         with self._database as change:
-            change.execute("DELETE FROM tables WHERE title = ?", (title(table.found),))
-            _add_log(change, Log(self._now_ms(), self._command, said, title(table.found)))
+            change.execute("DELETE FROM tables WHERE title = ?", (table_title(table.found),))
+            _add_log(change, LogEntry(self._now_ms(), self._command, said, table_title(table.found)))
 
-    def save_namespace(self, carried: CarriedNamespace, said: str) -> None:
+    def save_namespace(self, carried: CopiedNamespace, said: str) -> None:
         with self._database as change:
             key = namespace_key(carried.source, carried.name, carried.target)
-            change.execute("INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (key, _encoded(carried)))
-            _add_log(change, Log(self._now_ms(), self._command, said))
+            change.execute("INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (key, _encode(carried)))
+            _add_log(change, LogEntry(self._now_ms(), self._command, said))
 
-    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CarriedNamespace | None:
+    def find_namespace(self, source: str, name: tuple[str, ...], target: tuple[str, ...]) -> CopiedNamespace | None:
         key = namespace_key(source, name, target)
         row = self._database.execute("SELECT json FROM namespaces WHERE title = ?", (key,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=CarriedNamespace)
+        return None if row is None else msgspec.json.decode(row[0], type=CopiedNamespace)
 
-    def list_namespaces(self) -> tuple[CarriedNamespace, ...]:
+    def list_namespaces(self) -> tuple[CopiedNamespace, ...]:
         rows = self._database.execute("SELECT json FROM namespaces ORDER BY title")
-        return tuple(msgspec.json.decode(json, type=CarriedNamespace) for (json,) in rows)
+        return tuple(msgspec.json.decode(json, type=CopiedNamespace) for (json,) in rows)
 
     # Evidence and log
 
-    def save_evidence(self, table: Table, evidence: Iterable[Evidence]) -> None:
+    def save_evidence(self, table: MigrationTable, evidence: Iterable[Evidence]) -> None:
         with self._database as change:
-            rows = [(title(table.found), _encoded(each)) for each in evidence]
+            rows = [(table_title(table.found), _encode(each)) for each in evidence]
             change.executemany("INSERT INTO evidence (title, json) VALUES (?, ?)", rows)
 
-    def list_evidence(self, table: Table) -> tuple[Evidence, ...]:
+    def list_evidence(self, table: MigrationTable) -> tuple[Evidence, ...]:
         """All that was ever found, the oldest first."""
         query = "SELECT json FROM evidence WHERE title = ? ORDER BY id"
-        rows = self._database.execute(query, (title(table.found),))
+        rows = self._database.execute(query, (table_title(table.found),))
         return tuple(msgspec.json.decode(json, type=Evidence) for (json,) in rows)
 
     def say(self, text: str, table: str = "") -> None:
         with self._database as change:
-            _add_log(change, Log(self._now_ms(), self._command, text, table))
+            _add_log(change, LogEntry(self._now_ms(), self._command, text, table))
 
-    def list_log(self) -> tuple[Log, ...]:
+    def list_log(self) -> tuple[LogEntry, ...]:
         rows = self._database.execute("SELECT json FROM log ORDER BY id")
-        return tuple(msgspec.json.decode(json, type=Log) for (json,) in rows)
+        return tuple(msgspec.json.decode(json, type=LogEntry) for (json,) in rows)
 
 
 @contextlib.contextmanager
-def opened(
+def open_folder_state(
     path: Path, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
-) -> Iterator[Folder]:
+) -> Iterator[FolderState]:
     """The folder, for this command alone: a second one is refused until this process is through, or dead."""
     if not create and not (path / FILE).is_file():
         raise CannotRun(f"There is no migration in {path}", fix="Begin with `nunatak migrate inventory`.")
@@ -230,7 +237,7 @@ def opened(
                 connection.execute("PRAGMA synchronous = EXTRA")  # a step is taken only after the one before is on disk
                 connection.executescript(SCHEMA)
                 _require_format(connection, path)
-                yield Folder(path, connection, command, now_ms)
+                yield FolderState(path, connection, command, now_ms)
         except sqlite3.Error as error:
             raise CannotRun(
                 f"{path / FILE} cannot be read or written: {error}",
@@ -257,18 +264,18 @@ def namespace_key(source: str, name: tuple[str, ...], target: tuple[str, ...]) -
     return msgspec.json.encode((source, name, target)).decode()
 
 
-def _add_log(change: sqlite3.Connection, line: Log) -> None:
-    change.execute("INSERT INTO log (json) VALUES (?)", (_encoded(line),))
+def _add_log(change: sqlite3.Connection, line: LogEntry) -> None:
+    change.execute("INSERT INTO log (json) VALUES (?)", (_encode(line),))
 
 
-def decode_table(table: Table) -> Table:
+def upgrade_table(table: MigrationTable) -> MigrationTable:
     """A table as it is meant; earlier versions wrote the state `failed`, which hid how far the table had come."""
     if table.state != "failed":
         return table
     return msgspec.structs.replace(table, state=_state_before_failure(table))
 
 
-def _state_before_failure(table: Table) -> State:
+def _state_before_failure(table: MigrationTable) -> State:
     if table.frozen.how:
         return "cutover"
     if table.target_pointer:
@@ -276,9 +283,9 @@ def _state_before_failure(table: Table) -> State:
     return "discovered" if table.planned is None else "planned"
 
 
-def _encoded(value: msgspec.Struct) -> bytes:
+def _encode(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _place(uri: str, warehouse: str) -> str:
+def _target_text(uri: str, warehouse: str) -> str:
     return f"{uri} (warehouse {warehouse})" if warehouse else uri

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nunatak.client import Client, Credential
 from nunatak_spark.configuration import CATALOG
-from nunatak_spark.migration.model import Pair
+from nunatak_spark.migration.model import TablePair
 from nunatak_spark.migration.optional_packages import load_module
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def login_settings(spark: "SparkSession", catalog: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def rest_catalog(pair: Pair) -> Iterator[Any]:
+def rest_catalog(pair: TablePair) -> Iterator[Any]:
     """PyIceberg's view of the target."""
     module = load_module("pyiceberg.catalog.rest", "reading the target without Spark")
     with contextlib.closing(module.RestCatalog(pair.catalog, **login_settings(pair.spark, pair.catalog))) as catalog:
         yield catalog
 
 
-def file_access(pair: Pair) -> list[tuple[str, dict[str, str]]]:
+def file_access(pair: TablePair) -> list[tuple[str, dict[str, str]]]:
     """What opens files below each prefix as the target lets its clients do, the longest prefix first.
 
     Asked for without PyIceberg's catalog, which refuses a table with a type that it does not know.

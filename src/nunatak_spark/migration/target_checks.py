@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from nunatak.client import Client, Json, Levels
 from nunatak.errors import BadRequest, CatalogError, NotFound
-from nunatak_spark.migration.model import Found, Planned, Source, printed_name, title
-from nunatak_spark.migration.source_files import segments
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, TablePlan, display_name, table_title
+from nunatak_spark.migration.source_files import location_segments
 
 SETTING = "NUNATAK_ALLOWED_LOCATIONS"
 NEWEST_FORMAT = 3  # of tables that the target serves
@@ -25,7 +25,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Target:
+class TargetChecks:
     """What the target says of itself; each question is asked once."""
 
     def __init__(self, client: Client) -> None:
@@ -34,18 +34,18 @@ class Target:
         self._rights: dict[tuple[Levels, str], str] = {}
         self._exists: dict[Levels, bool] = {}
 
-    def obstacles(self, found: Found, planned: Planned, source: Source) -> list[str]:
+    def refusal_reasons(self, found: InventoryTable, planned: TablePlan, source: MigrationSource) -> list[str]:
         """Every reason for which the target would refuse the table; the first one is enough to fix."""
         if planned.method in {"refused", "adopt"}:
             return []
         reasons = [*_unknown_columns(found), *_unknown_format(found, planned), *self._same_catalog(planned, source)]
         if planned.method == "register":
-            reasons += self._places(found)
-        return [*reasons, *self._names(planned.target), *self._lacking_rights(planned)]
+            reasons += self._location_reasons(found)
+        return [*reasons, *self._name_reasons(planned.target), *self._privilege_reasons(planned)]
 
-    def _same_catalog(self, planned: Planned, source: Source) -> Iterable[str]:
+    def _same_catalog(self, planned: TablePlan, source: MigrationSource) -> Iterable[str]:
         """One warehouse holds a table under one name while it is a shadow; a rename needs no migration."""
-        is_same = source.kind == "rest" and _plain(source.address) == _plain(self._client.uri)
+        is_same = source.kind == "rest" and _base_uri(source.address) == _base_uri(self._client.uri)
         warehouse = source.properties.get("warehouse")
         if (
             planned.method == "register"
@@ -54,8 +54,8 @@ class Target:
         ):
             yield "the source is the target's own warehouse; `nunatak table rename` gives it another name there"
 
-    def _places(self, found: Found) -> Iterable[str]:
-        outside = [place for place in places_of(found) if not self._is_allowed(place)]
+    def _location_reasons(self, found: InventoryTable) -> Iterable[str]:
+        outside = [place for place in table_locations(found) if not self._is_allowed(place)]
         if outside:
             place = f"{outside[0]} lies outside the places that the target allows"
             yield f"{place}; {self._advice(found.location or outside[0])}"
@@ -65,8 +65,8 @@ class Target:
         told = self._warehouse().get("allowed-locations")
         if told is None:
             return True
-        wanted = segments(place)
-        return any(wanted[: len(segments(each))] == segments(each) for each in told)
+        wanted = location_segments(place)
+        return any(wanted[: len(location_segments(each))] == location_segments(each) for each in told)
 
     def _advice(self, location: str) -> str:
         if self._warehouse()["default"]:
@@ -79,23 +79,23 @@ class Target:
             self._home = self._client.manage("GET", ("warehouses", name))
         return self._home
 
-    def _names(self, target: Levels) -> Iterable[str]:
+    def _name_reasons(self, target: Levels) -> Iterable[str]:
         """The target looks at a name whenever it is asked for one."""
         try:
             self._client.table_exists(target)
         except BadRequest as error:
-            yield f"the target refuses the name {printed_name(target)}: {error.message}; choose another with --map"
+            yield f"the target refuses the name {display_name(target)}: {error.message}; choose another with --map"
 
-    def _lacking_rights(self, planned: Planned) -> Iterable[str]:
+    def _privilege_reasons(self, planned: TablePlan) -> Iterable[str]:
         namespace = planned.target[:-1]
-        wanted = RIGHTS[planned.method] if self._has(namespace) else ("NS_CREATE", *RIGHTS[planned.method])
+        wanted = RIGHTS[planned.method] if self._namespace_exists(namespace) else ("NS_CREATE", *RIGHTS[planned.method])
         for privilege in wanted:
-            who = self._lacks(namespace, privilege)
+            who = self._missing_privilege(namespace, privilege)
             if who:
                 place = self._client.securable_of(namespace)
                 yield f"{who} lacks {privilege} at the target: nunatak grant add principal:{who} {privilege} {place}"
 
-    def _has(self, namespace: Levels) -> bool:
+    def _namespace_exists(self, namespace: Levels) -> bool:
         if namespace not in self._exists:
             self._exists[namespace] = False
             with suppress(NotFound):
@@ -103,7 +103,7 @@ class Target:
                 self._exists[namespace] = True
         return self._exists[namespace]
 
-    def _lacks(self, namespace: Levels, privilege: str) -> str:
+    def _missing_privilege(self, namespace: Levels, privilege: str) -> str:
         """Who we are there if we lack the privilege, or nothing."""
         key = (namespace, privilege)
         if key not in self._rights:
@@ -117,46 +117,46 @@ class Target:
         return self._rights[key]
 
 
-def _plain(uri: str) -> str:
+def _base_uri(uri: str) -> str:
     return uri.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def places_of(found: Found) -> list[str]:
+def table_locations(found: InventoryTable) -> list[str]:
     """Where a table says that its files are and go."""
     steered = [found.properties[key] for key in STEERING if found.properties.get(key)]
     return [place for place in (found.pointer, found.location, *steered) if place]
 
 
-def _unknown_columns(found: Found) -> Iterable[str]:
+def _unknown_columns(found: InventoryTable) -> Iterable[str]:
     for column in found.columns:
         if UNKNOWN_TYPES.search(column.type):
             yield f"its column {column.name} is of the type {column.type}, which Iceberg does not have"
 
 
-def _unknown_format(found: Found, planned: Planned) -> Iterable[str]:
+def _unknown_format(found: InventoryTable, planned: TablePlan) -> Iterable[str]:
     if planned.method == "register" and (found.format_version or 1) > NEWEST_FORMAT:
         yield f"it is of format version {found.format_version}; the target serves versions up to {NEWEST_FORMAT}"
 
 
-def missing_setting(outside: Sequence[Found]) -> str:
+def allowed_locations_value(outside: Sequence[InventoryTable]) -> str:
     """One value for all tables that lie elsewhere: the folders around their locations, none of them inside another."""
     folders = sorted({found.location.rstrip("/").rpartition("/")[0] for found in outside if found.location}, key=len)
     chosen: list[str] = []
     for folder in folders:
-        inside = segments(folder)
-        if not any(inside[: len(segments(each))] == segments(each) for each in chosen):
+        inside = location_segments(folder)
+        if not any(inside[: len(location_segments(each))] == location_segments(each) for each in chosen):
             chosen.append(folder)
     return ",".join(chosen)
 
 
-def same_tables(planned: Iterable[tuple[Found, Planned]]) -> dict[str, str]:
+def find_duplicate_tables(planned: Iterable[tuple[InventoryTable, TablePlan]]) -> dict[str, str]:
     """Tables that are registered twice because two sources hold them: by title, with the one that goes first."""
     first: dict[str, str] = {}
     twins = {}
     for found, plan in planned:
         if plan.method != "register" or not found.uuid:
             continue
-        other = first.setdefault(found.uuid, title(found))
-        if other != title(found):
-            twins[title(found)] = other
+        other = first.setdefault(found.uuid, table_title(found))
+        if other != table_title(found):
+            twins[table_title(found)] = other
     return twins

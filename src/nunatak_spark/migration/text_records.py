@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nunatak_spark.migration.model import Finding, Found
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding
 from nunatak_spark.session_settings import temporary_settings
 
 if TYPE_CHECKING:
@@ -37,35 +37,35 @@ UNDERSTOOD = frozenset(
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordCount:
     """What was counted: `records` is None if that could not be done, for the reason in `note`."""
 
     records: int | None
     note: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[MigrationFinding, ...] = ()
 
 
-def count_records(spark: "SparkSession", found: Found) -> Records:
+def count_records(spark: "SparkSession", found: InventoryTable) -> RecordCount:
     strange = sorted(key for key in found.read_options if key.lower() not in UNDERSTOOD)
     if strange:
-        return Records(None, f"not counted by a second parser: the option {strange[0]} is Spark's alone")
+        return RecordCount(None, f"not counted by a second parser: the option {strange[0]} is Spark's alone")
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     files = reader.load(found.location)
     ends = " OR ".join(f"path LIKE '%{end}'" for end in PACKED)
     others = files.where(f"length > {LARGEST_BYTES} OR {ends}").count()
     if others:
-        return Records(
+        return RecordCount(
             None, f"not counted by a second parser: {others} files are too large, or packed by Spark's codecs"
         )
     with ALONE, temporary_settings(spark, ONE_FILE_EACH):
-        rows = files.select("path", "content").mapInArrow(counter(found.format, found.read_options), COUNTED)
+        rows = files.select("path", "content").mapInArrow(record_counter(found.format, found.read_options), COUNTED)
         total = rows.selectExpr("sum(records) AS n").collect()[0].n or 0
         wrong = rows.where("problem IS NOT NULL").limit(NAMED_FILES).collect()
-    findings = tuple(Finding("unreadable-text", f"{row.path}: {row.problem}", row.path) for row in wrong)
-    return Records(int(total), "counted by a second parser as well", findings)
+    findings = tuple(MigrationFinding("unreadable-text", f"{row.path}: {row.problem}", row.path) for row in wrong)
+    return RecordCount(int(total), "counted by a second parser as well", findings)
 
 
-def counter(kind: str, options: Mapping[str, str]) -> Callable[[Iterable[Any]], Iterable[Any]]:
+def record_counter(kind: str, options: Mapping[str, str]) -> Callable[[Iterable[Any]], Iterable[Any]]:
     """What each task runs on its files; it is sent whole, so the executors need PyArrow and not this package."""
     said = {key.lower(): value for key, value in options.items()}
     encoding = said.get("encoding") or said.get("charset") or "utf-8"

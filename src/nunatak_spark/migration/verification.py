@@ -17,8 +17,16 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import Progress, ProgressStep, no_progress
 from nunatak_spark.maintenance.job_context import wall_clock_ms
 from nunatak_spark.migration import content_comparison, engine_comparison, file_reachability, metadata_comparison
-from nunatak_spark.migration.model import LEVELS, Evidence, Finding, LevelName, Looked, Pair, title
-from nunatak_spark.migration.namespace_properties import with_namespaces
+from nunatak_spark.migration.model import (
+    LEVELS,
+    Evidence,
+    LevelName,
+    LevelResult,
+    MigrationFinding,
+    TablePair,
+    table_title,
+)
+from nunatak_spark.migration.namespace_properties import add_namespace_findings
 
 Json = dict[str, Any]
 
@@ -36,7 +44,7 @@ LOST_FILE = re.compile(
 
 
 def verify(
-    pair: Pair,
+    pair: TablePair,
     levels: Sequence[LevelName] = LEVELS,
     *,
     progress: Progress = no_progress,
@@ -46,23 +54,23 @@ def verify(
     wanted = [level for level in LEVELS if level in levels]
     started, source = now_ms(), pair.table.source_pointer if pair.may_move else pair.source_pointer()
     target = _load_target(pair)
-    early = _too_early(pair, source, target)
+    early = _find_early_mismatch(pair, source, target)
     if early is not None or target is None:
         found = (early,) if early is not None else ()
-        return [_evidence(level, Looked(found), started, now_ms(), source, _pointer(target)) for level in wanted]
+        return [_evidence(level, LevelResult(found), started, now_ms(), source, _pointer(target)) for level in wanted]
     pair.spark.sql(f"REFRESH TABLE {pair.target_name}")  # Spark remembers tables for half a minute
     evidence = []
     for done, level in enumerate(wanted):
-        progress(ProgressStep(f"{level} of {title(pair.table.found)}", done, len(wanted)))
+        progress(ProgressStep(f"{level} of {table_title(pair.table.found)}", done, len(wanted)))
         begun = now_ms()
-        looked = _look(pair, level, target, source)
+        looked = _run_level(pair, level, target, source)
         evidence.append(_evidence(level, looked, begun, now_ms(), source, _pointer(target)))
     is_green = all(one.ok for one in evidence)
-    moved = _moved_meanwhile(pair, source, _pointer(target), ask_source=not (pair.may_move and is_green))
-    return [_with(one, moved) for one in evidence] if moved else evidence
+    moved = _find_moved_pointers(pair, source, _pointer(target), ask_source=not (pair.may_move and is_green))
+    return [_add_findings(one, moved) for one in evidence] if moved else evidence
 
 
-def look_at_files_of_many(pairs: Sequence[Pair]) -> list[Pair]:
+def check_files_of_many(pairs: Sequence[TablePair]) -> list[TablePair]:
     """The same pairs; those of small tables with what L1 finds, by one job for all of them."""
     targets = [(number, _load_target(pair)) for number, pair in enumerate(pairs)]
     small = [
@@ -72,34 +80,36 @@ def look_at_files_of_many(pairs: Sequence[Pair]) -> list[Pair]:
     ]
     for number, _ in small:
         pairs[number].spark.sql(f"REFRESH TABLE {pairs[number].target_name}")
-    found = file_reachability.look_together(
+    found = file_reachability.check_reachability_together(
         [(pairs[number], target["metadata"], _pointer(target)) for number, target in small]
     )
     reached = {number: looked for (number, _), looked in zip(small, found, strict=True)}
     return [replace(pair, reached=reached.get(number)) for number, pair in enumerate(pairs)]
 
 
-def _look(pair: Pair, level: LevelName, target: Json, source_pointer: str) -> Looked:
+def _run_level(pair: TablePair, level: LevelName, target: Json, source_pointer: str) -> LevelResult:
     if level in NEEDS_SOURCE and not source_pointer:
-        return Looked((Finding("no-source", "the table is no longer at the source: there is nothing to compare with"),))
+        return LevelResult(
+            (MigrationFinding("no-source", "the table is no longer at the source: there is nothing to compare with"),)
+        )
     try:
         match level:
             case "L0":
-                return with_namespaces(_identity(pair, target["metadata"]), pair.namespaces)
+                return add_namespace_findings(_identity(pair, target["metadata"]), pair.namespaces)
             case "L1":
-                return pair.reached or file_reachability.look(pair, target["metadata"], _pointer(target))
+                return pair.reached or file_reachability.check_reachability(pair, target["metadata"], _pointer(target))
             case "L2":
-                return content_comparison.look(pair, target["metadata"])
+                return content_comparison.compare_contents(pair, target["metadata"])
             case "L3":
-                return engine_comparison.look(pair, target["metadata"])
+                return engine_comparison.compare_engines(pair, target["metadata"])
     except Exception as error:  # whatever kept the level from its end is what it has to tell
-        return Looked((trouble(error),))
+        return LevelResult((failure_finding(error),))
 
 
-def _identity(pair: Pair, document: Json) -> Looked:
+def _identity(pair: TablePair, document: Json) -> LevelResult:
     source = pair.source_metadata()
     if source is not None and pair.planned.method in {"register", "adopt"}:
-        return Looked(
+        return LevelResult(
             metadata_comparison.compare_documents(source, document),
             metadata_comparison.document_facts(source, document),
         )
@@ -116,13 +126,13 @@ def _identity(pair: Pair, document: Json) -> Looked:
         *columns.accepted,
         *(metadata_comparison.replaced_types(source, document) if source is not None else ()),
     ]
-    return Looked(tuple(columns.findings), {**facts, "accepted": accepted} if accepted else facts)
+    return LevelResult(tuple(columns.findings), {**facts, "accepted": accepted} if accepted else facts)
 
 
 # What else may be wrong
 
 
-def _load_target(pair: Pair) -> Json | None:
+def _load_target(pair: TablePair) -> Json | None:
     try:
         return pair.client.load_table(pair.planned.target)
     except NotFound:
@@ -133,43 +143,49 @@ def _pointer(target: Json | None) -> str:
     return str((target or {}).get("metadata-location") or "")
 
 
-def _too_early(pair: Pair, source: str, target: Json | None) -> Finding | None:
+def _find_early_mismatch(pair: TablePair, source: str, target: Json | None) -> MigrationFinding | None:
     """A reason not to look at all: what is at the target cannot be what is at the source."""
     if target is None:
-        return Finding("no-target", f"the target has no table {'.'.join(pair.planned.target)}")
+        return MigrationFinding("no-target", f"the target has no table {'.'.join(pair.planned.target)}")
     known = pair.table.source_pointer
     if known and source and source != known:
-        return _moved(known, source, "before the verification began")
+        return _moved_source_finding(known, source, "before the verification began")
     return None
 
 
-def _moved_meanwhile(pair: Pair, source: str, target: str, *, ask_source: bool) -> tuple[Finding, ...]:
+def _find_moved_pointers(
+    pair: TablePair, source: str, target: str, *, ask_source: bool
+) -> tuple[MigrationFinding, ...]:
     """What moved. A source that may move is asked only if something is wrong: its snapshot may have been expired."""
     findings = []
     now = pair.source_pointer() if ask_source else source
     if now != source:
-        findings.append(_moved(source, now, "while it was verified"))
+        findings.append(_moved_source_finding(source, now, "while it was verified"))
     there = _pointer(_load_target(pair))
     if there != target:
-        findings.append(Finding("moved-target", f"the target went on from {target} to {there} meanwhile", there))
+        findings.append(
+            MigrationFinding("moved-target", f"the target went on from {target} to {there} meanwhile", there)
+        )
     return tuple(findings)
 
 
-def _moved(before: str, now: str, when: str) -> Finding:
-    return Finding("moved-source", f"somebody wrote to the source {when}: it went on from {before} to {now}", now)
+def _moved_source_finding(before: str, now: str, when: str) -> MigrationFinding:
+    return MigrationFinding(
+        "moved-source", f"somebody wrote to the source {when}: it went on from {before} to {now}", now
+    )
 
 
-def trouble(error: Exception) -> Finding:
+def failure_finding(error: Exception) -> MigrationFinding:
     """Why a level did not get to its end, above all the file that Spark could not open."""
     text = str(error).strip()
     lost = LOST_FILE.search(text)
     if lost:
         path = lost.group("path").rstrip(".,:;")
-        return Finding("missing-file", f"Spark could not open {path}", path)
-    return Finding("not-carried-out", f"this level could not be carried out: {failure_reason(error)}")
+        return MigrationFinding("missing-file", f"Spark could not open {path}", path)
+    return MigrationFinding("not-carried-out", f"this level could not be carried out: {failure_reason(error)}")
 
 
-def _evidence(level: LevelName, looked: Looked, started: int, ended: int, source: str, target: str) -> Evidence:
+def _evidence(level: LevelName, looked: LevelResult, started: int, ended: int, source: str, target: str) -> Evidence:
     return Evidence(
         level=level,
         ok=not looked.findings,
@@ -183,5 +199,5 @@ def _evidence(level: LevelName, looked: Looked, started: int, ended: int, source
     )
 
 
-def _with(evidence: Evidence, findings: tuple[Finding, ...]) -> Evidence:
+def _add_findings(evidence: Evidence, findings: tuple[MigrationFinding, ...]) -> Evidence:
     return msgspec.structs.replace(evidence, ok=False, findings=(*evidence.findings, *findings))

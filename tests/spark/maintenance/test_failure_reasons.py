@@ -6,8 +6,8 @@ import pytest
 
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.maintenance.job_failures import JobFailed
-from nunatak_spark.migration.migration_run import reason
-from nunatak_spark.migration.verification import trouble
+from nunatak_spark.migration.migration_run import error_text
+from nunatak_spark.migration.verification import failure_finding
 from tests.spark.maintenance.conftest import Maintenance
 from tests.support.spark import Sql, local_path
 
@@ -71,5 +71,5 @@ def test_the_reason_is_what_java_says(maintenance: Maintenance, name: str) -> No
         act(maintenance.sql)
 
     assert failure_reason(raised.value).startswith(said)
-    assert reason(raised.value) == failure_reason(raised.value)
-    assert trouble(raised.value).text.endswith(failure_reason(raised.value))
+    assert error_text(raised.value) == failure_reason(raised.value)
+    assert failure_finding(raised.value).text.endswith(failure_reason(raised.value))

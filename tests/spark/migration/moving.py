@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, TypeVar
 from nunatak.client import Client
 from nunatak_spark.migration.cutover import cut_over, late_writes
 from nunatak_spark.migration.inventory import take_inventory
-from nunatak_spark.migration.migration_run import Run
-from nunatak_spark.migration.model import LEVELS, Evidence, Finding, LevelName, Migration, Source, Table, title
+from nunatak_spark.migration.migration_run import MigrationRun
+from nunatak_spark.migration.model import (
+    LEVELS,
+    Evidence,
+    LevelName,
+    Migration,
+    MigrationFinding,
+    MigrationSource,
+    MigrationTable,
+    table_title,
+)
 from nunatak_spark.migration.parallel_verification import verify_tables
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.rollback import retire, roll_back
 from nunatak_spark.migration.shadow import shadow
-from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.migration.table_plans import plan_tables
 from nunatak_spark.migration.verification import verify
 
@@ -42,40 +51,40 @@ class Move:
     catalog: str
     token: str | None = None
 
-    def _step(self, command: str, action: Callable[[Run], Result]) -> Result:
-        with opened(self.folder, command, create=True) as state:
+    def _step(self, command: str, action: Callable[[MigrationRun], Result]) -> Result:
+        with open_folder_state(self.folder, command, create=True) as state:
             state.keep_target(self.uri, "")
-            with Run(
+            with MigrationRun(
                 state, lambda: Client(self.uri, token=self.token), lambda: self.spark, self.catalog, os.environ
             ) as run:
                 return action(run)
 
-    def inventory(self, source: Source) -> dict[str, Table]:
+    def inventory(self, source: MigrationSource) -> dict[str, MigrationTable]:
         return by_name(self._step("inventory", lambda run: take_inventory(run, source)))
 
-    def plan(self, wishes: Wishes | None = None) -> dict[str, Table]:
-        return by_name(self._step("plan", lambda run: plan_tables(run, wishes or Wishes())))
+    def plan(self, wishes: PlanOptions | None = None) -> dict[str, MigrationTable]:
+        return by_name(self._step("plan", lambda run: plan_tables(run, wishes or PlanOptions())))
 
-    def shadow(self) -> dict[str, Table]:
+    def shadow(self) -> dict[str, MigrationTable]:
         return by_name(self._step("shadow", lambda run: shadow(run, movable(run))))
 
-    def verify(self, levels: Sequence[LevelName] = LEVELS) -> dict[str, Table]:
+    def verify(self, levels: Sequence[LevelName] = LEVELS) -> dict[str, MigrationTable]:
         return by_name(self._step("verify", lambda run: verify_tables(run, verify, movable(run), levels)))
 
-    def cut_over(self, *, freeze: bool = True) -> dict[str, Table]:
+    def cut_over(self, *, freeze: bool = True) -> dict[str, MigrationTable]:
         return by_name(self._step("cutover", lambda run: cut_over(run, verify, movable(run), freeze=freeze)))
 
-    def roll_back(self, *, discard: bool = False, accept_loss: bool = False) -> dict[str, Table]:
-        def action(run: Run) -> list[Table]:
+    def roll_back(self, *, discard: bool = False, accept_loss: bool = False) -> dict[str, MigrationTable]:
+        def action(run: MigrationRun) -> list[MigrationTable]:
             return roll_back(run, movable(run), discard=discard, accept_loss=accept_loss)
 
         return by_name(self._step("rollback", action))
 
-    def retire(self) -> dict[str, Table]:
+    def retire(self) -> dict[str, MigrationTable]:
         return by_name(self._step("retire", lambda run: retire(run, movable(run))))
 
-    def late_writes(self) -> dict[str, list[Finding]]:
-        def action(run: Run) -> dict[str, list[Finding]]:
+    def late_writes(self) -> dict[str, list[MigrationFinding]]:
+        def action(run: MigrationRun) -> dict[str, list[MigrationFinding]]:
             found = {".".join(table.found.name): late_writes(run, table) for table in movable(run)}
             return {name: findings for name, findings in found.items() if findings}
 
@@ -84,22 +93,22 @@ class Move:
     def evidence(self, name: str) -> list[Evidence]:
         """What was found about a table, the newest of each level."""
         whole = self.whole()
-        (key,) = [title(table.found) for table in whole.tables if ".".join(table.found.name) == name]
+        (key,) = [table_title(table.found) for table in whole.tables if ".".join(table.found.name) == name]
         return list({each.level: each for each in whole.evidence[key]}.values())
 
     def whole(self) -> Migration:
-        return self._step("report", lambda run: run.folder.whole())
+        return self._step("report", lambda run: run.state.whole())
 
 
-def movable(run: Run) -> list[Table]:
-    tables = run.folder.list_tables()
+def movable(run: MigrationRun) -> list[MigrationTable]:
+    tables = run.state.list_tables()
     return [table for table in tables if table.planned is not None and table.planned.method != "refused"]
 
 
-def by_name(tables: Sequence[Table]) -> dict[str, Table]:
+def by_name(tables: Sequence[MigrationTable]) -> dict[str, MigrationTable]:
     return {".".join(table.found.name): table for table in tables}
 
 
-def states(tables: dict[str, Table]) -> dict[str, str]:
+def states(tables: dict[str, MigrationTable]) -> dict[str, str]:
     """What a test compares; the problem beside the state says at once why it is another one."""
     return {name: f"{table.state} {table.problem}".strip() for name, table in tables.items()}

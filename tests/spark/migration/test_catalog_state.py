@@ -15,17 +15,25 @@ from nunatak.client import Client
 from nunatak.errors import CatalogError, Conflict
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration import catalog_state
-from nunatak_spark.migration.catalog_state import CatalogState, Documents, migration_name, opened_in_catalog
-from nunatak_spark.migration.model import CarriedNamespace, Evidence, Found, Planned, Source, Table, title
+from nunatak_spark.migration.catalog_state import CatalogState, MigrationDocuments, migration_name, open_catalog_state
+from nunatak_spark.migration.model import (
+    CopiedNamespace,
+    Evidence,
+    InventoryTable,
+    MigrationSource,
+    MigrationTable,
+    TablePlan,
+    table_title,
+)
 from tests.support.login import login_server
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
-TABLE = Table(
-    found=Found(source="old", name=("a", "t"), kind="iceberg"),
+TABLE = MigrationTable(
+    found=InventoryTable(source="old", name=("a", "t"), kind="iceberg"),
     state="planned",
-    planned=Planned("register", ("a", "t"), 2, "because"),
+    planned=TablePlan("register", ("a", "t"), 2, "because"),
 )
 CLOCK = itertools.count(1)
 HOLD = """
@@ -48,31 +56,35 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 @contextmanager
 def state_of(server: RunningServer, command: str = "shadow", name: str = "m") -> Iterator[CatalogState]:
-    with opened_in_catalog(lambda: Client(server.uri), name, command, create=True, now_ms=lambda: next(CLOCK)) as state:
+    with open_catalog_state(
+        lambda: Client(server.uri), name, command, create=True, now_ms=lambda: next(CLOCK)
+    ) as state:
         yield state
 
 
 def test_what_was_saved_is_there_for_the_next_command(server: RunningServer) -> None:
-    source = Source(kind="hadoop", name="old", address="/srv")
-    carried = CarriedNamespace(source="old", name=("a",), target=("b",), properties={"owner": "ana"})
+    source = MigrationSource(kind="hadoop", name="old", address="/srv")
+    carried = CopiedNamespace(source="old", name=("a",), target=("b",), properties={"owner": "ana"})
     evidence = [Evidence(level=level, ok=True, facts={"n": 1}, started_ms=1, ended_ms=2) for level in ("L0", "L1")]
     with state_of(server) as state:
         state.keep_target("", "main")
         state.save_source(source)
         saved = state.save_table(TABLE, "planned it")
-        state.save_table(msgspec.structs.replace(TABLE, found=Found(source="old", name=("a", "u"), kind="view")))
+        state.save_table(
+            msgspec.structs.replace(TABLE, found=InventoryTable(source="old", name=("a", "u"), kind="view"))
+        )
         state.save_evidence(TABLE, evidence)
         state.save_namespace(carried, "carried it")
 
     with state_of(server, "report") as state:
         state.forget_table(state.list_tables()[1], "gone")
         whole = state.whole()
-        assert state.find_table(title(TABLE.found)) == saved
+        assert state.find_table(table_title(TABLE.found)) == saved
         assert state.find_namespace("old", ("a",), ("b",)) == carried
 
     assert whole.tables == (saved,)
     assert (whole.sources, whole.namespaces, whole.warehouse) == ((source,), (carried,), "main")
-    assert whole.evidence == {title(TABLE.found): tuple(evidence)}
+    assert whole.evidence == {table_title(TABLE.found): tuple(evidence)}
     assert [(line.command, line.text) for line in whole.log] == [
         ("shadow", "planned it"),
         ("shadow", "carried it"),
@@ -108,7 +120,7 @@ def test_a_second_command_at_the_same_time_is_refused_and_a_killed_one_is_in_the
 def test_a_lease_is_renewed_while_a_command_works(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_state, "RENEW_SECONDS", 0.05)
     with state_of(server), Client(server.uri) as client:
-        documents = Documents(client, "m")
+        documents = MigrationDocuments(client, "m")
         first = documents.find("lease")
         deadline = time.monotonic() + 60
         while (
@@ -118,13 +130,13 @@ def test_a_lease_is_renewed_while_a_command_works(server: RunningServer, monkeyp
             time.sleep(0.01)
 
     with Client(server.uri) as client:
-        assert Documents(client, "m").find("lease") is None
+        assert MigrationDocuments(client, "m").find("lease") is None
 
 
 def test_a_command_that_lost_its_lease_changes_nothing(server: RunningServer) -> None:
     with state_of(server) as state, Client(server.uri) as client:
         state.save_table(TABLE)
-        thief = Documents(client, "m")
+        thief = MigrationDocuments(client, "m")
         ((key, content),) = thief.list("table:")
         thief.save(key, {**content, "state": "shadowed"})
 
@@ -172,12 +184,12 @@ def test_only_administrators_see_what_a_migration_remembers(tmp_path: Path) -> N
         nobody = secured.principal("nobody", warehouse="ADMIN").api_key
         keeper = secured.principal("keeper", server="WAREHOUSE_ADMIN").api_key
         with Client(secured.uri, token=keeper) as client:
-            Documents(client, "m").save("table:1", {})
+            MigrationDocuments(client, "m").save("table:1", {})
         with Client(secured.uri, token=nobody) as client:
             for action in (
-                lambda: list(Documents(client, "m").list("")),
-                lambda: Documents(client, "m").find("table:1"),
-                lambda: Documents(client, "m").save("table:2", {}),
+                lambda: list(MigrationDocuments(client, "m").list("")),
+                lambda: MigrationDocuments(client, "m").find("table:1"),
+                lambda: MigrationDocuments(client, "m").save("table:2", {}),
             ):
                 with pytest.raises(CatalogError, match="lacks"):
                     action()

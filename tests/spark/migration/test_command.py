@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.sources.rest import rest_source
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
@@ -165,7 +165,7 @@ def test_a_cut_over_that_was_killed_after_it_froze_the_source_ends_with_the_next
         client.create_namespace((name,), {})
         client.create_table((name, "cities"), {"schema": SCHEMA})
         move.inventory(source)
-        move.plan(Wishes())
+        move.plan(PlanOptions())
         move.shadow()
         assert states(move.verify(("L0",))) == {f"{name}.cities": "verified"}
 

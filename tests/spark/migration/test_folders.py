@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nunatak.client import Client
-from nunatak_spark.migration.model import Column, Found, Table
-from nunatak_spark.migration.planning_rules import Wishes, plan
+from nunatak_spark.migration.model import InventoryTable, MigrationTable, SourceColumn
+from nunatak_spark.migration.planning_rules import PlanOptions, plan_migration
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.hive import hive_source
-from nunatak_spark.migration.sources.metastore_tables import Declaration, declared_table
+from nunatak_spark.migration.sources.metastore_tables import Declaration, describe_declared_table
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
 from tests.support.hive_metastore import PARQUET
@@ -29,7 +29,7 @@ class Folder:
         self.move, self.path, self.name = move, path / name, name
         self.path.mkdir(parents=True)
 
-    def take(self, **given: Any) -> Table:
+    def take(self, **given: Any) -> MigrationTable:
         """Inventory and plan."""
         options = given.pop("read", {})
         self.move.inventory(folder_source(self.name, str(self.path), None, options, **given))
@@ -288,14 +288,14 @@ def test_files_that_iceberg_reads_otherwise_than_hive_are_not_added(
     folder: Folder, queries: tuple[str, ...], columns: dict[str, str], kinds: list[str]
 ) -> None:
     folder.write_rows(*queries)
-    listed = [Column(name, kind) for name, kind in columns.items()]
+    listed = [SourceColumn(name, kind) for name, kind in columns.items()]
     said = Declaration(f"file:{folder.path}", PARQUET.serde, {}, listed, (), (), {})
-    found = Found(source="hive", name=("db", "t"), kind="hive")
+    found = InventoryTable(source="hive", name=("db", "t"), kind="hive")
 
-    table = declared_table(lambda: folder.move.spark, found, said)
+    table = describe_declared_table(lambda: folder.move.spark, found, said)
 
     assert [risk.kind for risk in table.risks] == kinds
     source = hive_source("hive", "thrift://nowhere", {})
-    (planned,) = plan([Table(found=table)], [source], (), Wishes()).values()
-    (copied,) = plan([Table(found=table)], [source], (), Wishes(copy=("db.t",))).values()
+    (planned,) = plan_migration([MigrationTable(found=table)], [source], (), PlanOptions()).values()
+    (copied,) = plan_migration([MigrationTable(found=table)], [source], (), PlanOptions(copy=("db.t",))).values()
     assert (planned.method, copied.method) == ("refused" if kinds else "add_files", "copy")

@@ -14,11 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from nunatak.client import Client
 from nunatak.errors import CatalogError
 from nunatak_spark.configuration import CatalogConfig
-from nunatak_spark.migration.model import Frozen, Source, Table, title
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.model import MigrationSource, MigrationTable, SourceFreeze, table_title
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name, states
 from tests.spark.migration.test_command import a_view
@@ -60,7 +60,7 @@ def there(new: RunningServer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def source(old: RunningServer) -> Source:
+def source(old: RunningServer) -> MigrationSource:
     return rest_source("old", old.uri, None, {}, {})
 
 
@@ -74,7 +74,9 @@ def pointer(client: Client, name: str = "orders") -> str:
     return str(client.load_table(("shop", name))["metadata-location"])
 
 
-def test_a_source_that_moved_on_is_caught_up_with(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_a_source_that_moved_on_is_caught_up_with(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     light.inventory(source)
     light.plan()
     light.shadow()
@@ -87,7 +89,7 @@ def test_a_source_that_moved_on_is_caught_up_with(here: Client, there: Client, l
 
 
 def test_what_somebody_wrote_at_the_target_is_not_overwritten(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     light.inventory(source)
     light.plan()
@@ -107,7 +109,7 @@ def test_what_somebody_wrote_at_the_target_is_not_overwritten(
 
 
 def test_a_table_of_that_name_which_came_from_elsewhere_is_left_alone(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     light.inventory(source)
     light.plan()
@@ -118,13 +120,13 @@ def test_a_table_of_that_name_which_came_from_elsewhere_is_left_alone(
     assert "does not come from here" in states(light.shadow())["shop.orders"]
 
     assert pointer(there) == before
-    assert states(light.plan(Wishes(into=("moved",)))) == {"shop.orders": "planned"}
+    assert states(light.plan(PlanOptions(into=("moved",)))) == {"shop.orders": "planned"}
     assert states(light.shadow()) == {"shop.orders": "shadowed"}
     assert there.table_exists(("moved", "shop", "orders"))
 
 
 def test_one_table_that_gets_stuck_does_not_hold_up_the_others_and_goes_on_later(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     here.create_table(("shop", "lost"), {"schema": SCHEMA})
     light.inventory(source)
@@ -142,11 +144,11 @@ def test_one_table_that_gets_stuck_does_not_hold_up_the_others_and_goes_on_later
 
 
 def test_an_inventory_taken_again_forgets_what_is_gone_and_keeps_what_has_moved(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     here.create_table(("shop", "gone"), {"schema": SCHEMA})
     light.inventory(source)
-    light.plan(Wishes(include=("shop.orders",)))
+    light.plan(PlanOptions(include=("shop.orders",)))
     light.shadow()
     here.drop_table(("shop", "gone"))
     here.create_table(("shop", "late"), {"schema": SCHEMA})
@@ -168,7 +170,7 @@ def test_a_database_is_adopted_where_it_lies(spark: "SparkSession", tmp_path: Pa
             add_catalog(spark, CatalogConfig(new.uri, catalog_name))
             move = Move(tmp_path / "migration", spark, new.uri, catalog_name)
             move.inventory(jdbc_source(name, f"jdbc:sqlite:{file}", None, {}))
-            move.plan(Wishes(adopt=True))
+            move.plan(PlanOptions(adopt=True))
             assert states(move.shadow()) == {"shop.orders": "shadowed"}
             old.load_table(("shop", "orders")).append(rows)
 
@@ -184,13 +186,13 @@ def test_a_database_is_adopted_where_it_lies(spark: "SparkSession", tmp_path: Pa
 
 
 def test_a_crash_between_the_target_and_the_folder_is_no_riddle_later(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     """The table was registered, nobody got to write that down, and then the source moved on."""
     light.inventory(source)
     light.plan()
     light.shadow()
-    with opened(light.folder, "shadow") as folder:
+    with open_folder_state(light.folder, "shadow") as folder:
         (table,) = folder.list_tables()
         folder.save_table(msgspec.structs.replace(table, state="planned", target_pointer=""))
     here.commit_table(("shop", "orders"), [], PAINT)
@@ -202,7 +204,7 @@ def test_a_crash_between_the_target_and_the_folder_is_no_riddle_later(
 # A shadow is not the target's own yet
 
 
-def shadowed(light: Move, source: Source) -> None:
+def shadowed(light: Move, source: MigrationSource) -> None:
     light.inventory(source)
     light.plan()
     assert set(states(light.shadow()).values()) == {"shadowed"}
@@ -210,10 +212,10 @@ def shadowed(light: Move, source: Source) -> None:
 
 def cut_over_by_hand(light: Move, there: Client) -> None:
     """What a cut-over leaves behind, without the Spark that verifies."""
-    with opened(light.folder, "cutover") as folder:
+    with open_folder_state(light.folder, "cutover") as folder:
         for table in folder.list_tables():
             folder.save_table(msgspec.structs.replace(table, state="done"))
-            there.set_shadow(table.found.name, title(table.found), "cut-over")
+            there.set_shadow(table.found.name, table_title(table.found), "cut-over")
 
 
 def append(server: RunningServer, *rows: int) -> str:
@@ -226,7 +228,7 @@ def append(server: RunningServer, *rows: int) -> str:
 
 
 def test_a_shadow_is_flagged_until_its_source_is_retired(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     shadowed(light, source)
     flag = there.find_shadow(("shop", "orders"))
@@ -242,7 +244,9 @@ def test_a_shadow_is_flagged_until_its_source_is_retired(
     assert there.find_shadow(("shop", "orders")) is None
 
 
-def test_a_shadow_of_an_earlier_version_gets_its_flag(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_a_shadow_of_an_earlier_version_gets_its_flag(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     shadowed(light, source)
     there.lift_shadow(there.securable_of(("shop", "orders"), table=True))
 
@@ -252,7 +256,7 @@ def test_a_shadow_of_an_earlier_version_gets_its_flag(here: Client, there: Clien
 
 
 def test_a_table_that_was_renamed_at_the_target_is_retired_and_not_rolled_back(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     shadowed(light, source)
     cut_over_by_hand(light, there)
@@ -264,7 +268,9 @@ def test_a_table_that_was_renamed_at_the_target_is_retired_and_not_rolled_back(
     assert there.list_shadows() == []
 
 
-def test_a_source_with_late_writes_is_not_retired(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_a_source_with_late_writes_is_not_retired(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     shadowed(light, source)
     cut_over_by_hand(light, there)
     here.commit_table(("shop", "orders"), [], PAINT)
@@ -277,7 +283,7 @@ def test_a_source_with_late_writes_is_not_retired(here: Client, there: Client, l
 
 
 def test_a_source_that_is_switched_off_is_retired(
-    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+    here: Client, there: Client, light: Move, source: MigrationSource, old: RunningServer
 ) -> None:
     shadowed(light, source)
     cut_over_by_hand(light, there)
@@ -291,7 +297,7 @@ def test_a_source_that_is_switched_off_is_retired(
 
 
 def test_a_refused_rollback_leaves_a_table_done_and_watched(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     shadowed(light, source)
     cut_over_by_hand(light, there)
@@ -306,7 +312,7 @@ def test_a_refused_rollback_leaves_a_table_done_and_watched(
 
 
 def test_a_rollback_says_that_every_file_is_there_only_after_a_look(
-    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+    here: Client, there: Client, light: Move, source: MigrationSource, old: RunningServer
 ) -> None:
     """MISSION 003-70: the target deleted a file that the source's current snapshot needs."""
     append(old, 1, 2)
@@ -328,7 +334,7 @@ def test_a_rollback_says_that_every_file_is_there_only_after_a_look(
 
 
 def test_a_rollback_counts_the_files_that_it_looked_for(
-    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+    here: Client, there: Client, light: Move, source: MigrationSource, old: RunningServer
 ) -> None:
     append(old, 1, 2)
     shadowed(light, source)
@@ -339,7 +345,7 @@ def test_a_rollback_counts_the_files_that_it_looked_for(
 
 
 def test_nothing_is_rolled_back_to_a_source_that_no_longer_has_the_table(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     shadowed(light, source)
     here.drop_table(("shop", "orders"))
@@ -349,14 +355,14 @@ def test_nothing_is_rolled_back_to_a_source_that_no_longer_has_the_table(
 
 
 def test_nothing_is_rolled_back_while_the_old_name_is_taken_at_the_source(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     """The target's entry would go first, and then the rename at the source would fail."""
     shadowed(light, source)
     cut_over_by_hand(light, there)
-    with opened(light.folder, "cutover") as folder:
+    with open_folder_state(light.folder, "cutover") as folder:
         (table,) = folder.list_tables()
-        frozen = Frozen("renamed", table.source_pointer, "orders__moved")
+        frozen = SourceFreeze("renamed", table.source_pointer, "orders__moved")
         folder.save_table(msgspec.structs.replace(table, frozen=frozen))
     here.rename_table(("shop", "orders"), ("shop", "orders__moved"))
     here.create_table(("shop", "orders"), {"schema": SCHEMA})
@@ -369,7 +375,9 @@ def test_nothing_is_rolled_back_while_the_old_name_is_taken_at_the_source(
     assert list(here.list_tables(("shop",))) == [("shop", "orders")]
 
 
-def test_a_table_is_shadowed_again_after_a_rollback(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_a_table_is_shadowed_again_after_a_rollback(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     shadowed(light, source)
     light.roll_back()
     assert there.list_shadows() == []
@@ -390,13 +398,15 @@ def namespace(client: Client, *name: str) -> dict[str, str]:
     return properties
 
 
-def test_namespaces_are_carried_with_their_properties(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_namespaces_are_carried_with_their_properties(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     elsewhere = here.load_namespace(("shop",))["properties"]["location"] + "/elsewhere"
     here.update_namespace(("shop",), {"owner": "ana", "location": elsewhere}, [])
     here.create_namespace(("shop", "eu"), {"region": "north"})
     here.create_table(("shop", "eu", "visits"), {"schema": SCHEMA})
     light.inventory(source)
-    light.plan(Wishes(into=("moved",)))
+    light.plan(PlanOptions(into=("moved",)))
 
     light.shadow()
 
@@ -410,7 +420,7 @@ def test_namespaces_are_carried_with_their_properties(here: Client, there: Clien
 
 
 def test_a_property_that_the_target_had_before_is_kept_and_said(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     here.update_namespace(("shop",), {"owner": "ana", "color": "red"}, [])
     there.create_namespace(("shop",), {"owner": "the target's own", "size": "large"})
@@ -426,7 +436,7 @@ def test_a_property_that_the_target_had_before_is_kept_and_said(
 # What the target would refuse is said by the plan
 
 
-def refusals(tables: dict[str, Table]) -> dict[str, str]:
+def refusals(tables: dict[str, MigrationTable]) -> dict[str, str]:
     return {
         name: table.planned.because
         for name, table in tables.items()
@@ -435,7 +445,7 @@ def refusals(tables: dict[str, Table]) -> dict[str, str]:
 
 
 def test_a_plan_says_that_a_location_is_not_allowed_and_which_setting_allows_it(
-    here: Client, tmp_path: Path, source: Source
+    here: Client, tmp_path: Path, source: MigrationSource
 ) -> None:
     folder = str(here.load_table(("shop", "orders"))["metadata"]["location"])
     with running_server(tmp_path / "strict") as strict:
@@ -468,7 +478,9 @@ def test_a_plan_prints_one_setting_for_all(here: Client, tmp_path: Path, old: Ru
     )
 
 
-def test_a_plan_knows_the_views_of_the_target(here: Client, there: Client, light: Move, source: Source) -> None:
+def test_a_plan_knows_the_views_of_the_target(
+    here: Client, there: Client, light: Move, source: MigrationSource
+) -> None:
     there.create_namespace(("shop",), {})
     there.create_view(("shop", "orders"), a_view())
     light.inventory(source)
@@ -477,20 +489,20 @@ def test_a_plan_knows_the_views_of_the_target(here: Client, there: Client, light
 
 
 def test_a_plan_refuses_the_second_of_two_names_of_one_table(
-    here: Client, there: Client, light: Move, source: Source, old: RunningServer
+    here: Client, there: Client, light: Move, source: MigrationSource, old: RunningServer
 ) -> None:
     light.inventory(source)
     light.inventory(rest_source("twin", old.uri, None, {}, {}))
-    with opened(light.folder, "plan") as folder:
+    with open_folder_state(light.folder, "plan") as folder:
         assert len(folder.list_tables()) == 2
 
-    light.plan(Wishes(include=("old:*",)))
-    twin = light.plan(Wishes(include=("twin:*",), into=("other",)))
+    light.plan(PlanOptions(include=("old:*",)))
+    twin = light.plan(PlanOptions(include=("twin:*",), into=("other",)))
 
     assert "same table as old:shop.orders" in refusals(twin)["shop.orders"]
 
 
-def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, source: Source) -> None:
+def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, source: MigrationSource) -> None:
     environment = {"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"}
     with login_server(tmp_path / "secured", environment=environment) as secured:
         key = secured.principal("mover", warehouse="READ").api_key
@@ -509,11 +521,11 @@ def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, 
 
 
 def test_a_cut_over_that_was_killed_before_it_let_writers_in_is_completed_by_the_next_one(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     """It is written down first: afterwards a commit at the target would look like somebody else's table."""
     shadowed(light, source)
-    with opened(light.folder, "cutover") as folder:
+    with open_folder_state(light.folder, "cutover") as folder:
         (table,) = folder.list_tables()
         folder.save_table(msgspec.structs.replace(table, state="done"))
 
@@ -523,7 +535,7 @@ def test_a_cut_over_that_was_killed_before_it_let_writers_in_is_completed_by_the
 
 
 def test_somebody_elses_table_is_no_shadow_although_it_points_at_the_same_file(
-    here: Client, there: Client, light: Move, source: Source
+    here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
     """It was registered by hand after the plan, and people write to it: a flag would lock them out."""
     light.inventory(source)
@@ -540,4 +552,4 @@ def test_a_plan_from_a_warehouse_into_itself_is_refused(here: Client, old: Runni
     move = Move(tmp_path / "itself", cast("SparkSession", None), old.uri, "nowhere")
     move.inventory(rest_source("old", f"{old.uri}/v1/", None, {}, {}))
 
-    assert "the target's own warehouse" in refusals(move.plan(Wishes(into=("moved",))))["shop.orders"]
+    assert "the target's own warehouse" in refusals(move.plan(PlanOptions(into=("moved",))))["shop.orders"]

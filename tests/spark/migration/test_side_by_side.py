@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nunatak_spark.migration.model import LEVELS, Evidence, LevelName, Pair, Source
+from nunatak_spark.migration.model import LEVELS, Evidence, LevelName, MigrationSource, TablePair
 from nunatak_spark.migration.parallel_verification import verify_tables
 from nunatak_spark.migration.sources.hadoop import hadoop_source
-from nunatak_spark.migration.sources.source_catalog import add_catalog
+from nunatak_spark.migration.sources.source_catalog import add_source_catalog
 from nunatak_spark.migration.verification import verify
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, by_name, movable, states
@@ -22,13 +22,13 @@ JOBS_PER_TABLE = 6  # L2 is one, Spark's part of L3 three; adaptive execution ad
 
 
 @pytest.fixture
-def source(spark: "SparkSession", name: str, tmp_path: Path) -> Source:
+def source(spark: "SparkSession", name: str, tmp_path: Path) -> MigrationSource:
     source = hadoop_source(name, str(tmp_path / "hadoop"), {})
-    add_catalog(spark, source, {})
+    add_source_catalog(spark, source, {})
     return source
 
 
-def make_tables(spark: "SparkSession", source: Source, count: int) -> list[str]:
+def make_tables(spark: "SparkSession", source: MigrationSource, count: int) -> list[str]:
     names = [f"{source.name}.t{number}" for number in range(count)]  # of a namespace that is this test's alone
     for number, name in enumerate(names):
         spark.sql(
@@ -44,14 +44,14 @@ def last_job(spark: "SparkSession") -> int:
     return max(spark.sparkContext.statusTracker().getJobIdsForGroup())
 
 
-def shadowed(move: Move, source: Source) -> None:
+def shadowed(move: Move, source: MigrationSource) -> None:
     move.inventory(source)
     move.plan()
     assert set(states(move.shadow()).values()) == {"shadowed"}
 
 
 def test_many_tables_are_verified_by_few_jobs_and_one_that_is_broken_stops_no_other(
-    move: Move, spark: "SparkSession", source: Source
+    move: Move, spark: "SparkSession", source: MigrationSource
 ) -> None:
     names = make_tables(spark, source, 7)
     shadowed(move, source)
@@ -81,7 +81,7 @@ def test_many_tables_are_verified_by_few_jobs_and_one_that_is_broken_stops_no_ot
     assert "is missing" in found[names[3]]
 
 
-def test_a_small_table_of_every_type_is_verified(move: Move, spark: "SparkSession", source: Source) -> None:
+def test_a_small_table_of_every_type_is_verified(move: Move, spark: "SparkSession", source: MigrationSource) -> None:
     """Also those that Spark can only read by compiled code, if there are any: they are looked at once more with it."""
     name = f"{source.name}.types"
     spark.sql(
@@ -100,14 +100,14 @@ def test_a_small_table_of_every_type_is_verified(move: Move, spark: "SparkSessio
 
 
 def test_a_source_that_is_written_to_all_the_while_becomes_verified(
-    move: Move, spark: "SparkSession", source: Source
+    move: Move, spark: "SparkSession", source: MigrationSource
 ) -> None:
     name = make_tables(spark, source, 4)[3]
     shadowed(move, source)
     table = f"{source.name}.{name}"
-    seen: list[Pair] = []
+    seen: list[TablePair] = []
 
-    def while_somebody_writes(pair: Pair, levels: Sequence[LevelName]) -> list[Evidence]:
+    def while_somebody_writes(pair: TablePair, levels: Sequence[LevelName]) -> list[Evidence]:
         if pair.table.found.name[-1] == "t3":
             seen.append(pair)
             spark.sql(f"INSERT INTO {table} VALUES (99, 'late', null)")
@@ -126,13 +126,13 @@ def test_a_source_that_is_written_to_all_the_while_becomes_verified(
 
 
 def test_a_snapshot_that_is_expired_meanwhile_is_caught_up_with(
-    move: Move, spark: "SparkSession", source: Source
+    move: Move, spark: "SparkSession", source: MigrationSource
 ) -> None:
     name = make_tables(spark, source, 2)[1]
     shadowed(move, source)
     looks = []
 
-    def while_the_snapshot_goes(pair: Pair, levels: Sequence[LevelName]) -> list[Evidence]:
+    def while_the_snapshot_goes(pair: TablePair, levels: Sequence[LevelName]) -> list[Evidence]:
         if pair.table.found.name[-1] == "t1":
             looks.append(pair)
             if len(looks) == 1:

@@ -18,15 +18,15 @@ from nunatak.client import Client
 from nunatak_spark.comparison import compare
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.migration.metastore import Metastore
-from nunatak_spark.migration.model import LEVELS, Found, Method, Planned, Source, sql_name
-from nunatak_spark.migration.planning_rules import Wishes
+from nunatak_spark.migration.model import LEVELS, InventoryTable, Method, MigrationSource, TablePlan, sql_name
+from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.sources.folder import folder_source, read_files
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.hadoop import hadoop_source
 from nunatak_spark.migration.sources.hive import hive_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.sources.source_catalog import add_catalog
+from nunatak_spark.migration.sources.source_catalog import add_source_catalog
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
 from tests.support.glue import REGION, declare_in_glue, grant_in_glue
@@ -46,7 +46,7 @@ HADOOP_FILES = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}  # the targ
 class Kind:
     """A source with tables in it: how each is to move, how to read it there, and how somebody writes one more row."""
 
-    source: Source
+    source: MigrationSource
     methods: dict[str, Method]
     rows: Callable[[str], "DataFrame"]
     write: Callable[[], None]
@@ -108,7 +108,7 @@ def test_a_catalog_that_pyiceberg_made_in_a_database_moves_and_moves_back(
         table = catalog.create_table((name, "cities"), rows.schema)
         table.append(rows)
         source = jdbc_source(name, f"jdbc:sqlite:{file}", None, {})
-        add_catalog(spark, source, {})
+        add_source_catalog(spark, source, {})
 
         there_and_back(
             move,
@@ -209,9 +209,9 @@ def test_a_rollback_of_files_names_the_ones_that_are_gone(
 # What is the same for all of them
 
 
-def iceberg_source(spark: "SparkSession", source: Source, namespace: str) -> Kind:
+def iceberg_source(spark: "SparkSession", source: MigrationSource, namespace: str) -> Kind:
     """One table with partitions and a delete, in a namespace of its own."""
-    add_catalog(spark, source, {})
+    add_source_catalog(spark, source, {})
     table = f"{source.name}.{namespace}.cities"
     if source.kind != "hadoop":
         spark.sql(f"CREATE NAMESPACE {source.name}.{namespace} WITH PROPERTIES ('team' = 'geo')")
@@ -230,7 +230,7 @@ def iceberg_source(spark: "SparkSession", source: Source, namespace: str) -> Kin
     )
 
 
-def found_by_name(move: Move) -> dict[str, Found]:
+def found_by_name(move: Move) -> dict[str, InventoryTable]:
     return {".".join(table.found.name): table.found for table in move.whole().tables}
 
 
@@ -244,7 +244,7 @@ def either_kind(move: Move) -> Callable[[str], "DataFrame"]:
     return rows
 
 
-def flags(move: Move, planned: Mapping[str, Planned]) -> dict[str, str | None]:
+def flags(move: Move, planned: Mapping[str, TablePlan]) -> dict[str, str | None]:
     """How the target flags each table."""
     with Client(move.uri) as client:
         found = {name: client.find_shadow(plan.target) for name, plan in planned.items()}
@@ -256,7 +256,7 @@ def there_and_back(move: Move, kind: Kind) -> None:
     spark, ours = move.spark, f"{kind.source.name}."
     assert {name for name in move.inventory(kind.source) if name.startswith(ours)} == set(kind.methods)
     copied = tuple(name for name, method in kind.methods.items() if method == "copy")
-    plans = move.plan(Wishes(include=(f"{ours}*",), copy=copied))
+    plans = move.plan(PlanOptions(include=(f"{ours}*",), copy=copied))
     planned = {name: table.planned for name, table in plans.items() if table.planned is not None}
     assert {name: plan.method for name, plan in planned.items()} == kind.methods
     assert states(move.shadow()) == dict.fromkeys(kind.methods, "shadowed")

@@ -17,17 +17,17 @@ import pytest
 from nunatak.client import Client
 from nunatak_spark.migration.migration_report import render
 from nunatak_spark.migration.model import (
-    Column,
     Evidence,
-    Found,
+    InventoryTable,
     LevelName,
     Method,
     Migration,
-    Pair,
-    Planned,
-    Source,
-    Table,
-    title,
+    MigrationSource,
+    MigrationTable,
+    SourceColumn,
+    TablePair,
+    TablePlan,
+    table_title,
 )
 from nunatak_spark.migration.verification import verify
 from tests.support.login import LoginServer
@@ -73,40 +73,40 @@ class Ends:
         rows = self.sql(f"SELECT max_by(file, timestamp) FROM {table}.metadata_log_entries")
         return str(rows[0][0])
 
-    def registered(self, source: str) -> Pair:
+    def registered(self, source: str) -> TablePair:
         """The source's table under a new name at the target."""
         target = (self.sql.namespace, f"moved_{next(NAMES)}")
         pointer = self.pointer(source)
         self.client.register_table(target, pointer)
-        found = Found(source=OLD, name=tuple(source.split(".")[1:]), kind="iceberg", pointer=pointer)
-        table = Table(found=found, state="shadowed", source_pointer=pointer)
-        return Pair(
+        found = InventoryTable(source=OLD, name=tuple(source.split(".")[1:]), kind="iceberg", pointer=pointer)
+        table = MigrationTable(found=found, state="shadowed", source_pointer=pointer)
+        return TablePair(
             spark=self.sql.spark,
             client=self.client,
             catalog="lake",
             table=table,
-            planned=Planned("register", target),
+            planned=TablePlan("register", target),
             source_pointer=lambda: self.pointer(source),
             source_metadata=lambda: json.loads(local_path(self.pointer(source)).read_bytes()),
             source_rows=lambda: self.sql.spark.table(source),
         )
 
-    def made(self, target: str, rows: "Callable[[], DataFrame]", method: Method, columns: dict[str, str]) -> Pair:
+    def made(self, target: str, rows: "Callable[[], DataFrame]", method: Method, columns: dict[str, str]) -> TablePair:
         """A table at the target that was made anew from these rows."""
-        listed = tuple(Column(name, kind) for name, kind in columns.items())
-        found = Found(source="files", name=("folder",), kind="files", pointer="files:1", columns=listed)
-        return Pair(
+        listed = tuple(SourceColumn(name, kind) for name, kind in columns.items())
+        found = InventoryTable(source="files", name=("folder",), kind="files", pointer="files:1", columns=listed)
+        return TablePair(
             spark=self.sql.spark,
             client=self.client,
             catalog="lake",
-            table=Table(found=found, state="shadowed", source_pointer="files:1"),
-            planned=Planned(method, (self.sql.namespace, target)),
+            table=MigrationTable(found=found, state="shadowed", source_pointer="files:1"),
+            planned=TablePlan(method, (self.sql.namespace, target)),
             source_pointer=lambda: "files:1",
             source_metadata=lambda: None,
             source_rows=rows,
         )
 
-    def files(self, pair: Pair, content: int) -> list[Path]:
+    def files(self, pair: TablePair, content: int) -> list[Path]:
         rows = self.sql(f"SELECT DISTINCT file_path FROM {pair.target_name}.files WHERE content = {content} ORDER BY 1")
         return [local_path(row.file_path) for row in rows]
 
@@ -151,7 +151,7 @@ def away(*paths: Path) -> Iterator[None]:
             other.replace(path)
 
 
-def look(pair: Pair, *levels: LevelName) -> list[Evidence]:
+def look(pair: TablePair, *levels: LevelName) -> list[Evidence]:
     return verify(pair, levels)
 
 
@@ -195,14 +195,14 @@ def test_a_registered_table_is_green_on_every_level(ends: Ends, events: str) -> 
     assert page.count(contents.facts["source"]["sum"]) == 2  # both sides
 
 
-def _migration(pair: Pair, evidence: list[Evidence]) -> Migration:
+def _migration(pair: TablePair, evidence: list[Evidence]) -> Migration:
     table = msgspec.structs.replace(pair.table, planned=pair.planned, state="verified")
     return Migration(
         target_uri=pair.client.uri,
         warehouse="",
-        sources=(Source(kind="hadoop", name=OLD, address="file:"),),
+        sources=(MigrationSource(kind="hadoop", name=OLD, address="file:"),),
         tables=(table,),
-        evidence={title(table.found): tuple(evidence)},
+        evidence={table_title(table.found): tuple(evidence)},
         log=(),
     )
 
@@ -244,10 +244,10 @@ def test_the_target_is_asked_with_the_login_of_the_session(sql: Sql, secured: Lo
         sql("CREATE NAMESPACE verify_credential.logins")
         sql("CREATE TABLE verify_credential.logins.t USING iceberg AS SELECT id FROM range(3)")
         pair = Ends(sql, client).made("t", lambda: sql.spark.range(3), "copy", {})
-        pair = Pair(**{**vars(pair), "planned": Planned("copy", ("logins", "t"))})
+        pair = TablePair(**{**vars(pair), "planned": TablePlan("copy", ("logins", "t"))})
 
         for name in ("verify_credential", "verify_token"):
-            reach, engines = look(Pair(**{**vars(pair), "catalog": name}), "L1", "L3")
+            reach, engines = look(TablePair(**{**vars(pair), "catalog": name}), "L1", "L3")
 
             assert (reach.findings, engines.findings) == ((), ())
             assert set(engines.facts["engines"].values()) == {"answered"}
@@ -369,11 +369,11 @@ def test_a_commit_to_the_source_is_noticed_before_and_while_it_is_verified(ends:
         ends(f"INSERT INTO {name} VALUES (5)")
         return ends.sql.spark.table(name)
 
-    (during,) = look(Pair(**{**vars(pair), "source_rows": rows_while_somebody_writes}), "L2")
+    (during,) = look(TablePair(**{**vars(pair), "source_rows": rows_while_somebody_writes}), "L2")
     before = look(pair, "L0", "L1")
     late = ends.client.register_table(pair.planned.target, ends.pointer(name), overwrite=True)
     caught_up = msgspec.structs.replace(pair.table, source_pointer=ends.pointer(name))
-    after = look(Pair(**{**vars(pair), "table": caught_up}), "L0", "L1", "L2")
+    after = look(TablePair(**{**vars(pair), "table": caught_up}), "L0", "L1", "L2")
 
     assert not during.ok
     assert during.findings[-1].kind == "moved-source"
@@ -392,7 +392,7 @@ def test_somebody_who_writes_to_the_target_meanwhile_is_noticed(ends: Ends, even
         ends(f"ALTER TABLE {pair.target_name} SET TBLPROPERTIES ('hurry' = 'yes')")
         return document
 
-    (identity,) = look(Pair(**{**vars(pair), "source_metadata": metadata_while_somebody_writes}), "L0")
+    (identity,) = look(TablePair(**{**vars(pair), "source_metadata": metadata_while_somebody_writes}), "L0")
 
     assert [finding.kind for finding in identity.findings] == ["moved-target"]
 
@@ -400,8 +400,10 @@ def test_somebody_who_writes_to_the_target_meanwhile_is_noticed(ends: Ends, even
 def test_a_table_that_is_at_one_end_only_is_not_green(ends: Ends, events: str) -> None:
     pair = ends.registered(events)
 
-    gone = look(Pair(**{**vars(pair), "source_pointer": lambda: ""}), "L0", "L2")
-    nowhere = look(Pair(**{**vars(pair), "planned": Planned("register", (ends.sql.namespace, "nowhere"))}), "L0", "L1")
+    gone = look(TablePair(**{**vars(pair), "source_pointer": lambda: ""}), "L0", "L2")
+    nowhere = look(
+        TablePair(**{**vars(pair), "planned": TablePlan("register", (ends.sql.namespace, "nowhere"))}), "L0", "L1"
+    )
 
     assert [[finding.kind for finding in one.findings] for one in gone] == [["no-source"], ["no-source"]]
     assert [[finding.kind for finding in one.findings] for one in nowhere] == [["no-target"], ["no-target"]]

@@ -100,7 +100,7 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
 
     # Killed a second time, between the journal and the end of its plan.
     with monkeypatch.context() as patch:
-        patch.setattr(DeletionJournal, "_forget", _killed)
+        patch.setattr(DeletionJournal, "_drop_plans", _killed)
         with pytest.raises(Killed):
             finish_deletions(work_on(folder))
     finish_deletions(work_on(folder))
@@ -116,7 +116,7 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
     [
         (DeletionJournal, "confirm"),
         (DeletionJournal, "_note"),
-        (DeletionJournal, "_forget"),
+        (DeletionJournal, "_drop_plans"),
         (DeletionJournal, "count"),
         (snapshot_expiry, "_outcome"),
     ],

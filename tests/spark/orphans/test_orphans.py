@@ -238,7 +238,7 @@ def test_a_job_killed_again_and_again_deletes_and_notes_all_of_it_once(
         maintain(folder.work("second", after_days=4, progress=killed_at("making sure")))
     assert (folder.files(), folder.journal(), len(folder.planned())) == (live, [], len(planted))
     with monkeypatch.context() as patch:
-        patch.setattr(DeletionJournal, "_forget", _killed)
+        patch.setattr(DeletionJournal, "_drop_plans", _killed)
         with pytest.raises(Killed):
             maintain(folder.work("second", after_days=4))
     assert folder.noted() == sorted(planted)

@@ -230,8 +230,8 @@ def a_table(**metadata: Any) -> LoadedTable:
 
 
 def test_a_parent_that_came_and_went_while_the_job_ran_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preconditions, "load", lambda _: a_table())
-    monkeypatch.setattr(preconditions, "refuse_foreign", lambda *_: None)
+    monkeypatch.setattr(preconditions, "load_table", lambda _: a_table())
+    monkeypatch.setattr(preconditions, "refuse_foreign_files", lambda *_: None)
     server = Server(location="l", count=0, neighbours=[], places=[], shadow=None)
     work = a_job("data-compaction", server)
 

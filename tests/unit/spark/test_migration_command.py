@@ -13,14 +13,14 @@ import nunatak_spark.migration
 from nunatak_spark.cli.migrate_run import Needs
 from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 from nunatak_spark.installation import import_pyspark
-from nunatak_spark.migration.migration_run import asking
-from nunatak_spark.migration.model import Found, Method, Planned, Source, State, Table
+from nunatak_spark.migration.migration_run import translate_source_errors
+from nunatak_spark.migration.model import InventoryTable, Method, MigrationSource, MigrationTable, State, TablePlan
 from nunatak_spark.migration.source_files import read_document
 from nunatak_spark.migration.sources.folder import folder_source
 from nunatak_spark.migration.sources.glue import glue_source
 from nunatak_spark.migration.sources.jdbc import jdbc_source
 from nunatak_spark.migration.sources.rest import rest_source
-from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.state import open_folder_state
 from tests.unit.cli.conftest import run_command
 
 pytestmark = pytest.mark.slow
@@ -37,14 +37,14 @@ def a_table(
     wave: int = 1,
     because: str = "",
     source: str = "db",
-) -> Table:
-    found = Found(source=source, name=name, kind="iceberg")
-    return Table(found=found, state=state, planned=Planned(method, name, wave, because))
+) -> MigrationTable:
+    found = InventoryTable(source=source, name=name, kind="iceberg")
+    return MigrationTable(found=found, state=state, planned=TablePlan(method, name, wave, because))
 
 
-def a_migration(*tables: Table, source: Source | None = None) -> None:
+def a_migration(*tables: MigrationTable, source: MigrationSource | None = None) -> None:
     """Tables that are adopted need neither Spark nor a target to be rolled back."""
-    with opened(STATE, "inventory", create=True) as folder:
+    with open_folder_state(STATE, "inventory", create=True) as folder:
         folder.keep_target(NOBODY, "")
         folder.save_source(source or jdbc_source("db", "jdbc:sqlite:x", None, {}))
         for table in tables:
@@ -52,7 +52,7 @@ def a_migration(*tables: Table, source: Source | None = None) -> None:
 
 
 def states() -> dict[str, str]:
-    with opened(STATE, "status") as folder:
+    with open_folder_state(STATE, "status") as folder:
         return {".".join(table.found.name): table.state for table in folder.list_tables()}
 
 
@@ -127,7 +127,7 @@ def test_a_step_refuses_what_means_no_planned_table_before_it_does_anything(
         a_table("shop", "orders"),
         a_table("hr", "people", wave=2),
         a_table("shop", "seen", state="planned", method="refused", because="views are not moved"),
-        Table(found=Found(source="db", name=("shop", "new"), kind="iceberg")),
+        MigrationTable(found=InventoryTable(source="db", name=("shop", "new"), kind="iceberg")),
     )
     before = states()
 
@@ -141,7 +141,7 @@ def test_a_step_refuses_what_means_no_planned_table_before_it_does_anything(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_before_the_plan_says_what_to_do_first(step: str) -> None:
-    a_migration(Table(found=Found(source="db", name=("shop", "orders"), kind="iceberg")))
+    a_migration(MigrationTable(found=InventoryTable(source="db", name=("shop", "orders"), kind="iceberg")))
 
     outcome = run_command("migrate", step)
 
@@ -253,7 +253,7 @@ def test_names_with_dots_are_printed_as_they_can_be_typed() -> None:
     assert ' shop."a.b".t ' in shown  # the target's name
     assert "`" not in shown
     assert outcome.code == 0
-    with opened(STATE, "status") as folder:
+    with open_folder_state(STATE, "status") as folder:
         assert {table.found.name: table.state for table in folder.list_tables()} == {
             ("shop", "a.b", "t"): "rolled-back",
             ("shop", "a", "b", "t"): "shadowed",
@@ -276,7 +276,7 @@ def test_a_source_that_cannot_be_asked_is_named_with_its_address(kind: type[Exce
     error = kind.__new__(kind, "it hung up")
     error.args = ("it hung up",)
 
-    with pytest.raises(CannotRun) as raised, asking(folder_source("old", "/srv", None, {})):
+    with pytest.raises(CannotRun) as raised, translate_source_errors(folder_source("old", "/srv", None, {})):
         raise error
 
     assert raised.value.problem == "The source old cannot be read: it hung up"
@@ -293,8 +293,8 @@ def test_a_source_that_is_not_there_is_one_line_and_a_hint() -> None:
 
 
 def test_a_source_that_went_away_after_the_cut_over_is_one_line_and_a_hint() -> None:
-    found = Found(source="old", name=("t",), kind="files", location="/nope/t")
-    over = Table(found=found, state="done", planned=Planned("copy", ("old", "t")))
+    found = InventoryTable(source="old", name=("t",), kind="files", location="/nope/t")
+    over = MigrationTable(found=found, state="done", planned=TablePlan("copy", ("old", "t")))
     a_migration(over, source=folder_source("old", "/nope", None, {}))
 
     outcome = run_command("migrate", "status", "--watch-source")

@@ -1,7 +1,12 @@
 """What of two tables is compared and how their partitions are found, without Spark."""
 
 from nunatak_spark.fingerprint import plan
-from nunatak_spark.migration.content_comparison import padded_columns, partition_expressions, selected, statement
+from nunatak_spark.migration.content_comparison import (
+    fingerprint_statement,
+    padded_columns,
+    partition_expressions,
+    select_expressions,
+)
 
 
 def test_every_transform_becomes_sql_for_rows_of_any_table() -> None:
@@ -41,7 +46,7 @@ def test_every_transform_becomes_sql_for_rows_of_any_table() -> None:
 
 
 def test_columns_have_the_names_of_the_source_and_char_is_trimmed_on_both_sides() -> None:
-    assert selected(["userId", "code", "more"], ["userid", "code"], {"code"}) == [
+    assert select_expressions(["userId", "code", "more"], ["userid", "code"], {"code"}) == [
         "`userId` AS `userid`",
         "rtrim(`code`) AS `code`",
         "`more` AS `more`",
@@ -62,5 +67,5 @@ def test_char_is_known_from_spark_and_from_the_metastore() -> None:
 def test_the_statement_can_be_run_again() -> None:
     planned = plan({"fields": [{"name": "a", "type": "long"}]})
 
-    assert statement(planned, "lake.ns.t").startswith("SELECT count(*) as n, ")
-    assert statement(planned, "lake.ns.t").endswith(" FROM lake.ns.t))")
+    assert fingerprint_statement(planned, "lake.ns.t").startswith("SELECT count(*) as n, ")
+    assert fingerprint_statement(planned, "lake.ns.t").endswith(" FROM lake.ns.t))")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.engine_comparison import Asked, Engine, without_secrets
-from nunatak_spark.migration.engine_queries import Column, Filter, Measure, Rows
+from nunatak_spark.migration.engine_comparison import Engine, EngineComparison, remove_login_secrets
+from nunatak_spark.migration.engine_queries import ColumnMeasure, CountFilter, QueryColumn, SampleRows
 
-COLUMNS = (Column(("id",), "integer"), Column(("f",), "float"))
+COLUMNS = (QueryColumn(("id",), "integer"), QueryColumn(("f",), "float"))
 
 
 class Says:
@@ -17,19 +17,19 @@ class Says:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
 
-    def measure(self, asked: Sequence[Measure]) -> tuple[int, list[Any]]:
+    def measure(self, asked: Sequence[ColumnMeasure]) -> tuple[int, list[Any]]:
         truth = {"count": 3, "least": 1, "most": 3, "sum": 6, "distinct": 3, "not-a-number": 0}
         return 3, [self.answers.get(f"{one.of}_{one.column.name}", truth[one.of]) for one in asked]
 
-    def rows(self, asked: Rows) -> list[list[Any]]:
+    def rows(self, asked: SampleRows) -> list[list[Any]]:
         return [[n, float(n)] for n in (1, 2, 3)]
 
-    def count(self, asked: Sequence[Filter]) -> list[int]:
+    def count(self, asked: Sequence[CountFilter]) -> list[int]:
         return [self.answers.get("count", 2) for _ in asked]
 
 
-def ask(engines: dict[str, Says | Exception]) -> Asked:
-    asked = Asked(COLUMNS)
+def ask(engines: dict[str, Says | Exception]) -> EngineComparison:
+    asked = EngineComparison(COLUMNS)
     for name, engine in engines.items():
 
         def start(engine: Says | Exception = engine) -> Engine:
@@ -37,7 +37,7 @@ def ask(engines: dict[str, Says | Exception]) -> Asked:
                 raise engine
             return engine
 
-        asked.ask(name, start)
+        asked.ask_engine(name, start)
     return asked
 
 
@@ -86,6 +86,6 @@ def test_no_engine_is_a_finding_too() -> None:
 def test_a_reason_tells_no_secret() -> None:
     text = "Parser Error: LINE 1: CREATE SECRET … CLIENT_SECRET 'hush' TOKEN 'abc'"
 
-    assert without_secrets(text, {"credential": "me:hush", "uri": "http://x"}) == text.replace("hush", "…")
-    assert without_secrets(text, {"token": "abc"}) == text.replace("abc", "…")
-    assert without_secrets(text, {}) == text
+    assert remove_login_secrets(text, {"credential": "me:hush", "uri": "http://x"}) == text.replace("hush", "…")
+    assert remove_login_secrets(text, {"token": "abc"}) == text.replace("abc", "…")
+    assert remove_login_secrets(text, {}) == text

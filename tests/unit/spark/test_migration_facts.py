@@ -8,11 +8,11 @@ import pyarrow
 import pyarrow.parquet
 
 from nunatak_spark.migration.metadata_facts import with_document
-from nunatak_spark.migration.model import Column, Found
+from nunatak_spark.migration.model import InventoryTable, SourceColumn
 from nunatak_spark.migration.risks import declared_risks, file_risks, name_risks, with_overlaps
-from nunatak_spark.migration.source_files import Document, File, digest, segments
-from nunatak_spark.migration.sources.folder import format_of, group, partition_keys, plain_type
-from nunatak_spark.migration.sources.metastore_tables import how_to_read
+from nunatak_spark.migration.source_files import MetadataDocument, SourceFile, files_digest, location_segments
+from nunatak_spark.migration.sources.folder import common_format, group_by_table, partition_keys, plain_type
+from nunatak_spark.migration.sources.metastore_tables import format_and_options
 from nunatak_spark.migration.sources.source_catalog import parse_name
 
 DOCUMENT: dict[str, Any] = {
@@ -47,8 +47,8 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def a_table(**more: Any) -> Found:
-    return Found(**{"source": "old", "name": ("a", "t"), "kind": "iceberg", **more})
+def a_table(**more: Any) -> InventoryTable:
+    return InventoryTable(**{"source": "old", "name": ("a", "t"), "kind": "iceberg", **more})
 
 
 def kinds(risks: Any) -> list[str]:
@@ -56,7 +56,7 @@ def kinds(risks: Any) -> list[str]:
 
 
 def test_a_metadata_document_tells_numbers_owner_and_risks() -> None:
-    found = with_document(a_table(), Document(DOCUMENT, 9 << 20))
+    found = with_document(a_table(), MetadataDocument(DOCUMENT, 9 << 20))
 
     assert (found.files, found.rows, found.delete_files, found.snapshots, found.size_bytes) == (4, 40, 2, 2, None)
     assert (found.uuid, found.format_version, found.owner, found.last_write_ms) == ("u-1", 1, "ann", 5)
@@ -65,7 +65,7 @@ def test_a_metadata_document_tells_numbers_owner_and_risks() -> None:
 
 
 def test_a_table_without_a_snapshot_is_known_to_be_empty() -> None:
-    found = with_document(a_table(), Document({"location": "x", "format-version": 2}, 1))
+    found = with_document(a_table(), MetadataDocument({"location": "x", "format-version": 2}, 1))
 
     assert (found.files, found.rows, found.snapshots) == (0, 0, 0)
 
@@ -73,11 +73,11 @@ def test_a_table_without_a_snapshot_is_known_to_be_empty() -> None:
 def test_declared_columns_and_folders_tell_their_risks() -> None:
     found = a_table(
         kind="hive",
-        columns=(Column("code", "char(3)"), Column("At", "timestamp"), Column("n", "int")),
+        columns=(SourceColumn("code", "char(3)"), SourceColumn("At", "timestamp"), SourceColumn("n", "int")),
         partitioned_by=("At",),
         properties={"hive.table-type": "MANAGED_TABLE"},
     )
-    files = [File("/x/At=__HIVE_DEFAULT_PARTITION__/f", 1, 1)]
+    files = [SourceFile("/x/At=__HIVE_DEFAULT_PARTITION__/f", 1, 1)]
 
     assert kinds(declared_risks(found)) == ["char", "managed", "timestamp-partition"]
     assert kinds(file_risks(found, files)) == ["null-partition"]
@@ -98,30 +98,40 @@ def test_tables_that_share_a_folder_are_told_of_each_other() -> None:
 
 
 def test_one_place_has_one_spelling() -> None:
-    assert segments("file:/a//b/") == segments("file:///a/b") == segments("/a/b")
-    assert segments("s3a://bucket/x") == segments("s3://bucket/x")
-    assert segments("s3://bucket/x") != segments("file:/bucket/x")
+    assert location_segments("file:/a//b/") == location_segments("file:///a/b") == location_segments("/a/b")
+    assert location_segments("s3a://bucket/x") == location_segments("s3://bucket/x")
+    assert location_segments("s3://bucket/x") != location_segments("file:/bucket/x")
 
 
 def test_a_digest_changes_with_every_file() -> None:
-    files = [File("/a", 1, 1), File("/b", 2, 2)]
+    files = [SourceFile("/a", 1, 1), SourceFile("/b", 2, 2)]
 
-    assert digest(files) == digest(list(files))
-    assert len({digest(files), digest(files[:1]), digest([File("/a", 1, 2), files[1]]), digest([])}) == 4
+    assert files_digest(files) == files_digest(list(files))
+    assert (
+        len(
+            {
+                files_digest(files),
+                files_digest(files[:1]),
+                files_digest([SourceFile("/a", 1, 2), files[1]]),
+                files_digest([]),
+            }
+        )
+        == 4
+    )
 
 
 def test_folders_become_tables_up_to_the_first_partition() -> None:
     files = [
-        File("/root/sales/orders/day=1/a.parquet", 1, 1),
-        File("/root/sales/orders/day=2/b.parquet", 1, 1),
-        File("/root/sales/notes/a.csv.gz", 1, 1),
-        File("/root/odd/a.parquet", 1, 1),
-        File("/root/odd/b.csv", 1, 1),
+        SourceFile("/root/sales/orders/day=1/a.parquet", 1, 1),
+        SourceFile("/root/sales/orders/day=2/b.parquet", 1, 1),
+        SourceFile("/root/sales/notes/a.csv.gz", 1, 1),
+        SourceFile("/root/odd/a.parquet", 1, 1),
+        SourceFile("/root/odd/b.csv", 1, 1),
     ]
 
-    tables = group("/root", files)
+    tables = group_by_table("/root", files)
 
-    assert {name: format_of(inside) for name, inside in tables.items()} == {
+    assert {name: common_format(inside) for name, inside in tables.items()} == {
         ("sales", "orders"): "parquet",
         ("sales", "notes"): "csv",
         ("odd",): "",
@@ -130,10 +140,10 @@ def test_folders_become_tables_up_to_the_first_partition() -> None:
 
 
 def test_hive_says_how_its_files_are_read() -> None:
-    assert how_to_read("org.apache.hadoop.hive.ql.io.orc.OrcSerde", {}) == ("orc", {})
-    text, options = how_to_read("org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", {"field.delim": "|"})
+    assert format_and_options("org.apache.hadoop.hive.ql.io.orc.OrcSerde", {}) == ("orc", {})
+    text, options = format_and_options("org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", {"field.delim": "|"})
     assert (text, options["sep"], options["nullValue"], options["quote"]) == ("csv", "|", "\\N", "")
-    assert how_to_read("com.example.Unknown", {})[0] == ""
+    assert format_and_options("com.example.Unknown", {})[0] == ""
 
 
 def test_types_that_iceberg_lacks_become_those_that_hold_them() -> None:
@@ -153,6 +163,6 @@ def test_timestamps_of_the_old_kind_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     found = a_table(kind="files", format="parquet")
 
-    assert kinds(file_risks(found, [File(str(old), 1, 1)])) == ["int96"]
-    assert kinds(file_risks(found, [File(str(new), 1, 1)])) == []
-    assert kinds(file_risks(found, [File(str(tmp_path / "broken.parquet"), 1, 1)])) == []
+    assert kinds(file_risks(found, [SourceFile(str(old), 1, 1)])) == ["int96"]
+    assert kinds(file_risks(found, [SourceFile(str(new), 1, 1)])) == []
+    assert kinds(file_risks(found, [SourceFile(str(tmp_path / "broken.parquet"), 1, 1)])) == []

@@ -9,7 +9,13 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from nunatak_spark.migration.file_check import FilesFound, arrow_form, described, find_files, manifest_checker
+from nunatak_spark.migration.file_check import (
+    FileCounts,
+    as_arrow_function,
+    check_files,
+    describe_files,
+    manifest_checker,
+)
 from tests.support.spark import local_path
 
 ROWS = pyarrow.table({"id": [1, 2, 3]})
@@ -32,8 +38,8 @@ def table(tmp_path: Path) -> Any:
         yield table
 
 
-def looked(table: Table) -> FilesFound:
-    return find_files(no_spark, table.metadata_location, lambda: ())
+def looked(table: Table) -> FileCounts:
+    return check_files(no_spark, table.metadata_location, lambda: ())
 
 
 def data_files(table: Table, snapshot_id: int | None = None) -> list[str]:
@@ -46,8 +52,8 @@ def test_every_file_of_the_current_snapshot_and_of_tags_is_looked_for(table: Tab
     # The metadata file, two manifest lists, the manifests that they name, and two data files.
     manifests = {one.manifest_path for each in (table.current_snapshot(), table.snapshot_by_name("before"))
                  for one in each.manifests(table.io)}  # fmt: skip
-    assert found == FilesFound(1 + 2 + len(manifests) + 2)
-    assert described(found) == f"every file is still there ({found.files} looked for)"
+    assert found == FileCounts(1 + 2 + len(manifests) + 2)
+    assert describe_files(found) == f"every file is still there ({found.files} looked for)"
 
 
 @pytest.mark.parametrize("kind", ["metadata", "manifest list", "manifest", "data", "data of a tag"])
@@ -68,7 +74,7 @@ def test_a_file_that_is_missing_is_named(table: Table, kind: str) -> None:
 
     assert found.missing >= 1
     assert path in found.named
-    assert path in described(found)
+    assert path in describe_files(found)
 
 
 def test_executors_look_with_the_same_code(table: Table) -> None:
@@ -77,13 +83,13 @@ def test_executors_look_with_the_same_code(table: Table) -> None:
     manifests = [one.manifest_path for one in table.current_snapshot().manifests(table.io)]
     batch = pyarrow.RecordBatch.from_pydict({"path": manifests})
 
-    (told,) = arrow_form(manifest_checker(()))(iter([batch]))
+    (told,) = as_arrow_function(manifest_checker(()))(iter([batch]))
 
     assert {row["path"] for row in told.to_pylist()} == {kept, None}
     assert sum(row["missing"] for row in told.to_pylist()) == 1
 
 
 def test_of_many_missing_files_some_are_named() -> None:
-    text = described(FilesFound(100, 70, tuple(f"f{number}" for number in range(20))))
+    text = describe_files(FileCounts(100, 70, tuple(f"f{number}" for number in range(20))))
 
     assert text == "70 of 100 files are missing: f0, f1, f2, f3, f4 and 65 more"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import Found
-from nunatak_spark.migration.sources.hadoop import Hadoop, hadoop_source
+from nunatak_spark.migration.model import InventoryTable
+from nunatak_spark.migration.sources.hadoop import HadoopSourceCatalog, hadoop_source
 
 
 def no_spark() -> None:
@@ -23,19 +23,21 @@ def pointer(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def hadoop(tmp_path: Path) -> Hadoop:
-    return Hadoop(hadoop_source("old", str(tmp_path), {}), no_spark, {})  # type: ignore[arg-type]
+def hadoop(tmp_path: Path) -> HadoopSourceCatalog:
+    return HadoopSourceCatalog(hadoop_source("old", str(tmp_path), {}), no_spark, {})  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def table(pointer: str) -> Found:
-    return Found(source="old", name=("a", "t"), kind="iceberg", pointer=pointer)
+def table(pointer: str) -> InventoryTable:
+    return InventoryTable(source="old", name=("a", "t"), kind="iceberg", pointer=pointer)
 
 
-def test_the_next_version_is_taken_once_and_given_back(hadoop: Hadoop, table: Found, tmp_path: Path) -> None:
+def test_the_next_version_is_taken_once_and_given_back(
+    hadoop: HadoopSourceCatalog, table: InventoryTable, tmp_path: Path
+) -> None:
     taken = tmp_path / "metadata" / "v8.metadata.json"
 
-    assert hadoop.freezing(table)[0] == "blocked"
+    assert hadoop.freeze_method(table)[0] == "blocked"
     assert hadoop.block(table, table.pointer)
     assert hadoop.block(table, table.pointer)  # as after a crash
     assert json.loads(taken.read_text())["format-version"] == 99
@@ -48,7 +50,9 @@ def test_the_next_version_is_taken_once_and_given_back(hadoop: Hadoop, table: Fo
     assert not hadoop.is_blocked(table, table.pointer)
 
 
-def test_a_commit_that_came_first_wins_and_is_never_removed(hadoop: Hadoop, table: Found, tmp_path: Path) -> None:
+def test_a_commit_that_came_first_wins_and_is_never_removed(
+    hadoop: HadoopSourceCatalog, table: InventoryTable, tmp_path: Path
+) -> None:
     commit = tmp_path / "metadata" / "v8.metadata.json"
     commit.write_text('{"format-version": 2}')
 
@@ -61,12 +65,12 @@ def test_a_commit_that_came_first_wins_and_is_never_removed(hadoop: Hadoop, tabl
 @pytest.mark.parametrize(
     "pointer", ["s3://bucket/t/metadata/v7.metadata.json", "hdfs://nn/t/metadata/v7.metadata.json"]
 )
-def test_a_folder_elsewhere_cannot_be_blocked_and_this_is_said(hadoop: Hadoop, pointer: str) -> None:
-    table = Found(source="old", name=("a", "t"), kind="iceberg", pointer=pointer)
+def test_a_folder_elsewhere_cannot_be_blocked_and_this_is_said(hadoop: HadoopSourceCatalog, pointer: str) -> None:
+    table = InventoryTable(source="old", name=("a", "t"), kind="iceberg", pointer=pointer)
 
-    assert hadoop.freezing(table) == ("", "the folder is not on this machine: stop the writers yourself")
+    assert hadoop.freeze_method(table) == ("", "the folder is not on this machine: stop the writers yourself")
 
 
-def test_a_file_that_is_not_a_version_is_refused(hadoop: Hadoop, table: Found) -> None:
+def test_a_file_that_is_not_a_version_is_refused(hadoop: HadoopSourceCatalog, table: InventoryTable) -> None:
     with pytest.raises(CannotRun, match="is not a version"):
         hadoop.block(table, "file:/x/00001-abc.metadata.json")

@@ -9,9 +9,9 @@ import pytest
 from nunatak_spark.migration.metadata_comparison import (
     compare_columns,
     compare_documents,
-    digest,
+    document_digest,
     document_facts,
-    normal,
+    normalize_document,
     replaced_types,
 )
 
@@ -201,7 +201,7 @@ def test_a_version_one_document_is_understood() -> None:
     }
 
     assert compare_documents(older, newer) == ()
-    assert digest(normal(older)) == digest(normal(newer))
+    assert document_digest(normalize_document(older)) == document_digest(normalize_document(newer))
 
 
 def test_thousands_of_missing_snapshots_are_one_finding() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nunatak_spark.migration.model import Found, NamespacePair
-from nunatak_spark.migration.namespace_properties import compare_namespaces, paired_namespaces
+from nunatak_spark.migration.model import InventoryTable, NamespacePair
+from nunatak_spark.migration.namespace_properties import compare_namespaces, match_namespaces
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from nunatak_spark.migration.namespace_properties import compare_namespaces, pai
 def test_a_namespace_is_paired_with_what_it_becomes(
     name: tuple[str, ...], target: tuple[str, ...], pairs: list[tuple[tuple[str, ...], tuple[str, ...]]]
 ) -> None:
-    assert paired_namespaces(Found(source="old", name=name, kind="iceberg"), target) == pairs
+    assert match_namespaces(InventoryTable(source="old", name=name, kind="iceberg"), target) == pairs
 
 
 def a_pair(before: dict[str, str], after: dict[str, str], *kept: str) -> NamespacePair:

@@ -10,7 +10,7 @@ import pytest
 
 from nunatak.client import Client
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.catalog_state import opened_in_catalog
+from nunatak_spark.migration.catalog_state import open_catalog_state
 from nunatak_spark.migration.shadow_flags import require_shadow_support
 
 NO_ROUTE = {"error": {"message": "No route for request: GET /x", "type": "BadRequestException", "code": 400}}
@@ -52,6 +52,6 @@ def test_a_target_that_does_not_know_shadows_is_refused(older: str) -> None:
 def test_a_target_that_keeps_no_state_is_refused(older: str, tmp_path: Path) -> None:
     with (
         pytest.raises(CannotRun, match="keeps no state of migrations"),
-        opened_in_catalog(lambda: Client(older), "m", "inventory", create=True),
+        open_catalog_state(lambda: Client(older), "m", "inventory", create=True),
     ):
         pass

@@ -2,22 +2,22 @@
 
 import pytest
 
-from nunatak_spark.migration.model import Found, Permission, Planned, Table
-from nunatak_spark.migration.permissions import grantee_of, map_permissions, shortest
+from nunatak_spark.migration.model import InventoryTable, MigrationTable, SourcePermission, TablePlan
+from nunatak_spark.migration.permissions import grantee_of, map_permissions, reduce_privileges
 
 
-def a_table(*permissions: Permission, owner: str = "", method: str = "register") -> Table:
-    found = Found(source="old", name=("sales", "a/b"), kind="iceberg", owner=owner, permissions=permissions)
-    return Table(found=found, planned=Planned(method, found.name))  # type: ignore[arg-type]
+def a_table(*permissions: SourcePermission, owner: str = "", method: str = "register") -> MigrationTable:
+    found = InventoryTable(source="old", name=("sales", "a/b"), kind="iceberg", owner=owner, permissions=permissions)
+    return MigrationTable(found=found, planned=TablePlan(method, found.name))  # type: ignore[arg-type]
 
 
 def test_every_holder_gets_one_line_and_the_rest_is_named() -> None:
     table = a_table(
-        Permission("alice", "SELECT"),
-        Permission("alice", "INSERT"),
-        Permission("etl", "ALL", "role"),
-        Permission("bob", "LOCK"),
-        Permission("IAM_ALLOWED_PRINCIPALS", "SELECT", "iam"),
+        SourcePermission("alice", "SELECT"),
+        SourcePermission("alice", "INSERT"),
+        SourcePermission("etl", "ALL", "role"),
+        SourcePermission("bob", "LOCK"),
+        SourcePermission("IAM_ALLOWED_PRINCIPALS", "SELECT", "iam"),
         owner="ann",
     )
 
@@ -35,7 +35,7 @@ def test_every_holder_gets_one_line_and_the_rest_is_named() -> None:
 
 
 def test_a_name_cannot_smuggle_a_command_into_the_lines() -> None:
-    (line,) = map_permissions([a_table(Permission("x; rm -rf /", "SELECT"))], "").grants
+    (line,) = map_permissions([a_table(SourcePermission("x; rm -rf /", "SELECT"))], "").grants
 
     assert "'principal:x; rm -rf /'" in line
 
@@ -53,10 +53,10 @@ def test_what_does_not_move_needs_no_grants() -> None:
     ],
 )
 def test_names_of_amazon_become_principals(principal: str, grantee: str) -> None:
-    assert grantee_of(Permission(principal, "SELECT", "iam")) == grantee
+    assert grantee_of(SourcePermission(principal, "SELECT", "iam")) == grantee
 
 
 def test_a_bundle_says_what_it_holds() -> None:
-    assert shortest({"READ", "WRITE", "TABLE_ALTER", "TABLE_DROP"}) == ["TABLE_DROP", "WRITE"]
-    assert shortest({"ADMIN", "READ", "TABLE_DROP", "TABLE_LIST"}) == ["ADMIN"]
-    assert shortest({"TABLE_LIST", "TABLE_READ_META"}) == ["TABLE_LIST", "TABLE_READ_META"]
+    assert reduce_privileges({"READ", "WRITE", "TABLE_ALTER", "TABLE_DROP"}) == ["TABLE_DROP", "WRITE"]
+    assert reduce_privileges({"ADMIN", "READ", "TABLE_DROP", "TABLE_LIST"}) == ["ADMIN"]
+    assert reduce_privileges({"TABLE_LIST", "TABLE_READ_META"}) == ["TABLE_LIST", "TABLE_READ_META"]

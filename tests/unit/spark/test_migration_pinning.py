@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nunatak_spark.migration.pinned_source import has_rows_of_its_own
+from nunatak_spark.migration.pinned_source import has_current_schema
 
 
 def a_document(snapshot: dict[str, Any] | None, schemas: int, current: int) -> dict[str, Any]:
@@ -30,4 +30,4 @@ def a_document(snapshot: dict[str, Any] | None, schemas: int, current: int) -> d
     ids=["its schema", "columns changed since", "the only schema", "nobody knows which schema", "never written to"],
 )
 def test_rows_are_those_of_the_snapshot_if_it_has_the_schema_of_the_document(document: Any, is_fixed: bool) -> None:
-    assert has_rows_of_its_own(document) is is_fixed
+    assert has_current_schema(document) is is_fixed

@@ -3,24 +3,32 @@
 import pytest
 
 from nunatak.cli.names import print_name
-from nunatak_spark.migration.model import Column, Finding, Found, Planned, Source, Table, printed_name
-from nunatak_spark.migration.planning_rules import Wishes, matches, plan
+from nunatak_spark.migration.model import (
+    InventoryTable,
+    MigrationFinding,
+    MigrationSource,
+    MigrationTable,
+    SourceColumn,
+    TablePlan,
+    display_name,
+)
+from nunatak_spark.migration.planning_rules import PlanOptions, matches, plan_migration
 
-HIVE = Source(kind="hive", name="old", address="thrift://x")
-JDBC = Source(kind="jdbc", name="db", address="jdbc:sqlite:x")
-COLUMNS = (Column("id", "bigint"),)
+HIVE = MigrationSource(kind="hive", name="old", address="thrift://x")
+JDBC = MigrationSource(kind="jdbc", name="db", address="jdbc:sqlite:x")
+COLUMNS = (SourceColumn("id", "bigint"),)
 
 
-def a_table(name: str = "sales.orders", source: str = "old", **more: object) -> Table:
+def a_table(name: str = "sales.orders", source: str = "old", **more: object) -> MigrationTable:
     fields = {"kind": "iceberg", **more}
-    return Table(found=Found(source=source, name=tuple(name.split(".")), **fields))  # type: ignore[arg-type]
+    return MigrationTable(found=InventoryTable(source=source, name=tuple(name.split(".")), **fields))  # type: ignore[arg-type]
 
 
-def planned(*tables: Table, taken: tuple[tuple[str, ...], ...] = (), **wishes: object) -> dict[str, Planned]:
-    return plan(tables, [HIVE, JDBC], taken, Wishes(**wishes))  # type: ignore[arg-type]
+def planned(*tables: MigrationTable, taken: tuple[tuple[str, ...], ...] = (), **wishes: object) -> dict[str, TablePlan]:
+    return plan_migration(tables, [HIVE, JDBC], taken, PlanOptions(**wishes))  # type: ignore[arg-type]
 
 
-def methods(plans: dict[str, Planned]) -> dict[str, str]:
+def methods(plans: dict[str, TablePlan]) -> dict[str, str]:
     return {name: each.method for name, each in plans.items()}
 
 
@@ -35,15 +43,15 @@ def methods(plans: dict[str, Planned]) -> dict[str, str]:
         (a_table(kind="hive", format="", columns=COLUMNS), "refused"),
         (a_table(kind="files", format="parquet"), "refused"),
         (a_table(kind="view"), "refused"),
-        (a_table(risks=(Finding("unreadable", "no such file"),)), "refused"),
+        (a_table(risks=(MigrationFinding("unreadable", "no such file"),)), "refused"),
     ],
 )
-def test_the_kind_of_a_table_decides_how_it_moves(table: Table, method: str) -> None:
+def test_the_kind_of_a_table_decides_how_it_moves(table: MigrationTable, method: str) -> None:
     assert methods(planned(table)) == {"old:sales.orders": method}
 
 
 def test_partitions_that_lie_elsewhere_are_not_added_by_their_names_but_can_be_copied() -> None:
-    risk = Finding("partition-elsewhere", "partitions lie elsewhere than their names say")
+    risk = MigrationFinding("partition-elsewhere", "partitions lie elsewhere than their names say")
     table = a_table(kind="hive", format="parquet", columns=COLUMNS, risks=(risk,))
 
     assert planned(table)["old:sales.orders"].because.endswith("ask for a copy with --copy")
@@ -66,8 +74,8 @@ def test_patterns_choose_by_name_and_by_source() -> None:
 
 
 def test_a_printed_name_means_the_one_table_that_has_it() -> None:
-    quoted = Found(source="old", name=("a.b", "t"), kind="iceberg")
-    plain = Found(source="old", name=("a", "b", "t"), kind="iceberg")
+    quoted = InventoryTable(source="old", name=("a.b", "t"), kind="iceberg")
+    plain = InventoryTable(source="old", name=("a", "b", "t"), kind="iceberg")
 
     assert [matches(found, ['"a.b".t']) for found in (quoted, plain)] == [True, False]
     assert [matches(found, ['old:"a.b".t']) for found in (quoted, plain)] == [True, False]
@@ -76,7 +84,7 @@ def test_a_printed_name_means_the_one_table_that_has_it() -> None:
 
 @pytest.mark.parametrize("name", [("a", "b"), ("a.b", "c"), ('say "x"', "."), ("`", "ä"), ("a:b", "*")])
 def test_names_are_printed_as_by_the_command_line(name: tuple[str, ...]) -> None:
-    assert printed_name(name) == print_name(name)
+    assert display_name(name) == print_name(name)
 
 
 def test_the_longest_namespace_that_is_renamed_decides() -> None:
@@ -96,10 +104,10 @@ def test_two_tables_never_get_one_name_not_even_with_other_capitals() -> None:
 
 
 def test_what_is_at_the_target_is_not_planned_again_and_keeps_its_name() -> None:
-    moved = Table(
+    moved = MigrationTable(
         found=a_table().found,
         state="done",
-        planned=Planned("register", ("sales", "orders")),
+        planned=TablePlan("register", ("sales", "orders")),
         target_pointer="file:/m.json",
     )
     other = a_table(source="db")
@@ -108,13 +116,13 @@ def test_what_is_at_the_target_is_not_planned_again_and_keeps_its_name() -> None
 
 
 def test_a_table_that_was_begun_may_be_planned_under_the_name_it_has() -> None:
-    begun = Table(found=a_table().found, state="planned", planned=Planned("register", ("sales", "orders")))
+    begun = MigrationTable(found=a_table().found, state="planned", planned=TablePlan("register", ("sales", "orders")))
 
     assert methods(planned(begun, taken=(("sales", "orders"),))) == {"old:sales.orders": "register"}
 
 
 def test_a_refusal_prints_a_target_as_it_can_be_typed() -> None:
-    table = Table(found=Found(source="old", name=("a.b", "t"), kind="iceberg"))
+    table = MigrationTable(found=InventoryTable(source="old", name=("a.b", "t"), kind="iceberg"))
 
     (refused,) = planned(table, taken=(("a.b", "t"),)).values()
 

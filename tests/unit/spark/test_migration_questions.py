@@ -11,19 +11,19 @@ from nunatak_spark.migration.engine_queries import (
     DISTINCT_AT_MOST,
     DUCKDB,
     SPARK,
-    Column,
-    Filter,
-    Measure,
-    Rows,
-    agree,
+    ColumnMeasure,
+    CountFilter,
+    QueryColumn,
+    SampleRows,
+    answers_agree,
+    choose_filters,
+    choose_measures,
+    choose_rows,
     columns_of,
-    filters,
     filters_sql,
-    measures,
     measures_sql,
-    normal,
+    normalize_value,
     rows_sql,
-    rows_to_see,
 )
 
 
@@ -57,14 +57,17 @@ def test_structs_are_taken_apart_and_each_type_has_its_kind() -> None:
 
 
 def test_a_wide_table_is_not_counted_apart_in_every_column() -> None:
-    asked = measures([Column((f"c{n}",), "integer") for n in range(30)])
+    asked = choose_measures([QueryColumn((f"c{n}",), "integer") for n in range(30)])
 
     assert sum(one.of == "distinct" for one in asked) == DISTINCT_AT_MOST
     assert sum(one.of == "sum" for one in asked) == 30
 
 
 def test_names_are_quoted_in_both_dialects() -> None:
-    asked = [Measure(Column(("a`b", "c'd"), "string"), "bytes"), Measure(Column(('e"f',), "float"), "least")]
+    asked = [
+        ColumnMeasure(QueryColumn(("a`b", "c'd"), "string"), "bytes"),
+        ColumnMeasure(QueryColumn(('e"f',), "float"), "least"),
+    ]
 
     spark, duckdb = measures_sql(asked, "t", SPARK), measures_sql(asked, "t", DUCKDB)
 
@@ -75,8 +78,8 @@ def test_names_are_quoted_in_both_dialects() -> None:
 
 
 def test_whole_rows_are_seen_only_where_their_order_is_sure() -> None:
-    key, city = Column(("id",), "integer"), Column(("city",), "string")
-    tags = Column(("tags",), "list")
+    key, city = QueryColumn(("id",), "integer"), QueryColumn(("city",), "string")
+    tags = QueryColumn(("tags",), "list")
     answers: dict[str, str | None] = {
         "count of id": "7",
         "distinct of id": "7",
@@ -84,19 +87,19 @@ def test_whole_rows_are_seen_only_where_their_order_is_sure() -> None:
         "distinct of city": "2",
     }
 
-    assert rows_to_see([city, key, tags], answers, 7) == Rows((city, key, tags), (key,))
-    assert rows_to_see([city, tags], answers, 7) == Rows((city,), (city,))
-    assert rows_to_see([tags], answers, 7) is None
+    assert choose_rows([city, key, tags], answers, 7) == SampleRows((city, key, tags), (key,))
+    assert choose_rows([city, tags], answers, 7) == SampleRows((city,), (city,))
+    assert choose_rows([tags], answers, 7) is None
 
 
 def test_a_key_with_nulls_is_no_key() -> None:
-    key = Column(("id",), "integer")
+    key = QueryColumn(("id",), "integer")
 
-    assert rows_to_see([key], {"count of id": "6", "distinct of id": "6"}, 7) == Rows((key,), (key,))
+    assert choose_rows([key], {"count of id": "6", "distinct of id": "6"}, 7) == SampleRows((key,), (key,))
 
 
 def test_rows_are_sorted_with_nulls_first_in_both_dialects() -> None:
-    asked = Rows((Column(("id",), "integer"),), (Column(("id",), "integer"),))
+    asked = SampleRows((QueryColumn(("id",), "integer"),), (QueryColumn(("id",), "integer"),))
 
     assert rows_sql(asked, "t", SPARK) == "SELECT `id` AS v0 FROM t ORDER BY `id` ASC NULLS FIRST LIMIT 5"
     assert rows_sql(asked, "t", DUCKDB) == 'SELECT "id" AS v0 FROM t ORDER BY "id" ASC NULLS FIRST LIMIT 5'
@@ -104,11 +107,11 @@ def test_rows_are_sorted_with_nulls_first_in_both_dialects() -> None:
 
 def test_filters_lie_between_the_least_and_the_most() -> None:
     columns = [
-        Column(("id",), "integer"),
-        Column(("day",), "date"),
-        Column(("city",), "string"),
-        Column(("empty",), "integer"),
-        Column(("place", "name"), "string"),
+        QueryColumn(("id",), "integer"),
+        QueryColumn(("day",), "date"),
+        QueryColumn(("city",), "string"),
+        QueryColumn(("empty",), "integer"),
+        QueryColumn(("place", "name"), "string"),
     ]
     answers: dict[str, str | None] = {
         "least of id": "-3",
@@ -123,7 +126,7 @@ def test_filters_lie_between_the_least_and_the_most() -> None:
         "most of place.name": "b",
     }
 
-    asked = filters(columns, answers)
+    asked = choose_filters(columns, answers)
 
     assert [one.value for one in asked] == [2, date(2026, 1, 2), "O'Hare\\"]
     assert filters_sql(asked, "t", SPARK) == (
@@ -131,7 +134,7 @@ def test_filters_lie_between_the_least_and_the_most() -> None:
         " UNION ALL SELECT 1 AS i, count(*) AS n FROM t WHERE `day` <= DATE '2026-01-02'"
         " UNION ALL SELECT 2 AS i, count(*) AS n FROM t WHERE `city` <= 'O\\'Hare\\\\'"
     )
-    assert filters_sql([Filter(columns[2], "O'Hare\\")], "t", DUCKDB) == (
+    assert filters_sql([CountFilter(columns[2], "O'Hare\\")], "t", DUCKDB) == (
         "SELECT 0 AS i, count(*) AS n FROM t WHERE \"city\" <= 'O''Hare\\'"
     )
 
@@ -166,23 +169,23 @@ OTHER = {
 def test_one_value_has_one_form(case: str) -> None:
     left, right = SAME[case]
 
-    assert normal(left) == normal(right)
+    assert normalize_value(left) == normalize_value(right)
 
 
 @pytest.mark.parametrize("case", OTHER)
 def test_other_values_have_other_forms(case: str) -> None:
     left, right = OTHER[case]
 
-    assert normal(left) != normal(right)
+    assert normalize_value(left) != normalize_value(right)
 
 
 def test_only_sums_of_floats_may_differ_a_little() -> None:
-    floats, decimals = Column(("f",), "float"), Column(("d",), "decimal")
+    floats, decimals = QueryColumn(("f",), "float"), QueryColumn(("d",), "decimal")
     answers: dict[str, str | None] = {"count of f": "1000", "least of f": "-1.0", "most of f": "1.0"}
 
-    assert agree(Measure(floats, "sum"), "0.30000000000000004", "0.3", answers)
-    assert agree(Measure(floats, "sum"), "1e-13", "-2e-13", answers)  # what cancels out leaves a rest
-    assert not agree(Measure(floats, "sum"), "0.3001", "0.3", answers)
-    assert not agree(Measure(floats, "most"), "0.30000000000000004", "0.3", answers)
-    assert not agree(Measure(decimals, "sum"), "0.30000000000000004", "0.3", answers)
-    assert not agree(Measure(floats, "sum"), None, "0.0", answers)
+    assert answers_agree(ColumnMeasure(floats, "sum"), "0.30000000000000004", "0.3", answers)
+    assert answers_agree(ColumnMeasure(floats, "sum"), "1e-13", "-2e-13", answers)  # what cancels out leaves a rest
+    assert not answers_agree(ColumnMeasure(floats, "sum"), "0.3001", "0.3", answers)
+    assert not answers_agree(ColumnMeasure(floats, "most"), "0.30000000000000004", "0.3", answers)
+    assert not answers_agree(ColumnMeasure(decimals, "sum"), "0.30000000000000004", "0.3", answers)
+    assert not answers_agree(ColumnMeasure(floats, "sum"), None, "0.0", answers)

@@ -13,7 +13,13 @@ from pyspark.errors import PythonException
 from pyspark.sql import Row
 
 from nunatak_spark.migration import file_reachability
-from nunatak_spark.migration.file_reachability import Seen, checker, metadata_files, python_error, tasks_for
+from nunatak_spark.migration.file_reachability import (
+    ReachabilityCounts,
+    metadata_files,
+    python_error,
+    reachability_checker,
+    tasks_for,
+)
 
 FILES = pa.schema([("table_number", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("size", pa.int64())])
 
@@ -23,7 +29,7 @@ def checked(
 ) -> list[dict[str, Any]]:
     columns: list[Any] = [[0] * len(files), *(list(column) for column in zip(*files, strict=True))]
     batch = pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, FILES, strict=True)], schema=FILES)
-    (told,) = checker([access or [("", {})]])(iter([batch]))
+    (told,) = reachability_checker([access or [("", {})]])(iter([batch]))
     return told.to_pylist()
 
 
@@ -104,7 +110,7 @@ def test_a_store_that_is_gone_does_not_make_a_list_without_end(tmp_path: Path) -
 def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Path) -> None:
     """Their Python has the packages that Spark and Iceberg need, and knows nothing of ours."""
     (tmp_path / "file").write_bytes(b"123")
-    (tmp_path / "sent").write_bytes(cloudpickle.dumps(checker([[("", {})]])))
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(reachability_checker([[("", {})]])))
     script = f"""
 import sys, pickle, pyarrow as pa
 sys.modules["nunatak_spark"] = sys.modules["nunatak"] = None  # as if they were not installed
@@ -151,7 +157,7 @@ class WithoutPyIceberg:
 
 def test_files_are_opened_from_here_if_the_executors_cannot_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"123")
-    seen = Seen()
+    seen = ReachabilityCounts()
     frame: Any = WithoutPyIceberg(
         [
             {"table_number": 0, "kind": "data file", "path": f"file:{tmp_path}/file", "size": 3},
@@ -159,8 +165,8 @@ def test_files_are_opened_from_here_if_the_executors_cannot_and_that_is_said(tmp
         ]
     )
 
-    seen.add(frame, checker([[("", {})]]))
-    seen.add(frame, checker([[("", {})]]))
+    seen.add(frame, reachability_checker([[("", {})]]))
+    seen.add(frame, reachability_checker([[("", {})]]))
 
     assert seen.facts == {
         "not-from-executors": "opened from this machine: ModuleNotFoundError: No module named 'pyiceberg'"

@@ -7,10 +7,10 @@ import pyarrow
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.reader_options import infers, read_options
-from nunatak_spark.migration.sources.folder import ambiguous_names, folder_source, leaves
-from nunatak_spark.migration.sources.metastore_tables import how_to_read
-from nunatak_spark.migration.text_records import counter
+from nunatak_spark.migration.reader_options import infers_types, read_options
+from nunatak_spark.migration.sources.folder import ambiguous_names, folder_source, leaf_types
+from nunatak_spark.migration.sources.metastore_tables import format_and_options
+from nunatak_spark.migration.text_records import record_counter
 
 CSV = read_options("csv", {}, infer_types=False)
 JSON = read_options("json", {}, infer_types=False)
@@ -19,7 +19,7 @@ JSON = read_options("json", {}, infer_types=False)
 def counted(content: bytes, kind: str, options: dict[str, str], path: str = "file:/a") -> Any:
     """The number of records, or what is wrong."""
     batch = pyarrow.RecordBatch.from_pydict({"path": [path], "content": [content]})
-    (answer,) = counter(kind, options)(iter([batch]))
+    (answer,) = record_counter(kind, options)(iter([batch]))
     (row,) = answer.to_pylist()
     return row["problem"] or row["records"]
 
@@ -30,14 +30,14 @@ def test_nothing_is_guessed_from_text_and_nothing_is_passed_over_unless_asked_fo
 
     assert strict["mode"] == asked["mode"] == "FAILFAST"
     assert strict["timeZone"] == "UTC"
-    assert (infers(strict), infers(asked)) == (False, True)
+    assert (infers_types(strict), infers_types(asked)) == (False, True)
 
 
 def test_an_option_of_the_operator_wins_in_whatever_case_it_is_written() -> None:
     options = read_options("csv", {"MULTILINE": "false", "inferschema": "TRUE"}, infer_types=False)
 
     assert "multiLine" not in options
-    assert infers(options)
+    assert infers_types(options)
 
 
 @pytest.mark.parametrize("option", [{"mode": "PERMISSIVE"}, {"Mode": "dropmalformed"}, {"ignoreCorruptFiles": "true"}])
@@ -97,12 +97,14 @@ def test_the_second_parser_is_told_what_spark_is_told() -> None:
 
 
 def test_hives_text_is_read_strictly_and_its_header_is_no_record() -> None:
-    kind, options = how_to_read("org.apache.hadoop.hive.serde2.OpenCSVSerde", {}, {"skip.header.line.count": "1"})
+    kind, options = format_and_options(
+        "org.apache.hadoop.hive.serde2.OpenCSVSerde", {}, {"skip.header.line.count": "1"}
+    )
 
     assert (kind, options["mode"], options["header"], options["escape"]) == ("csv", "FAILFAST", "true", "\\")
-    assert how_to_read("x.LazySimpleSerDe", {}, {"skip.header.line.count": "2"}) == ("", {})
-    assert how_to_read("x.LazySimpleSerDe", {}, {})[1]["header"] == "false"
-    assert how_to_read("x.JsonSerDe", {}, {})[1]["mode"] == "FAILFAST"
+    assert format_and_options("x.LazySimpleSerDe", {}, {"skip.header.line.count": "2"}) == ("", {})
+    assert format_and_options("x.LazySimpleSerDe", {}, {})[1]["header"] == "false"
+    assert format_and_options("x.JsonSerDe", {}, {})[1]["mode"] == "FAILFAST"
 
 
 def test_names_that_differ_in_case_alone_are_found_at_every_depth() -> None:
@@ -112,4 +114,4 @@ def test_names_that_differ_in_case_alone_are_found_at_every_depth() -> None:
     schema = {"type": "struct", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
 
     assert dict(ambiguous_names(schema)) == {"id": ["id", "ID"], "deep.x": ["x", "X"]}
-    assert ("deep.elementType.valueType.x", "long") in set(leaves(schema))
+    assert ("deep.elementType.valueType.x", "long") in set(leaf_types(schema))

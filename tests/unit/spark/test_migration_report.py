@@ -9,29 +9,29 @@ import msgspec
 import pytest
 
 from nunatak_spark.migration import migration_report
-from nunatak_spark.migration.migration_report import as_json, moment, number, render, size
+from nunatak_spark.migration.migration_report import as_json, format_number, format_size, format_time, render
 from nunatak_spark.migration.model import (
     Evidence,
-    Finding,
-    Found,
-    Frozen,
+    InventoryTable,
     LevelName,
-    Log,
+    LogEntry,
     Migration,
-    Permission,
-    Planned,
-    Source,
+    MigrationFinding,
+    MigrationSource,
+    MigrationTable,
+    SourceFreeze,
+    SourcePermission,
     State,
-    Table,
-    title,
+    TablePlan,
+    table_title,
 )
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\""
-HIVE = Source(kind="hive", name="hive", address="thrift://metastore:9083")
+HIVE = MigrationSource(kind="hive", name="hive", address="thrift://metastore:9083")
 
 
-def a_table(name: str, state: State = "done", *, method: Any = "register", **more: Any) -> Table:
-    found = Found(
+def a_table(name: str, state: State = "done", *, method: Any = "register", **more: Any) -> MigrationTable:
+    found = InventoryTable(
         source="hive",
         name=("sales", name),
         kind="iceberg",
@@ -40,8 +40,8 @@ def a_table(name: str, state: State = "done", *, method: Any = "register", **mor
         size_bytes=2048,
         **more.pop("found", {}),
     )
-    planned = None if method is None else Planned(method, ("sales", name), 1, more.pop("because", ""))
-    return Table(found=found, state=state, planned=planned, **more)
+    planned = None if method is None else TablePlan(method, ("sales", name), 1, more.pop("because", ""))
+    return MigrationTable(found=found, state=state, planned=planned, **more)
 
 
 def fingerprints(source_sum: str = "ab", target_sum: str = "ab") -> dict[str, Any]:
@@ -59,7 +59,7 @@ FACTS: Mapping[LevelName, dict[str, Any]] = {
 }
 
 
-def evidence(level: LevelName, *findings: Finding, **facts: Any) -> Evidence:
+def evidence(level: LevelName, *findings: MigrationFinding, **facts: Any) -> Evidence:
     return Evidence(
         level=level,
         ok=not findings,
@@ -76,8 +76,8 @@ def evidence(level: LevelName, *findings: Finding, **facts: Any) -> Evidence:
 GREEN = tuple(evidence(level) for level in FACTS)
 
 
-def a_migration(*tables: Table, **more: Any) -> Migration:
-    given = {title(table.found): GREEN for table in tables if table.state in {"done", "verified"}}
+def a_migration(*tables: MigrationTable, **more: Any) -> Migration:
+    given = {table_title(table.found): GREEN for table in tables if table.state in {"done", "verified"}}
     members = {"evidence": given, "log": (), **more}
     return Migration(target_uri="http://127.0.0.1:8181", warehouse="main", sources=(HIVE,), tables=tables, **members)
 
@@ -121,29 +121,29 @@ def everything() -> Migration:
         failed_at="verify",
         problem=f"L2: {HOSTILE}",
         found={
-            "risks": (Finding(HOSTILE, HOSTILE),),
+            "risks": (MigrationFinding(HOSTILE, HOSTILE),),
             "owner": HOSTILE,
             "location": f"file:///{HOSTILE}",
-            "permissions": (Permission(HOSTILE, HOSTILE),),
+            "permissions": (SourcePermission(HOSTILE, HOSTILE),),
         },
     )
-    bad = evidence("L2", Finding("changed-values", HOSTILE, HOSTILE), **fingerprints(target_sum="cd"))
+    bad = evidence("L2", MigrationFinding("changed-values", HOSTILE, HOSTILE), **fingerprints(target_sum="cd"))
     bad.facts["rows-only-at-source"] = [HOSTILE]
     bad.facts["source"]["columns"][HOSTILE] = {"type": HOSTILE, "nulls": 0, "sum": "1"}
     states: list[State] = ["discovered", "planned", "shadowed", "verified", "cutover", "rolled-back"]
     tables = (
         hostile,
-        a_table("orders", frozen=Frozen("renamed", "p", "orders__moved", "no writer finds it")),
+        a_table("orders", frozen=SourceFreeze("renamed", "p", "orders__moved", "no writer finds it")),
         a_table("view", "planned", method="refused", because="views are not moved"),
         *(a_table(state, state) for state in states),
     )
     found = a_migration(
         *tables,
-        log=(Log(1_794_000_000_000, "shadow", HOSTILE, HOSTILE),),
+        log=(LogEntry(1_794_000_000_000, "shadow", HOSTILE, HOSTILE),),
         grants=(f"nunatak grant add {HOSTILE}",),
-        unmapped=(Finding("unmapped", HOSTILE, HOSTILE),),
+        unmapped=(MigrationFinding("unmapped", HOSTILE, HOSTILE),),
     )
-    return msgspec.structs.replace(found, evidence={**found.evidence, title(hostile.found): (*GREEN, bad)})
+    return msgspec.structs.replace(found, evidence={**found.evidence, table_title(hostile.found): (*GREEN, bad)})
 
 
 def test_nothing_is_asked_of_anybody() -> None:
@@ -247,8 +247,8 @@ def test_each_level_shows_what_it_looked_at() -> None:
 
 def test_only_the_newest_look_of_a_level_counts() -> None:
     table = a_table("orders", "verified")
-    late = evidence("L1", Finding("missing-file", "gone", "f"))
-    page = seen(a_migration(table, evidence={title(table.found): (late, *GREEN)}))
+    late = evidence("L1", MigrationFinding("missing-file", "gone", "f"))
+    page = seen(a_migration(table, evidence={table_title(table.found): (late, *GREEN)}))
 
     assert "2 looks so far" in page.text
     assert "missing-file" not in page.text
@@ -286,9 +286,9 @@ def test_a_migration_without_tables_has_a_page_too() -> None:
 
 def test_the_page_of_very_many_tables_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [a_table(f"t{n}", "verified") for n in range(20)]
-    bad = title(tables[7].found)
+    bad = table_title(tables[7].found)
     migration = a_migration(*tables)
-    broken = evidence("L2", Finding("changed-values", "price", "price"), **fingerprints(target_sum="cd"))
+    broken = evidence("L2", MigrationFinding("changed-values", "price", "price"), **fingerprints(target_sum="cd"))
     migration = msgspec.structs.replace(migration, evidence={**migration.evidence, bad: (*GREEN, broken)})
     whole = render(migration)
     monkeypatch.setattr(migration_report, "FULL_TABLES", 10)
@@ -301,7 +301,7 @@ def test_the_page_of_very_many_tables_stays_small(monkeypatch: pytest.MonkeyPatc
 
 
 def test_numbers_are_for_people() -> None:
-    assert [size(n) for n in (None, 0, 1023, 1536, 150 * 1024, 3 * 1024**4)] == [
+    assert [format_size(n) for n in (None, 0, 1023, 1536, 150 * 1024, 3 * 1024**4)] == [
         "–",
         "0\u00a0B",
         "1023\u00a0B",
@@ -309,8 +309,8 @@ def test_numbers_are_for_people() -> None:
         "150\u00a0KiB",
         "3.0\u00a0TiB",
     ]
-    assert number(1234567) == "1\u202f234\u202f567"
-    assert moment(0) == "–"
+    assert format_number(1234567) == "1\u202f234\u202f567"
+    assert format_time(0) == "–"
 
 
 def test_what_was_shown_before_a_rollback_proves_nothing_any_more() -> None:
@@ -318,7 +318,7 @@ def test_what_was_shown_before_a_rollback_proves_nothing_any_more() -> None:
     rolled_back = a_table("orders", "rolled-back", rolled_back_ms=1_794_000_002_000)
     shadowed_again = a_table("cities", "shadowed", rolled_back_ms=1_794_000_002_000)
     migration = a_migration(
-        rolled_back, shadowed_again, evidence={title(one.found): GREEN for one in (rolled_back, shadowed_again)}
+        rolled_back, shadowed_again, evidence={table_title(one.found): GREEN for one in (rolled_back, shadowed_again)}
     )
 
     told = msgspec.json.decode(as_json(migration))

@@ -12,7 +12,7 @@ from nunatak_spark.migration import (
     metadata_comparison,
     verification,
 )
-from nunatak_spark.migration.verification import trouble
+from nunatak_spark.migration.verification import failure_finding
 
 EXPLAINED = Path(__file__).parents[3] / "docs" / "explanation" / "migration-evidence.md"
 KIND = re.compile(r'(?:Finding|_one_value|_by_key)\(\s*"([a-z-]+)"|"([a-z]+-file|wrong-size)": ')
@@ -38,12 +38,12 @@ def test_every_kind_of_finding_is_explained(module: object) -> None:
     ],
 )
 def test_a_file_that_spark_could_not_open_is_named(text: str) -> None:
-    found = trouble(RuntimeError(text))
+    found = failure_finding(RuntimeError(text))
 
     assert (found.kind, found.where) == ("missing-file", "s3://b/x.parquet")
 
 
 def test_any_other_trouble_is_told_by_its_first_line() -> None:
-    assert trouble(RuntimeError("\nno such thing\n\tat B")).text.endswith(": no such thing")
-    assert trouble(KeyError()).text.endswith(": KeyError")
-    assert trouble(KeyError()).kind == "not-carried-out"
+    assert failure_finding(RuntimeError("\nno such thing\n\tat B")).text.endswith(": no such thing")
+    assert failure_finding(KeyError()).text.endswith(": KeyError")
+    assert failure_finding(KeyError()).kind == "not-carried-out"

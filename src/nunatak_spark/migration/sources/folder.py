@@ -11,17 +11,24 @@ from nunatak_spark.column_types import Type, ddl_type
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.migration.metadata_facts import with_files
-from nunatak_spark.migration.model import Column, Finding, Found, Source
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding, MigrationSource, SourceColumn
 from nunatak_spark.migration.reader_options import (
     INFER_PARTITIONS,
     OF_INFERENCE,
     SETTINGS,
-    infers,
+    infers_types,
     read_options,
     require_strict,
 )
 from nunatak_spark.migration.risks import declared_risks, file_risks
-from nunatak_spark.migration.source_files import Document, File, Spark, digest, list_files, local_path
+from nunatak_spark.migration.source_files import (
+    MetadataDocument,
+    SourceFile,
+    StartSpark,
+    files_digest,
+    list_files,
+    local_path,
+)
 from nunatak_spark.session_settings import temporary_settings
 from nunatak_spark.sql_text import quote_identifier, require_type_text
 
@@ -39,11 +46,11 @@ FORMATS = {
     "jsonl": "json",
     "ndjson": "json",
 }
-READ = "read."  # before the options that files are read with
+READ_PREFIX = "read."  # before the options that files are read with
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 INFER = "infer-types"
 # Simple types that an Iceberg table can have; `void` is that of a partition that is null everywhere.
-HELD = re.compile(
+SUPPORTED_TYPES = re.compile(
     r"boolean|byte|short|integer|long|float|double|decimal\(.*\)|string( collate .*)?|(var)?char\(\d+\)|binary|date|"
     r"timestamp|timestamp_ntz|variant|void"
 )
@@ -51,41 +58,43 @@ HELD = re.compile(
 
 def folder_source(
     name: str, path: str, kind: str | None, options: Mapping[str, str], *, infer_types: bool = False
-) -> Source:
+) -> MigrationSource:
     """Types are not guessed from text unless `infer_types`: numbers, days and the names of folders stay strings."""
     require_strict(options)
     given = {"format": kind} if kind else {}
     if infer_types:
         given[INFER] = "true"
-    return Source(
+    return MigrationSource(
         kind="folder", name=name, address=path, options={**given, **{f"read.{k}": v for k, v in options.items()}}
     )
 
 
-class FileFolder:
-    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+class FolderSourceCatalog:
+    def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         self.source = source
         self.spark = spark
 
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         listed = list_files(self.spark, self.source.address)
         if not listed:
             raise CannotRun(f"{self.source.address} holds no files", fix="Name a folder that holds tables.")
-        for levels, files in group(self._root(), listed).items():
+        for levels, files in group_by_table(self._root(), listed).items():
             yield self._table(levels, files), None
 
     def _root(self) -> str:
         path = local_path(self.source.address)
         return (self.source.address if path is None else str(path)).rstrip("/")
 
-    def _table(self, levels: tuple[str, ...], files: list[File]) -> Found:
+    def _table(self, levels: tuple[str, ...], files: list[SourceFile]) -> InventoryTable:
         root = self._root()
         # With its scheme: on a cluster a bare path means another file system.
         location = ("file:" if root.startswith("/") else "") + "/".join((root, *levels))
         name = levels or (PurePosixPath(root).name,)
-        kind = self.source.options.get("format") or format_of(files)
-        given = {key.removeprefix(READ): v for key, v in self.source.options.items() if key.startswith(READ)}
-        found = Found(
+        kind = self.source.options.get("format") or common_format(files)
+        given = {
+            key.removeprefix(READ_PREFIX): v for key, v in self.source.options.items() if key.startswith(READ_PREFIX)
+        }
+        found = InventoryTable(
             source=self.source.name,
             name=name,
             kind="files",
@@ -93,54 +102,56 @@ class FileFolder:
             format=kind,
             read_options=read_options(kind, given, infer_types=self._infers()),
         )
-        return self._declared(found, files)
+        return self._describe(found, files)
 
     def _infers(self) -> bool:
         return self.source.options.get(INFER) == "true"
 
-    def _declared(self, found: Found, files: list[File]) -> Found:
-        return declared(self.spark(), with_files(found, files, digest(files)), files, infer_types=self._infers())
+    def _describe(self, found: InventoryTable, files: list[SourceFile]) -> InventoryTable:
+        return with_columns(
+            self.spark(), with_files(found, files, files_digest(files)), files, infer_types=self._infers()
+        )
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         return {}
 
-    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
-        return digest(list_files(self.spark, found.location))
+    def find_pointer(self, found: InventoryTable, name: tuple[str, ...]) -> str:
+        return files_digest(list_files(self.spark, found.location))
 
-    def look_again(self, found: Found, name: tuple[str, ...]) -> Found:
-        return self._declared(found, list_files(self.spark, found.location))
+    def reload(self, found: InventoryTable, name: tuple[str, ...]) -> InventoryTable:
+        return self._describe(found, list_files(self.spark, found.location))
 
-    def document_at(self, found: Found, name: tuple[str, ...], pointer: str) -> Document | None:
+    def metadata_at(self, found: InventoryTable, name: tuple[str, ...], pointer: str) -> MetadataDocument | None:
         return None
 
-    def rows(self, found: Found, name: tuple[str, ...]) -> "DataFrame":
+    def rows(self, found: InventoryTable, name: tuple[str, ...]) -> "DataFrame":
         return read_files(self.spark(), found)
 
-    def rows_at(self, found: Found, name: tuple[str, ...], snapshot_id: int | None) -> "DataFrame":
+    def rows_at(self, found: InventoryTable, name: tuple[str, ...], snapshot_id: int | None) -> "DataFrame":
         raise NotImplementedError("files have no snapshots")
 
-    def freezing(self, found: Found) -> tuple[str, str]:
+    def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
         return "", "nobody looks after a folder: stop the writers yourself; later writes are noticed"
 
-    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    def rename(self, found: InventoryTable, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         raise NotImplementedError("a folder is not renamed")
 
-    def block(self, found: Found, pointer: str) -> bool:
+    def block(self, found: InventoryTable, pointer: str) -> bool:
         raise NotImplementedError("a folder cannot be blocked")
 
-    def is_blocked(self, found: Found, pointer: str) -> bool:
+    def is_blocked(self, found: InventoryTable, pointer: str) -> bool:
         raise NotImplementedError("a folder cannot be blocked")
 
-    def unblock(self, found: Found, pointer: str) -> None:
+    def unblock(self, found: InventoryTable, pointer: str) -> None:
         raise NotImplementedError("a folder cannot be blocked")
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
-def group(root: str, files: Sequence[File]) -> dict[tuple[str, ...], list[File]]:
+def group_by_table(root: str, files: Sequence[SourceFile]) -> dict[tuple[str, ...], list[SourceFile]]:
     """The files by the folders that are tables: levels below the root, up to the first `key=value`."""
-    tables: dict[tuple[str, ...], list[File]] = {}
+    tables: dict[tuple[str, ...], list[SourceFile]] = {}
     prefix = root.removeprefix("file:")
     for file in files:
         path = file.path.removeprefix("file:")
@@ -154,7 +165,7 @@ def group(root: str, files: Sequence[File]) -> dict[tuple[str, ...], list[File]]
     return tables
 
 
-def format_of(files: Sequence[File]) -> str:
+def common_format(files: Sequence[SourceFile]) -> str:
     """The one format that all files have by their names, or nothing."""
     found = {_format(file.path) for file in files}
     return found.pop() if len(found) == 1 else ""
@@ -167,24 +178,26 @@ def _format(path: str) -> str:
     return FORMATS.get(name.rpartition(".")[2], "")
 
 
-def declared(spark: "SparkSession", found: Found, files: Sequence[File], *, infer_types: bool = False) -> Found:
+def with_columns(
+    spark: "SparkSession", found: InventoryTable, files: Sequence[SourceFile], *, infer_types: bool = False
+) -> InventoryTable:
     """The same with its columns, as Spark finds them now; from now on they are what the table is read with."""
     if not found.format:
-        risk = Finding("unreadable", "its files have no format in common; name it with --format")
+        risk = MigrationFinding("unreadable", "its files have no format in common; name it with --format")
         return msgspec.structs.replace(found, risks=(risk,))
     try:
         schema = schema_of(spark, found, infer_types=infer_types)
     except Exception as error:
-        return msgspec.structs.replace(found, risks=(Finding("unreadable", unreadable(found, error)),))
+        return msgspec.structs.replace(found, risks=(MigrationFinding("unreadable", unreadable_text(found, error)),))
     partitions = partition_keys(found.location, files)
-    columns = tuple(Column(field.name, _declared_type(field.dataType.jsonValue())) for field in schema.fields)
+    columns = tuple(SourceColumn(field.name, _declared_type(field.dataType.jsonValue())) for field in schema.fields)
     known = msgspec.structs.replace(found, columns=columns, partitioned_by=partitions)
-    inferred = infers(found.read_options) or (infer_types and bool(partitions))
+    inferred = infers_types(found.read_options) or (infer_types and bool(partitions))
     risks = (*_schema_risks(schema.jsonValue(), inferred), *declared_risks(known), *file_risks(known, files))
     return msgspec.structs.replace(known, risks=risks)
 
 
-def schema_of(spark: "SparkSession", found: Found, *, infer_types: bool = False) -> "StructType":
+def schema_of(spark: "SparkSession", found: InventoryTable, *, infer_types: bool = False) -> "StructType":
     """What all files together say of their columns; names that differ in case alone are two, so that they are seen."""
     settings = {**SETTINGS, **(INFER_PARTITIONS if infer_types else {}), "spark.sql.caseSensitive": "true"}
     with temporary_settings(spark, settings):
@@ -196,7 +209,7 @@ def _declared_type(kind: Type) -> str:
     return "string" if kind == "void" else ddl_type(kind)
 
 
-def unreadable(found: Found, error: Exception) -> str:
+def unreadable_text(found: InventoryTable, error: Exception) -> str:
     """Why Spark cannot read the files, and what to do about what is most likely."""
     text = str(error)
     if "MERGE_SCHEMAS" in text:
@@ -209,19 +222,19 @@ def unreadable(found: Found, error: Exception) -> str:
     return f"Spark cannot read it: {failure_reason(error)}"
 
 
-def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[Finding]:
+def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[MigrationFinding]:
     for path, names in ambiguous_names(schema):
         text = f"its files write one column as {' and '.join(names)}; Iceberg would read one of them alone: rewrite it"
-        yield Finding("unreadable", text, path)
-    for path, kind in leaves(schema):
-        if not HELD.fullmatch(kind):
-            yield Finding("unreadable", f"column {path} has the type {kind}, which Iceberg has not", path)
+        yield MigrationFinding("unreadable", text, path)
+    for path, kind in leaf_types(schema):
+        if not SUPPORTED_TYPES.fullmatch(kind):
+            yield MigrationFinding("unreadable", f"column {path} has the type {kind}, which Iceberg has not", path)
     if inferred:
         text = "types were guessed from text: 00123 became 123, and what was written cannot be told from the table"
-        yield Finding("inferred-types", text)
+        yield MigrationFinding("inferred-types", text)
 
 
-def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def leaf_types(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Every simple type inside a schema, with the path to it."""
     if not isinstance(kind, Mapping):
         yield path, str(kind)
@@ -229,7 +242,7 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
     inner = [(field["name"], field["type"]) for field in kind.get("fields", ())]
     inner += [(part, kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind]
     for name, one in inner:
-        yield from leaves(one, f"{path}.{name}" if path else name)
+        yield from leaf_types(one, f"{path}.{name}" if path else name)
 
 
 def field_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -258,7 +271,7 @@ def ambiguous_names(kind: Any, path: str = "") -> Iterator[tuple[str, list[str]]
         yield from ambiguous_names(kind.get(part), path)
 
 
-def partition_keys(location: str, files: Sequence[File]) -> tuple[str, ...]:
+def partition_keys(location: str, files: Sequence[SourceFile]) -> tuple[str, ...]:
     """The keys of `key=value` folders, in order; all files have the same or Spark refuses to read them."""
     if not files:
         return ()
@@ -266,7 +279,7 @@ def partition_keys(location: str, files: Sequence[File]) -> tuple[str, ...]:
     return tuple(re.findall(r"/([^/=]+)=[^/]*(?=/)", inside))
 
 
-def read_files(spark: "SparkSession", found: Found) -> "DataFrame":
+def read_files(spark: "SparkSession", found: InventoryTable) -> "DataFrame":
     """All rows of a table that is nothing but files, with the columns that were found or declared."""
     schema = ", ".join(f"{quote_identifier(column.name)} {plain_type(column.type)}" for column in found.columns)
     options = {key: value for key, value in found.read_options.items() if key.lower() not in OF_INFERENCE}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import Column, Found, Permission, Source
-from nunatak_spark.migration.source_files import Document, Spark, digest, list_files
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, SourceColumn, SourcePermission
+from nunatak_spark.migration.source_files import MetadataDocument, StartSpark, files_digest, list_files
 from nunatak_spark.migration.sources.folder import read_files
-from nunatak_spark.migration.sources.metastore_tables import Declaration, declared_table
-from nunatak_spark.migration.sources.source_catalog import SparkCatalog
+from nunatak_spark.migration.sources.metastore_tables import Declaration, describe_declared_table
+from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,15 +40,15 @@ WRITABLE = (
 
 def glue_source(
     name: str, endpoint: str | None, region: str | None, catalog_id: str | None, more: Mapping[str, str]
-) -> Source:
+) -> MigrationSource:
     given = {"glue.endpoint": endpoint, "client.region": region, "glue.id": catalog_id}
     properties = {"type": "glue", **{key: value for key, value in given.items() if value}, **more}
     address = endpoint or f"glue in {region or 'the default region'}"
-    return Source(kind="glue", name=name, address=address, properties=properties)
+    return MigrationSource(kind="glue", name=name, address=address, properties=properties)
 
 
-class Glue(SparkCatalog):
-    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+class GlueSourceCatalog(SparkSourceCatalog):
+    def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         super().__init__(source, spark, secrets)
         self._clients: dict[str, Any] = {}
 
@@ -58,10 +58,10 @@ class Glue(SparkCatalog):
 
     def _client(self, service: str) -> Any:
         if service not in self._clients:
-            self._clients[service] = self._connected(service)
+            self._clients[service] = self._connect(service)
         return self._clients[service]
 
-    def _connected(self, service: str) -> Any:
+    def _connect(self, service: str) -> Any:
         if importlib.util.find_spec("boto3") is None:
             raise CannotRun("Glue is asked through boto3, which is not installed", fix="pip install boto3")
         properties = self.source.properties
@@ -73,7 +73,7 @@ class Glue(SparkCatalog):
         known = self.source.properties.get("glue.id")
         return {"CatalogId": known} if known else {}
 
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         glue = self._client("glue")
         granted = self._permissions()
         for page in glue.get_paginator("get_databases").paginate(**self._catalog()):
@@ -82,14 +82,14 @@ class Glue(SparkCatalog):
                 pages = glue.get_paginator("get_tables").paginate(DatabaseName=name, **self._catalog())
                 for tables in pages:  # never search_tables, which ends after 10,000 without a word
                     for table in tables["TableList"]:
-                        found = self._found(name, table)
+                        found = self._inventory_table(name, table)
                         permissions = (*granted.get((name, ""), ()), *granted.get((name, table["Name"]), ()))
                         yield msgspec.structs.replace(found, permissions=permissions), None
 
-    def _found(self, database: str, table: Mapping[str, Any]) -> Found:
+    def _inventory_table(self, database: str, table: Mapping[str, Any]) -> InventoryTable:
         properties = table.get("Parameters") or {}
         storage = table.get("StorageDescriptor") or {}
-        found = Found(
+        found = InventoryTable(
             source=self.source.name,
             name=(database, table["Name"]),
             kind="iceberg",
@@ -100,9 +100,9 @@ class Glue(SparkCatalog):
             return msgspec.structs.replace(found, kind="view", properties={"sql": table.get("ViewOriginalText") or ""})
         if properties.get(TYPE, "").upper() in {ICEBERG, BLOCKED}:
             return msgspec.structs.replace(found, pointer=properties.get(POINTER, ""))
-        return self._declared(found, table)
+        return self._describe(found, table)
 
-    def _declared(self, found: Found, table: Mapping[str, Any]) -> Found:
+    def _describe(self, found: InventoryTable, table: Mapping[str, Any]) -> InventoryTable:
         storage, keys = table.get("StorageDescriptor") or {}, table.get("PartitionKeys") or ()
         serde = storage.get("SerdeInfo") or {}
         said = Declaration(
@@ -114,7 +114,7 @@ class Glue(SparkCatalog):
             list(self._partition_locations(found.name)) if keys else [],
             table.get("Parameters") or {},
         )
-        return declared_table(self.spark, found, said)
+        return describe_declared_table(self.spark, found, said)
 
     def _partition_locations(self, name: tuple[str, ...]) -> Iterator[str]:
         pages = self._client("glue").get_paginator("get_partitions")
@@ -122,9 +122,9 @@ class Glue(SparkCatalog):
             for partition in page["Partitions"]:
                 yield partition["StorageDescriptor"]["Location"]
 
-    def _permissions(self) -> dict[tuple[str, str], list[Permission]]:
+    def _permissions(self) -> dict[tuple[str, str], list[SourcePermission]]:
         """What Lake Formation granted, by database and table; nothing where we may not ask."""
-        granted: dict[tuple[str, str], list[Permission]] = {}
+        granted: dict[tuple[str, str], list[SourcePermission]] = {}
         failures = importlib.import_module("botocore.exceptions")
         try:
             client = self._client("lakeformation")
@@ -144,36 +144,36 @@ class Glue(SparkCatalog):
         known = {"comment": database.get("Description"), "location": database.get("LocationUri")}
         return {**(database.get("Parameters") or {}), **{key: value for key, value in known.items() if value}}
 
-    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+    def find_pointer(self, found: InventoryTable, name: tuple[str, ...]) -> str:
         if found.kind == "iceberg":
             return str(self._parameters(name).get(POINTER, ""))
         table = self._find(name)
-        return "" if table is None else digest(list_files(self.spark, table["StorageDescriptor"]["Location"]))
+        return "" if table is None else files_digest(list_files(self.spark, table["StorageDescriptor"]["Location"]))
 
-    def look_again(self, found: Found, name: tuple[str, ...]) -> Found:
+    def reload(self, found: InventoryTable, name: tuple[str, ...]) -> InventoryTable:
         table = self._find(name)
-        return found if table is None or found.kind == "iceberg" else self._declared(found, table)
+        return found if table is None or found.kind == "iceberg" else self._describe(found, table)
 
-    def rows(self, found: Found, name: tuple[str, ...]) -> "DataFrame":
+    def rows(self, found: InventoryTable, name: tuple[str, ...]) -> "DataFrame":
         return super().rows(found, name) if found.kind == "iceberg" else read_files(self.spark(), found)
 
-    def freezing(self, found: Found) -> tuple[str, str]:
+    def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
         """Not by renaming, which Glue does in two steps: a commit between them would get lost."""
         if found.kind != "iceberg":
             return "", "Glue does not keep anybody from writing files: stop the writers yourself"
         return "blocked", f"{TYPE} is {BLOCKED} there, so that Iceberg's clients do not take it for theirs"
 
-    def block(self, found: Found, pointer: str) -> bool:
+    def block(self, found: InventoryTable, pointer: str) -> bool:
         """Glue counts the versions of a table: of our change and a commit only one succeeds."""
         if self.is_blocked(found, pointer):
             return True
         return self._parameters(found.name).get(POINTER) == pointer and self._set_type(found, BLOCKED)
 
-    def is_blocked(self, found: Found, pointer: str) -> bool:
+    def is_blocked(self, found: InventoryTable, pointer: str) -> bool:
         parameters = self._parameters(found.name)
         return parameters.get(TYPE) == BLOCKED and parameters.get(POINTER) == pointer
 
-    def unblock(self, found: Found, pointer: str) -> None:
+    def unblock(self, found: InventoryTable, pointer: str) -> None:
         if self._parameters(found.name).get(TYPE) == BLOCKED:
             self._set_type(found, ICEBERG)
 
@@ -189,7 +189,7 @@ class Glue(SparkCatalog):
             return None
         return table
 
-    def _set_type(self, found: Found, kind: str) -> bool:
+    def _set_type(self, found: InventoryTable, kind: str) -> bool:
         glue, table = self._client("glue"), self._find(found.name)
         if table is None:
             return False
@@ -203,11 +203,11 @@ class Glue(SparkCatalog):
         return True
 
 
-def _columns(columns: Iterable[Mapping[str, Any]]) -> list[Column]:
-    return [Column(one["Name"], one.get("Type", "")) for one in columns]
+def _columns(columns: Iterable[Mapping[str, Any]]) -> list[SourceColumn]:
+    return [SourceColumn(one["Name"], one.get("Type", "")) for one in columns]
 
 
-def _add_permissions(granted: dict[tuple[str, str], list[Permission]], one: Mapping[str, Any]) -> None:
+def _add_permissions(granted: dict[tuple[str, str], list[SourcePermission]], one: Mapping[str, Any]) -> None:
     resource = one.get("Resource") or {}
     table = resource.get("Table") or resource.get("TableWithColumns")
     if table:
@@ -217,4 +217,6 @@ def _add_permissions(granted: dict[tuple[str, str], list[Permission]], one: Mapp
     else:
         return
     principal = one.get("Principal", {}).get("DataLakePrincipalIdentifier", "")
-    granted.setdefault(place, []).extend(Permission(principal, each, "iam") for each in one.get("Permissions", ()))
+    granted.setdefault(place, []).extend(
+        SourcePermission(principal, each, "iam") for each in one.get("Permissions", ())
+    )

@@ -7,37 +7,42 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nunatak_spark.errors import CannotRun
-from nunatak_spark.migration.model import Found, Source, sql_name
-from nunatak_spark.migration.source_files import Document, local_path
-from nunatak_spark.migration.sources.source_catalog import SparkCatalog, parse_name, walk_namespaces
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, sql_name
+from nunatak_spark.migration.source_files import MetadataDocument, local_path
+from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog, parse_name, walk_namespaces
 
 # A version of the format that nobody reads: whoever opens the table is told so, and no commit can follow.
 BLOCKED = {"format-version": 99, "blocked-by": "nunatak migrate", "note": "The table has moved to another catalog."}
 
 
-def hadoop_source(name: str, path: str, more: Mapping[str, str]) -> Source:
+def hadoop_source(name: str, path: str, more: Mapping[str, str]) -> MigrationSource:
     warehouse = f"file:{path}" if path.startswith("/") else path
-    return Source(kind="hadoop", name=name, address=path, properties={"type": "hadoop", "warehouse": warehouse, **more})
+    return MigrationSource(
+        kind="hadoop", name=name, address=path, properties={"type": "hadoop", "warehouse": warehouse, **more}
+    )
 
 
-class Hadoop(SparkCatalog):
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+class HadoopSourceCatalog(SparkSourceCatalog):
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         session, catalog = self.session(), self.source.name
         for namespace in walk_namespaces(session, catalog):
             for row in session.sql(f"SHOW TABLES IN {sql_name(catalog, namespace)}").collect():
                 name = (*namespace, *parse_name(row["tableName"])[-1:])
-                found = Found(source=catalog, name=name, kind="iceberg")
-                yield Found(source=catalog, name=name, kind="iceberg", pointer=self.find_pointer(found, name)), None
+                found = InventoryTable(source=catalog, name=name, kind="iceberg")
+                yield (
+                    InventoryTable(source=catalog, name=name, kind="iceberg", pointer=self.find_pointer(found, name)),
+                    None,
+                )
 
-    def freezing(self, found: Found) -> tuple[str, str]:
+    def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
         if local_path(found.pointer) is None:
             return "", "the folder is not on this machine: stop the writers yourself"
         return "blocked", "the next version of its metadata is taken by a file that no engine reads; see its name"
 
-    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    def rename(self, found: InventoryTable, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         raise NotImplementedError("a Hadoop catalog cannot rename tables")
 
-    def block(self, found: Found, pointer: str) -> bool:
+    def block(self, found: InventoryTable, pointer: str) -> bool:
         """Take the name that the next commit needs: it succeeds for one of them only, as with any two commits."""
         file = _next_version(pointer)
         try:
@@ -49,10 +54,10 @@ class Hadoop(SparkCatalog):
             return _is_ours(file)
         return True
 
-    def is_blocked(self, found: Found, pointer: str) -> bool:
+    def is_blocked(self, found: InventoryTable, pointer: str) -> bool:
         return _is_ours(_next_version(pointer))
 
-    def unblock(self, found: Found, pointer: str) -> None:
+    def unblock(self, found: InventoryTable, pointer: str) -> None:
         file = _next_version(pointer)
         if _is_ours(file):
             file.unlink()

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nunatak_spark.migration.metastore import HiveTable, Metastore
-from nunatak_spark.migration.model import Found, Source
+from nunatak_spark.migration.model import InventoryTable, MigrationSource
 from nunatak_spark.migration.risks import MANAGED, TABLE_TYPE
-from nunatak_spark.migration.source_files import Document, Spark, digest, list_files
+from nunatak_spark.migration.source_files import MetadataDocument, StartSpark, files_digest, list_files
 from nunatak_spark.migration.sources.folder import read_files
-from nunatak_spark.migration.sources.metastore_tables import Declaration, declared_table
-from nunatak_spark.migration.sources.source_catalog import SparkCatalog
+from nunatak_spark.migration.sources.metastore_tables import Declaration, describe_declared_table
+from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def hive_source(name: str, address: str, more: Mapping[str, str]) -> Source:
-    return Source(kind="hive", name=name, address=address, properties={"type": "hive", "uri": address, **more})
+def hive_source(name: str, address: str, more: Mapping[str, str]) -> MigrationSource:
+    return MigrationSource(kind="hive", name=name, address=address, properties={"type": "hive", "uri": address, **more})
 
 
-class Hive(SparkCatalog):
-    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+class HiveSourceCatalog(SparkSourceCatalog):
+    def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         super().__init__(source, spark, {})  # a password for SASL is no property of Spark's catalog
         self._login = secrets
         self._open = ExitStack()
@@ -40,16 +40,16 @@ class Hive(SparkCatalog):
     def close(self) -> None:
         self._open.close()
 
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         for database in self.metastore.databases():
             inherited = self.metastore.permissions(database)
             for table in self.metastore.tables(database):
-                found = self._found(table)
+                found = self._inventory_table(table)
                 permissions = (*inherited, *self.metastore.permissions(database, table.name))
                 yield msgspec.structs.replace(found, permissions=permissions), None
 
-    def _found(self, table: HiveTable) -> Found:
-        found = Found(
+    def _inventory_table(self, table: HiveTable) -> InventoryTable:
+        found = InventoryTable(
             source=self.source.name,
             name=(table.database, table.name),
             kind="iceberg",
@@ -61,9 +61,9 @@ class Hive(SparkCatalog):
             return msgspec.structs.replace(found, kind="view", properties={"sql": table.view_text})
         if is_iceberg(table):
             return msgspec.structs.replace(found, pointer=table.properties.get("metadata_location", ""))
-        return self._declared(found, table)
+        return self._describe(found, table)
 
-    def _declared(self, found: Found, table: HiveTable) -> Found:
+    def _describe(self, found: InventoryTable, table: HiveTable) -> InventoryTable:
         named = table.database, table.name
         places = self.metastore.partition_locations(*named) if table.partition_keys else []
         said = Declaration(
@@ -75,32 +75,32 @@ class Hive(SparkCatalog):
             places,
             table.properties,
         )
-        return declared_table(self.spark, found, said)
+        return describe_declared_table(self.spark, found, said)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         return self.metastore.database_properties(namespace[0])
 
-    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+    def find_pointer(self, found: InventoryTable, name: tuple[str, ...]) -> str:
         table = self.metastore.find_table(*name)
         if table is None:
             return ""
         if found.kind == "iceberg":
             return table.properties.get("metadata_location", "")
-        return digest(list_files(self.spark, table.location))
+        return files_digest(list_files(self.spark, table.location))
 
-    def look_again(self, found: Found, name: tuple[str, ...]) -> Found:
+    def reload(self, found: InventoryTable, name: tuple[str, ...]) -> InventoryTable:
         table = self.metastore.find_table(*name)
-        return found if table is None or found.kind == "iceberg" else self._declared(found, table)
+        return found if table is None or found.kind == "iceberg" else self._describe(found, table)
 
-    def rows(self, found: Found, name: tuple[str, ...]) -> "DataFrame":
+    def rows(self, found: InventoryTable, name: tuple[str, ...]) -> "DataFrame":
         return super().rows(found, name) if found.kind == "iceberg" else read_files(self.spark(), found)
 
-    def freezing(self, found: Found) -> tuple[str, str]:
+    def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
         if found.properties.get(TABLE_TYPE) == MANAGED:
             return "", "renaming a managed table would move its files: stop the writers yourself"
         return "renamed", "the table has another name in the metastore, under which it can still be read"
 
-    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    def rename(self, found: InventoryTable, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         self.metastore.rename(old[0], old[1], new[1])
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.failure_reason import failure_reason
-from nunatak_spark.migration.model import Found, Source, TableKind
-from nunatak_spark.migration.source_files import Document, Spark
-from nunatak_spark.migration.sources.source_catalog import SparkCatalog, secrets_of
+from nunatak_spark.migration.model import InventoryTable, MigrationSource, TableKind
+from nunatak_spark.migration.source_files import MetadataDocument, StartSpark
+from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog, source_secrets
 
 DRIVERS = {
     "sqlite": "org.sqlite.JDBC",
@@ -18,7 +18,7 @@ DRIVERS = {
 NOWHERE = "file:/nowhere"  # Spark wants to know where new tables go, and makes none
 
 
-def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) -> Source:
+def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) -> MigrationSource:
     """`name` is the catalog's own, which is part of every row: Spark finds tables under this name alone."""
     address = uri if uri.startswith("jdbc:") else f"jdbc:{uri}"
     properties = {
@@ -30,21 +30,21 @@ def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) 
     }
     if user:
         properties["jdbc.user"] = user
-    return Source(kind="jdbc", name=name, address=address, properties=properties)
+    return MigrationSource(kind="jdbc", name=name, address=address, properties=properties)
 
 
-class Jdbc(SparkCatalog):
+class JdbcSourceCatalog(SparkSourceCatalog):
     _has_properties: bool | None = None
 
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         for row in self.all_rows(f"catalog_name = {self._text(self.source.name)}"):
             namespace = tuple(row["table_namespace"].split("."))
             kind: TableKind = "view" if str(row.get("iceberg_type") or "").upper() == "VIEW" else "iceberg"
             pointer = str(row["metadata_location"] or "")
             name = (*namespace, str(row["table_name"]))
-            yield Found(source=self.source.name, name=name, kind=kind, pointer=pointer), None
+            yield InventoryTable(source=self.source.name, name=name, kind=kind, pointer=pointer), None
 
-    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+    def find_pointer(self, found: InventoryTable, name: tuple[str, ...]) -> str:
         where = (
             f"catalog_name = {self._text(self.source.name)} "
             f"AND table_namespace = {self._text('.'.join(name[:-1]))} AND table_name = {self._text(name[-1])}"
@@ -99,10 +99,10 @@ class Jdbc(SparkCatalog):
         return [row.asDict() for row in found]
 
 
-def jdbc_catalogs(source: Source, spark: Spark, environment: Mapping[str, str]) -> list[str]:
+def jdbc_catalogs(source: MigrationSource, spark: StartSpark, environment: Mapping[str, str]) -> list[str]:
     """The catalogs that share the database."""
-    secrets = secrets_of(source, environment)
-    return sorted({str(row["catalog_name"]) for row in Jdbc(source, spark, secrets).all_rows("1 = 1")})
+    secrets = source_secrets(source, environment)
+    return sorted({str(row["catalog_name"]) for row in JdbcSourceCatalog(source, spark, secrets).all_rows("1 = 1")})
 
 
 def database_literal(kind: str, value: str) -> str:

@@ -9,11 +9,11 @@ import msgspec
 
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.metadata_facts import with_files
-from nunatak_spark.migration.model import Column, Finding, Found
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding, SourceColumn
 from nunatak_spark.migration.reader_options import STRICT
 from nunatak_spark.migration.risks import declared_risks, file_risks
-from nunatak_spark.migration.source_files import File, Spark, Unreadable, digest, list_files
-from nunatak_spark.migration.sources.folder import ambiguous_names, field_names, schema_of, unreadable
+from nunatak_spark.migration.source_files import SourceFile, StartSpark, UnreadableFile, files_digest, list_files
+from nunatak_spark.migration.sources.folder import ambiguous_names, field_names, schema_of, unreadable_text
 
 # By a part of the name of the class that reads the rows.
 FORMATS = {
@@ -35,15 +35,15 @@ class Declaration:
     location: str
     serde: str
     serde_properties: Mapping[str, str]
-    columns: Sequence[Column]
-    keys: Sequence[Column]
+    columns: Sequence[SourceColumn]
+    keys: Sequence[SourceColumn]
     partitions: Sequence[str]
     properties: Mapping[str, str]
 
 
-def declared_table(spark: Spark, found: Found, said: Declaration) -> Found:
+def describe_declared_table(spark: StartSpark, found: InventoryTable, said: Declaration) -> InventoryTable:
     """The same table, as files with columns."""
-    kind, options = how_to_read(said.serde, said.serde_properties, said.properties)
+    kind, options = format_and_options(said.serde, said.serde_properties, said.properties)
     declared = msgspec.structs.replace(
         found,
         kind="hive",
@@ -56,14 +56,19 @@ def declared_table(spark: Spark, found: Found, said: Declaration) -> Found:
     )
     try:
         files = list_files(spark, said.location)
-    except Unreadable as error:
-        return msgspec.structs.replace(declared, risks=(Finding("unreadable", str(error)),))
-    known = with_files(declared, files, digest(files))
-    risks = (*declared_risks(known), *file_risks(known, files), *_elsewhere(said, files), *_other_names(spark, known))
+    except UnreadableFile as error:
+        return msgspec.structs.replace(declared, risks=(MigrationFinding("unreadable", str(error)),))
+    known = with_files(declared, files, files_digest(files))
+    risks = (
+        *declared_risks(known),
+        *file_risks(known, files),
+        *_partition_location_risks(said, files),
+        *_name_case_risks(spark, known),
+    )
     return msgspec.structs.replace(known, risks=risks)
 
 
-def _other_names(spark: Spark, found: Found) -> Iterator[Finding]:
+def _name_case_risks(spark: StartSpark, found: InventoryTable) -> Iterator[MigrationFinding]:
     """Columns that the files write otherwise than the metastore, or not all alike.
 
     Hive and Spark find a column in any case. Iceberg finds the one of that name in the file, and else reads nulls.
@@ -77,11 +82,11 @@ def _other_names(spark: Spark, found: Found) -> Iterator[Finding]:
         raise
     except Exception as error:
         if "MERGE_SCHEMAS" in str(error):  # whatever else is wrong is told by the one who reads the rows
-            yield Finding("mixed-types", unreadable(found, error))
+            yield MigrationFinding("mixed-types", unreadable_text(found, error))
         return
     for path, names in ambiguous_names(schema):
         text = f"its files write one column as {' and '.join(names)}, and Iceberg reads one of them alone"
-        yield Finding("name-case", text, path)
+        yield MigrationFinding("name-case", text, path)
         return
     declared = {column.name.lower(): f"{column.name} {column.type}" for column in found.columns}
     for levels in field_names(schema):
@@ -90,11 +95,11 @@ def _other_names(spark: Spark, found: Found) -> Iterator[Finding]:
             text = (
                 f"its files write {'.'.join(levels)} in another case than the metastore, and Iceberg would read nulls"
             )
-            yield Finding("name-case", text, ".".join(levels))
+            yield MigrationFinding("name-case", text, ".".join(levels))
             return
 
 
-def how_to_read(
+def format_and_options(
     serde: str, properties: Mapping[str, str], of_table: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, dict[str, str]]:
     """The format of the files, and the options to read them with; nothing if Spark has no reader for them.
@@ -118,20 +123,20 @@ def how_to_read(
     return kind, {**options, "sep": separator or HIVE_SEPARATOR, "nullValue": null, "quote": ""}
 
 
-def _elsewhere(said: Declaration, files: Sequence[File]) -> Iterator[Finding]:
+def _partition_location_risks(said: Declaration, files: Sequence[SourceFile]) -> Iterator[MigrationFinding]:
     """Partitions that lie outside of the table's folder, or under names that do not tell their values."""
     base = said.location.rstrip("/")
     wanted = [f"{key.name}=" for key in said.keys]
     for place in said.partitions:
         inside = place.removeprefix(base).strip("/").split("/")
-        if not place.startswith(f"{base}/") or not _is_named(inside, wanted):
-            yield Finding("partition-elsewhere", "partitions lie elsewhere than their names say", place)
+        if not place.startswith(f"{base}/") or not _match_partition_keys(inside, wanted):
+            yield MigrationFinding("partition-elsewhere", "partitions lie elsewhere than their names say", place)
             return
     folders = {file.path.rpartition("/")[0] for file in files}
     if said.keys and len(folders) > len(said.partitions):
         text = "its folder holds partitions that the metastore does not know, and Hive does not read"
-        yield Finding("partition-unknown", text, base)
+        yield MigrationFinding("partition-unknown", text, base)
 
 
-def _is_named(folders: Sequence[str], wanted: Sequence[str]) -> bool:
+def _match_partition_keys(folders: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(folders) == len(wanted) and all(one.startswith(key) for one, key in zip(folders, wanted, strict=True))

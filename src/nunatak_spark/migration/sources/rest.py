@@ -7,18 +7,18 @@ import msgspec
 
 from nunatak.client import Answer, Client, Credential, Json, ServerUnreachable
 from nunatak.errors import CatalogError, NotFound
-from nunatak_spark.migration.model import Finding, Found, Source
-from nunatak_spark.migration.source_files import Document, Spark, read_document
-from nunatak_spark.migration.sources.source_catalog import SparkCatalog
+from nunatak_spark.migration.model import InventoryTable, MigrationFinding, MigrationSource
+from nunatak_spark.migration.source_files import MetadataDocument, StartSpark, read_document
+from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog
 
 
 def rest_source(
     name: str, uri: str, warehouse: str | None, headers: Mapping[str, str], more: Mapping[str, str]
-) -> Source:
+) -> MigrationSource:
     properties = {"type": "rest", "uri": uri, **{f"header.{key}": value for key, value in headers.items()}, **more}
     if warehouse:
         properties["warehouse"] = warehouse
-    return Source(kind="rest", name=name, address=uri, properties=properties)
+    return MigrationSource(kind="rest", name=name, address=uri, properties=properties)
 
 
 class SourceClient(Client):
@@ -34,10 +34,10 @@ class SourceClient(Client):
             ) from error
 
 
-class Rest(SparkCatalog):
+class RestSourceCatalog(SparkSourceCatalog):
     """Connects when it is first asked for something, and then keeps the connection."""
 
-    def __init__(self, source: Source, spark: Spark, secrets: Mapping[str, str]) -> None:
+    def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         super().__init__(source, spark, secrets)
         self._open = ExitStack()
         self._client: Client | None = None
@@ -48,10 +48,10 @@ class Rest(SparkCatalog):
     @property
     def client(self) -> Client:
         if self._client is None:
-            self._client = self._connected()
+            self._client = self._connect()
         return self._client
 
-    def _connected(self) -> Client:
+    def _connect(self) -> Client:
         first = self._client_of(self.source.address)
         config = first.load_config()
         # A server may send its clients elsewhere, as those do that keep several catalogs.
@@ -72,49 +72,49 @@ class Rest(SparkCatalog):
         )
         return self._open.enter_context(client)
 
-    def list_tables(self) -> Iterator[tuple[Found, Document | None]]:
+    def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         for namespace in self.client.walk_namespaces():
             for name in self.client.list_tables(namespace):
-                yield self._loaded(name)
+                yield self._load(name)
             yield from self._views(namespace)
 
-    def _loaded(self, name: tuple[str, ...]) -> tuple[Found, Document | None]:
-        found = Found(source=self.source.name, name=name, kind="iceberg")
+    def _load(self, name: tuple[str, ...]) -> tuple[InventoryTable, MetadataDocument | None]:
+        found = InventoryTable(source=self.source.name, name=name, kind="iceberg")
         try:
             answer = self.client.load_table(name)
         except CatalogError as error:
-            risk = Finding("unreadable", f"the source cannot load it: {error.message}")
+            risk = MigrationFinding("unreadable", f"the source cannot load it: {error.message}")
             return msgspec.structs.replace(found, risks=(risk,)), None
         return msgspec.structs.replace(found, pointer=str(answer.get("metadata-location") or "")), _document(answer)
 
-    def _views(self, namespace: tuple[str, ...]) -> Iterator[tuple[Found, Document | None]]:
+    def _views(self, namespace: tuple[str, ...]) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         try:
             names = list(self.client.list_views(namespace))
         except CatalogError:  # a catalog without views
             return
         for name in names:
-            yield Found(source=self.source.name, name=name, kind="view"), None
+            yield InventoryTable(source=self.source.name, name=name, kind="view"), None
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         return dict(self.client.load_namespace(namespace).get("properties") or {})
 
-    def find_pointer(self, found: Found, name: tuple[str, ...]) -> str:
+    def find_pointer(self, found: InventoryTable, name: tuple[str, ...]) -> str:
         try:
             return str(self.client.load_table(name).get("metadata-location") or "")
         except NotFound:
             return ""
 
-    def document_at(self, found: Found, name: tuple[str, ...], pointer: str) -> Document | None:
+    def metadata_at(self, found: InventoryTable, name: tuple[str, ...], pointer: str) -> MetadataDocument | None:
         """As the catalog hands it out; only if it went on since is the file itself read."""
         answer = self.client.load_table(name)
         return _document(answer) if answer.get("metadata-location") == pointer else read_document(self.spark, pointer)
 
-    def rename(self, found: Found, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    def rename(self, found: InventoryTable, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         self.client.rename_table(old, new)
 
 
-def _document(answer: Json) -> Document | None:
+def _document(answer: Json) -> MetadataDocument | None:
     content = answer.get("metadata")
     if not isinstance(content, dict):
         return None
-    return Document(content, len(msgspec.json.encode(content)))
+    return MetadataDocument(content, len(msgspec.json.encode(content)))

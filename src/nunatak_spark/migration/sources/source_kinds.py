@@ -2,25 +2,35 @@
 
 from collections.abc import Mapping
 
-from nunatak_spark.migration.model import Source, SourceKind
-from nunatak_spark.migration.source_files import Spark
-from nunatak_spark.migration.sources.folder import FileFolder
-from nunatak_spark.migration.sources.glue import Glue
-from nunatak_spark.migration.sources.hadoop import Hadoop
-from nunatak_spark.migration.sources.hive import Hive
-from nunatak_spark.migration.sources.jdbc import Jdbc
-from nunatak_spark.migration.sources.rest import Rest
-from nunatak_spark.migration.sources.source_catalog import Origin, secrets_of
+from nunatak_spark.migration.model import MigrationSource, SourceKind
+from nunatak_spark.migration.source_files import StartSpark
+from nunatak_spark.migration.sources.folder import FolderSourceCatalog
+from nunatak_spark.migration.sources.glue import GlueSourceCatalog
+from nunatak_spark.migration.sources.hadoop import HadoopSourceCatalog
+from nunatak_spark.migration.sources.hive import HiveSourceCatalog
+from nunatak_spark.migration.sources.jdbc import JdbcSourceCatalog
+from nunatak_spark.migration.sources.rest import RestSourceCatalog
+from nunatak_spark.migration.sources.source_catalog import SourceCatalog, source_secrets
 
-KINDS: Mapping[SourceKind, type[Hive | Glue | Jdbc | Hadoop | Rest | FileFolder]] = {
-    "hive": Hive,
-    "glue": Glue,
-    "jdbc": Jdbc,
-    "hadoop": Hadoop,
-    "rest": Rest,
-    "folder": FileFolder,
+SOURCE_CATALOGS: Mapping[
+    SourceKind,
+    type[
+        HiveSourceCatalog
+        | GlueSourceCatalog
+        | JdbcSourceCatalog
+        | HadoopSourceCatalog
+        | RestSourceCatalog
+        | FolderSourceCatalog
+    ],
+] = {
+    "hive": HiveSourceCatalog,
+    "glue": GlueSourceCatalog,
+    "jdbc": JdbcSourceCatalog,
+    "hadoop": HadoopSourceCatalog,
+    "rest": RestSourceCatalog,
+    "folder": FolderSourceCatalog,
 }
 
 
-def open_origin(source: Source, spark: Spark, environment: Mapping[str, str]) -> Origin:
-    return KINDS[source.kind](source, spark, secrets_of(source, environment))
+def open_source_catalog(source: MigrationSource, spark: StartSpark, environment: Mapping[str, str]) -> SourceCatalog:
+    return SOURCE_CATALOGS[source.kind](source, spark, source_secrets(source, environment))
