@@ -13,6 +13,7 @@ from tests.api.local import LocalCatalog
 from tests.api.wire import (
     a_commit,
     a_table,
+    a_version,
     a_view,
     add_snapshot,
     branch_is_at,
@@ -139,6 +140,34 @@ def test_a_table_made_by_a_commit_is_told_as_created(catalog: LocalCatalog) -> N
 
     *_, event = spooled(catalog)
     assert (event["operation"], event["table_uuid"]) == ("create-table", staged["table-uuid"])
+
+
+def test_the_events_of_views_carry_their_uuid(catalog: LocalCatalog) -> None:
+    created = ok(catalog.call("POST", path_of("ns", "views"), a_view("v")))
+    uuid = created["metadata"]["view-uuid"]
+    version = {"action": "add-view-version", "view-version": a_version("SELECT 2", 2)}
+    replaced = catalog.call("POST", path_of("ns", "views", "v"), a_commit(version))
+    ok(replaced)
+    done(catalog.call("POST", "/v1/views/rename", rename(identifier("ns", "v"), identifier("ns", "w"))))
+    done(catalog.call("DELETE", path_of("ns", "views", "w")))
+    register = {"name": "x", "metadata-location": created["metadata-location"]}
+    ok(catalog.call("POST", path_of("ns") + "/register-view", register))
+
+    told = {event["operation"]: event for event in spooled(catalog) if event["operation"].endswith("view")}
+    assert set(told) == {"create-view", "commit-view", "rename-view", "drop-view", "register-view"}
+    for name in ("create-view", "commit-view", "rename-view", "register-view"):
+        assert told[name]["table_uuid"] == uuid
+    assert told["commit-view"]["metadata_bytes"] == len(replaced.body)
+
+
+def test_a_commit_that_changes_nothing_or_is_refused_is_told_with_the_uuid_of_its_table(catalog: LocalCatalog) -> None:
+    uuid = catalog.table("ns", "t")["metadata"]["table-uuid"]
+    ok(catalog.commit("ns", "t", a_commit()))
+    assert catalog.commit("ns", "t", a_commit(requires=[branch_is_at(3)])).status == 409
+
+    *_, nothing, refused = spooled(catalog)
+    assert (nothing["status"], nothing["table_uuid"]) == (200, uuid)
+    assert (refused["status"], refused["table_uuid"]) == (409, uuid)
 
 
 def test_a_request_sent_again_is_told_once(catalog: LocalCatalog) -> None:

@@ -116,7 +116,6 @@ class Request:
         "headers",
         "host",
         "known",
-        "loaded",
         "method",
         "path_names",
         "query_string",
@@ -152,8 +151,7 @@ class Request:
         self.host = ""  # the client's address, if rights are asked for; behind a trusted proxy, as that tells it
         self.securable = ""  # what the request is about, as far as its admission had to know
         self.replaces = False  # whether it was admitted to replace a table, not only to create one
-        self.touched: list[Any] = []  # what its handler was about to change, and then what it became: see telling.py
-        self.loaded: list[Any] = []
+        self.touched: list[Any] = []  # what its handler was about to change: see telling.py
         self._query: Mapping[str, str] | None = None
 
     @property

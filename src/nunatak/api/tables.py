@@ -81,9 +81,7 @@ async def create_table(request: Request) -> Response:
     if wanted.stage_create:
         return raw_json(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
     request.touched = [table.identifier]
-    loaded = await tables.create_table(request.catalog, request.warehouse, request.caller, table)
-    request.loaded = [loaded]
-    return loaded_response(loaded)
+    return loaded_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
 
 
 async def load_table(request: Request) -> Response:
@@ -124,7 +122,6 @@ async def commit_table(request: Request) -> Response:
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
         await _require_to_tell(request, identifier)
-    request.loaded = loaded
     return loaded_response(loaded[0])
 
 
@@ -146,7 +143,7 @@ async def commit_transaction(request: Request) -> Response:
     wanted = request.touched = [
         commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
     ]
-    request.loaded = await commits.commit_transaction(request.catalog, request.warehouse, request.caller, wanted)
+    await commits.commit_transaction(request.catalog, request.warehouse, request.caller, wanted)
     return NO_CONTENT
 
 
@@ -186,7 +183,6 @@ async def register_table(request: Request) -> Response:
         may_replace=request.known is None or request.replaces,
         shadow_of=check_source(wanted.shadow_of) if wanted.shadow_of is not None else None,
     )
-    request.loaded = [loaded]
     return loaded_response(loaded)
 
 
@@ -194,7 +190,6 @@ async def unregister_table(request: Request) -> Response:
     identifier = request.identifier("table")
     request.touched = [identifier]
     loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
-    request.loaded = [loaded]
     return loaded_response(loaded)
 
 

@@ -14,6 +14,7 @@ from nunatak.api.http import Request
 from nunatak.api.route import Route
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.commits import TableCommit
+from nunatak.database.records import Key
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError
 from nunatak.events.reports import flat_report
@@ -60,11 +61,15 @@ def tell(route: Route, request: Request, status: int, started: float, error: Cat
     answered = (operation, request.warehouse.name, status, None if error is None else error.iceberg_type)
     caller, agent = request.caller, request.headers.get(b"user-agent")
     seconds = time.perf_counter() - started
-    for index, touched in enumerate(request.touched):
-        loaded = request.loaded[index] if index < len(request.loaded) else None
-        uuid, size = (
-            (None, None) if loaded is None else (getattr(loaded.parsed, "table_uuid", None), len(loaded.answer))
-        )
+    events = {(event.namespace, event.name): event for event in caller.progress.events} if status < 400 else {}
+    for touched in request.touched:
+        namespace, name = _key_of(touched)
+        event = events.get((namespace, name))
+        if event is not None:
+            uuid, size = event.object_uuid, event.metadata_bytes
+        else:  # refused, or it changed nothing
+            known = request.catalog.cache.known_uuid(Key(request.warehouse.name, namespace, name)) if name else None
+            uuid, size = known, None
         record = partial(_event, answered, caller, agent, seconds, touched, uuid, size)
         if len(request.body) > SMALL_BODY:  # what is told of it is small, and needs the request no longer
             spool.add(*record())
@@ -135,6 +140,19 @@ def _event(
         case _:
             fields["namespace"] = to_jdbc(touched)
     return "events", fields
+
+
+def _key_of(touched: Any) -> tuple[str, str | None]:
+    """Of what a request changes, as its event names it."""
+    match touched:
+        case TableCommit():
+            return to_jdbc(touched.identifier.namespace), touched.identifier.name
+        case (Identifier() as source, Identifier()):
+            return to_jdbc(source.namespace), source.name
+        case Identifier():
+            return to_jdbc(touched.namespace), touched.name
+        case _:
+            return to_jdbc(touched), None
 
 
 def _named(identifier: Identifier) -> Fields:

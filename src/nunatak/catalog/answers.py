@@ -4,8 +4,10 @@ Clients delete the files of a commit that was refused and keep those of one whos
 is a promise that nothing was applied, and once the change was handed to the database only the database can give it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
+
+from nunatak.events.change_events import ChangeEvent
 
 
 class Moment(Enum):
@@ -35,12 +37,14 @@ ALLOWED: Mapping[Moment, frozenset[int]] = {
 class Progress:
     """How far the change of one request came; `write` notes it, and the answer is measured by it.
 
-    `repeated` says that an earlier request made the change: the answer is what the table is now.
+    `repeated` says that an earlier request made the change: the answer is what the table is now. `events` are those of
+    the change that was handed to the database last: they have happened if that was applied.
     """
 
-    __slots__ = ("moment", "repeated", "tries")
+    __slots__ = ("events", "moment", "repeated", "tries")
 
     def __init__(self) -> None:
+        self.events: Sequence[ChangeEvent] = ()
         self.moment = Moment.NOT_SENT
         self.repeated = False
         self.tries = 1

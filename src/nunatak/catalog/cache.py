@@ -122,6 +122,14 @@ class MetadataCache:
         self._entries.move_to_end(key)
         return entry[0]
 
+    def known_uuid(self, key: Key) -> str | None:
+        """The uuid of the table or view, if its metadata is here and was parsed."""
+        entry = self._entries.get(key)
+        parsed = entry[0].parsed if entry is not None else None
+        if parsed is None:
+            return None
+        return parsed.table_uuid if isinstance(parsed, TableMetadata) else parsed.view_uuid
+
     def keep(self, key: Key, loaded: Loaded) -> None:
         """Keep `loaded`, also to count it anew after something was added to it."""
         old = self._entries.pop(key, None)

@@ -76,7 +76,8 @@ async def publish(
         ]
         if changes or caller.key is not None:
             kept = answer or Answer(200, metadata_location=loaded[0].metadata_location)
-            await write(catalog, caller, changes, kept)
+            sizes = {each.metadata_location: len(each.answer) for each in versions}
+            await write(catalog, caller, changes, kept, sizes)
     except OutcomeUnknown:
         raise  # A pointer may lead to the files: they stay.
     except CatalogError:

@@ -3,7 +3,7 @@
 The audit row of a table or view is its line of the commit log, which comes with the change itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
@@ -20,20 +20,38 @@ from nunatak.database.records import (
     Write,
 )
 from nunatak.errors import CatalogError, OutcomeUnknown
+from nunatak.events.change_events import OF_NAMESPACES, events_of
 from nunatak.iceberg.identifiers import from_jdbc
 
 GRACE_SECONDS = 300  # a key is remembered longer than advertised: clocks differ, retries are late
-OF_NAMESPACES = (CreateNamespace, UpdateNamespace, DropNamespace)
+NO_SIZES: Mapping[str, int] = {}
 MOST_NAMED = 50  # properties in an audit row; their values may be anything, and are left out
 LONGEST_NAMED = 100
 
 
-async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], answer: Answer) -> None:
+async def write(
+    catalog: Catalog,
+    caller: Caller,
+    changes: Sequence[Change],
+    answer: Answer,
+    sizes: Mapping[str, int] = NO_SIZES,
+) -> None:
     """All of it or nothing; raises what the database found, or OutcomeUnknown.
 
-    What is handed over is carried out, although the client may go away meanwhile.
+    What is handed over is carried out, although the client may go away meanwhile. The events of the changes are left in
+    the caller's progress; `sizes` are the bytes of new metadata by location.
     """
-    changes = [*changes, *[_audit_row(catalog, caller, each) for each in changes if isinstance(each, OF_NAMESPACES)]]
+    caller.progress.events = events_of(
+        changes, caller.principal, caller.request_id, catalog.now_ms, catalog.cache.known_uuid, sizes
+    )
+    changes = [
+        *changes,
+        *[
+            _audit_row(catalog, caller, each)
+            for each in changes
+            if isinstance(each, CreateNamespace | UpdateNamespace | DropNamespace)
+        ],
+    ]
     if caller.key is not None:
         changes.append(remembered(catalog, caller, answer))
     progress, before = caller.progress, caller.progress.moment
@@ -52,17 +70,14 @@ async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], ans
 def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | UpdateNamespace | DropNamespace) -> Write:
     """Of a change that leaves no line in the commit log."""
     told: dict[str, list[str]] = {}
-    match change:
-        case CreateNamespace():
-            action, told = "create-namespace", {"set": _named(change.properties)}
-        case UpdateNamespace():
-            action, told = "update-namespace", {"set": _named(change.updates), "removed": _named(change.removals)}
-        case DropNamespace():
-            action = "drop-namespace"
+    if isinstance(change, CreateNamespace):
+        told = {"set": _named(change.properties)}
+    elif isinstance(change, UpdateNamespace):
+        told = {"set": _named(change.updates), "removed": _named(change.removals)}
     return audit_row(
         at_ms=catalog.now_ms(),
         principal=caller.principal,
-        action=action,
+        action=OF_NAMESPACES[type(change)],
         securable=securables.namespace(change.catalog, from_jdbc(change.namespace)),
         detail={name: names for name, names in told.items() if names} or None,
         request_id=caller.request_id,
