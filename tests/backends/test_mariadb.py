@@ -15,10 +15,11 @@ import pymysql
 import pytest
 
 from nunatak.access.audit_rows import audit_row
-from nunatak.database import mariadb_connections, mariadb_migrations
+from nunatak.database import mariadb_connections
 from nunatak.database.mariadb import MariadbStore, migrate_url, open_store
 from nunatak.database.mariadb_connections import BYTE_ORDER, Session, Unsuitable, read_url
 from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
+from nunatak.database.schema import MigrationInterrupted
 from nunatak.database.statements import in_named_style, read_migrations, read_statements
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import (
@@ -319,7 +320,7 @@ def test_a_migration_that_is_not_allowed_says_so_and_keeps_no_lock(mariadb: Mari
     database = mariadb.url("else_where")
     mariadb.execute(f"CREATE DATABASE else_where; GRANT SELECT, CREATE, INSERT ON else_where.* TO {USER}@localhost")
 
-    with pytest.raises(mariadb_migrations.MigrationInterrupted, match=r"0001_catalog could not be finished.*ALTER"):
+    with pytest.raises(MigrationInterrupted, match=r"0001_catalog could not be finished.*ALTER"):
         run(open_store(database))
 
     mariadb.execute(f"GRANT ALL ON else_where.* TO {USER}@localhost")
@@ -330,7 +331,7 @@ def test_a_migration_gives_way_to_whoever_holds_a_table_and_comes_again(
     mariadb: MariadbServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mariadb_connections, "LOCK_SECONDS", 1)
-    monkeypatch.setattr(mariadb_migrations, "PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("nunatak.database.schema.PAUSE_SECONDS", 0.1)
     mariadb.execute(JDBC_V1, url=database)
 
     async def meet() -> list[str]:

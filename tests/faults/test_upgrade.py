@@ -16,9 +16,10 @@ import asyncpg
 import pytest
 import zstandard
 
-from nunatak.database import postgres_migrations, sqlite, statements
+from nunatak.database import postgres_migrations, schema, sqlite, statements
+from nunatak.database.ddl import Dialect
 from nunatak.database.schema import MigrationFailed, SchemaTooNew
-from nunatak.database.statements import Dialect, read_migrations
+from nunatak.database.statements import read_migrations
 from tests.support.found import await_true, find_tables
 from tests.support.history import findings
 from tests.support.homes import Home, Homes, lives
@@ -66,15 +67,13 @@ def postgres_homes(tmp_path: Path, postgres: PostgresServer) -> Homes:
 @pytest.fixture
 def next_version(tmp_path: Path) -> Path:
     """The migrations of a version to come."""
-    more = [(kind, f"{NEWEST + 1:04}_next.sql", NEXT_SQL) for kind in KINDS]
-    return migrations_up_to(NEWEST, tmp_path / "next", *more)
+    return migrations_up_to(NEWEST, tmp_path / "next", (f"{NEWEST + 1:04}_next.sql", NEXT_SQL))
 
 
 @pytest.fixture
 def failing_version(tmp_path: Path) -> Path:
     """The migrations of a version to come, the last of which fails when it has done nearly everything."""
-    more = [(kind, f"{NEWEST + 1:04}_failing.sql", FAILING_SQL) for kind in KINDS]
-    return migrations_up_to(NEWEST, tmp_path / "failing", *more)
+    return migrations_up_to(NEWEST, tmp_path / "failing", (f"{NEWEST + 1:04}_failing.sql", FAILING_SQL))
 
 
 # From every schema
@@ -220,7 +219,7 @@ def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
     chance = seeded(f"give-way-{patient}")
     home = postgres_homes.new("home")
     assert home.url is not None
-    monkeypatch.setattr(postgres_migrations, "TRIES", 1000)
+    monkeypatch.setattr(schema, "TRIES", 1000)
     monkeypatch.setattr(postgres_migrations, "LOCK_SECONDS", 0 if patient else 0.2)
     with mortal_server(home.data, environment=home.environment) as server:
         create_tables(server.port, NAMES)
@@ -374,8 +373,9 @@ def test_a_migration_is_told_what_hinders_it(postgres_homes: Homes, monkeypatch:
     home = postgres_homes.new("home")
     assert home.url is not None
     home.execute("CREATE TABLE iceberg_tables (catalog_name VARCHAR(255))")
-    for name, value in (("TRIES", 2), ("LOCK_SECONDS", 0.05), ("PAUSE_SECONDS", 0.01)):
-        monkeypatch.setattr(postgres_migrations, name, value)
+    monkeypatch.setattr(postgres_migrations, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(schema, "TRIES", 2)
+    monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.01)
 
     with long_reader(home.url), pytest.raises(MigrationFailed, match="lock timeout"):
         migrate(home)

@@ -5,15 +5,20 @@ to a version that somebody may run: it is never written anew, and its migration 
 """
 
 import asyncio
+import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from nunatak.database import statements
+from nunatak.database.ddl import Dialect
+from nunatak.database.mariadb import migrate_url as migrate_mariadb
 from nunatak.database.postgres import migrate_url
 from nunatak.database.sqlite import migrate_file
-from nunatak.database.statements import Dialect, read_migrations
+from nunatak.database.statements import read_migrations
+from tests.support import mariadb
 from tests.support.homes import Home, Homes
 from tests.support.postgres import find_binaries, running_postgres
 
@@ -27,18 +32,15 @@ def script_path(kind: Dialect, number: int) -> Path:
     return FOLDER / kind / f"{number:04}.sql"
 
 
-def migrations_up_to(number: int, folder: Path, *more: tuple[str, str, str]) -> Path:
-    """A folder with the migrations of that version, and with others as kind, file name and SQL."""
+def migrations_up_to(number: int, folder: Path, *more: tuple[str, str]) -> Path:
+    """A folder with the migrations of that version, and with others as file name and SQL."""
     packaged = Path(str(statements.MIGRATIONS))
-    for kind in KINDS:
-        place = "" if kind == "sqlite" else kind
-        (folder / place).mkdir(parents=True, exist_ok=True)
-        for each, name, _ in read_migrations(kind):
-            if each <= number:
-                shutil.copyfile(packaged / place / f"{name}.sql", folder / place / f"{name}.sql")
-        for wanted, name, sql in more:
-            if wanted == kind:
-                (folder / place / name).write_text(sql)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each, name, _ in read_migrations():
+        if each <= number:
+            shutil.copyfile(packaged / f"{name}.sql", folder / f"{name}.sql")
+    for name, sql in more:
+        (folder / name).write_text(sql)
     return folder
 
 
@@ -64,6 +66,43 @@ def script_of(home: Home) -> str:
     return made + "".join(f"INSERT INTO nunatak_migrations VALUES ({number}, '{name}');\n" for number, name in applied)
 
 
+def mariadb_script(url: str) -> str:
+    """As `script_of`, of a database of MariaDB."""
+    tables = sorted(name for (name,) in mariadb.execute(url, "SHOW TABLES"))
+    made = [mariadb.execute(url, f"SHOW CREATE TABLE {table}")[0][1] for table in tables]
+    applied = mariadb.execute(url, "SELECT number, name FROM nunatak_migrations ORDER BY number")
+    noted = [f"INSERT INTO nunatak_migrations VALUES ({number}, '{name}')" for number, name in applied]
+    return "".join(f"{re.sub(r' AUTO_INCREMENT=[0-9]+', '', each)};\n" for each in [*made, *noted])
+
+
+def mariadb_schema(url: str) -> list[tuple[Any, ...]]:
+    """As `Home.schema`, of a database of MariaDB: its columns and its indexes."""
+    columns = (
+        "SELECT table_name, column_name, column_type, is_nullable, column_default, collation_name, extra"
+        " FROM information_schema.columns WHERE table_schema = database() ORDER BY 1, 2"
+    )
+    indexes = (
+        "SELECT table_name, index_name, non_unique, seq_in_index, column_name, sub_part"
+        " FROM information_schema.statistics WHERE table_schema = database() ORDER BY 1, 2, 4"
+    )
+    return mariadb.execute(url, columns) + mariadb.execute(url, indexes)
+
+
+def write_missing_of_mariadb(folder: Path) -> None:
+    packaged = statements.MIGRATIONS
+    with mariadb.running_mariadb() as server:
+        for number, _, _ in read_migrations("mariadb"):
+            target = script_path("mariadb", number)
+            if target.exists():
+                continue
+            url = server.new_database()
+            statements.MIGRATIONS = migrations_up_to(number, folder / f"migrations-mariadb-{number}")
+            asyncio.run(migrate_mariadb(url))
+            statements.MIGRATIONS = packaged
+            target.write_text(mariadb_script(url))
+            print(f"wrote {target}")
+
+
 def write_missing() -> None:
     packaged = statements.MIGRATIONS
     with running_postgres("fsync=off") as server, tempfile.TemporaryDirectory() as folder:
@@ -84,3 +123,5 @@ def write_missing() -> None:
 
 if __name__ == "__main__":
     write_missing()
+    with tempfile.TemporaryDirectory() as made:
+        write_missing_of_mariadb(Path(made))

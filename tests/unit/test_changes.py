@@ -7,9 +7,10 @@ import pytest
 
 from nunatak.database import changes
 from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, drive, steps_by_change
+from nunatak.database.ddl import DIALECTS, Dialect
 from nunatak.database.namespace_children import at_once
 from nunatak.database.records import Change
-from nunatak.database.statements import DIALECTS, Dialect, read_covered, read_statements, returns_rows
+from nunatak.database.statements import read_covered, read_statements, returns_rows
 from nunatak.errors import AlreadyExists, CatalogError
 from tests.backends.builders import create_namespace, insert, key, rename
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nunatak import __version__
 from nunatak.database import postgres_backup, sqlite_backup
+from nunatak.database.ddl import Dialect
 from nunatak.database.manifest import (
     FORMAT,
     BackupRefused,
@@ -22,7 +23,6 @@ from nunatak.database.manifest import (
 )
 from nunatak.database.schema import newest_schema
 from nunatak.database.sqlite_backup import BytesOf
-from nunatak.database.statements import Dialect
 
 TITLES: dict[Dialect, str] = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mariadb": "MariaDB"}
 

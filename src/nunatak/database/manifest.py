@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from nunatak.database.statements import Dialect
+from nunatak.database.ddl import Dialect
 from nunatak.errors import BadRequest
 
 FORMAT = 1

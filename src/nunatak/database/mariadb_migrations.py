@@ -1,29 +1,24 @@
-"""Bringing a MariaDB database to this version's schema: one server at a time, going on where one was interrupted."""
+"""Applies migrations to MariaDB: one server at a time, going on where one was interrupted."""
 
 import logging
-import time
+from functools import partial
 from hashlib import sha256
 
 from nunatak.database.mariadb_connections import BYTE_ORDER, REPEATED, Connections, Session, number_of, said
-from nunatak.database.schema import Migration, missing
-from nunatak.errors import CatalogError, InternalError, ServiceUnavailable
+from nunatak.database.schema import (
+    CREATE_MIGRATIONS,
+    LONGEST_SECONDS,
+    TURN_SECONDS,
+    Migration,
+    MigrationInterrupted,
+    TableHeld,
+    migrate_blocking,
+    migrating,
+    missing,
+)
+from nunatak.errors import CatalogError, ServiceUnavailable
 
 log = logging.getLogger(__name__)
-
-TURN_SECONDS = 120  # for another server that migrates
-TRIES = 10  # for a table that others hold
-PAUSE_SECONDS = 1.0  # between them, for those who waited behind it
-LONGEST_SECONDS = 3600.0  # one statement of a migration on a large catalog
-
-
-class MigrationInterrupted(InternalError):
-    """Definitions commit by themselves here, so what was done before stays; every step may be taken again."""
-
-    def __init__(self, name: str, reason: object) -> None:
-        super().__init__(
-            f"The migration {name} could not be finished: {reason}. Nothing in the catalog was lost. Remove the cause, "
-            "then start again or run `nunatak database migrate`: it goes on from there"
-        )
 
 
 def migrate(connections: Connections) -> list[str]:
@@ -33,39 +28,28 @@ def migrate(connections: Connections) -> list[str]:
         if session.flavour == "MySQL":
             log.warning("the database is MySQL: Nunatak is tested on MariaDB, and meant but not known to work here")
         # Without a lock at first: a server that starts on a database of its version waits for nobody.
-        if not missing(_applied(session), "mariadb"):
-            return []
-        _take_turn(session)
-        fresh = missing(_applied(session), "mariadb")
-        for migration in fresh:
-            _apply_patiently(session, migration)
-        return [name for _, name, _ in fresh]
+        return migrate_blocking(migrating(_applied(session), "mariadb"), partial(_apply, session))
     finally:
         session.close()  # and with it the lock
 
 
-def _apply_patiently(session: Session, migration: Migration) -> None:
-    """A definition that waits for a table makes every commit behind it wait too: it gives up soon, and comes again."""
-    for attempt in range(1, TRIES + 1):
-        try:
-            return _apply(session, migration)
-        except CatalogError:
-            raise
-        except Exception as error:
-            if number_of(error) not in REPEATED or attempt == TRIES:
-                raise MigrationInterrupted(migration[1], said(error)) from error
-        time.sleep(PAUSE_SECONDS)
-    raise AssertionError("unreachable")
-
-
-def _apply(session: Session, migration: Migration) -> None:
+def _apply(session: Session, migration: Migration) -> bool:
+    """Whether it was applied here: another server may have been faster."""
     number, name, sql = migration
-    session.statement(
-        "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name VARCHAR(255) NOT NULL)"
-        " ENGINE = InnoDB"
-    )
-    session.script(sql.replace(BYTE_ORDER["MariaDB"], BYTE_ORDER[session.flavour]))
-    session.batch([("note_migration", {"number": number, "name": name})])
+    try:
+        _take_turn(session)
+        if number not in [each for each, _, _ in missing(_applied(session), "mariadb")]:
+            return False
+        session.statement(f"{CREATE_MIGRATIONS.format(text='VARCHAR(255)')} ENGINE = InnoDB")
+        session.script(sql.replace(BYTE_ORDER["MariaDB"], BYTE_ORDER[session.flavour]))
+        session.batch([("note_migration", {"number": number, "name": name})])
+    except CatalogError:
+        raise
+    except Exception as error:
+        if number_of(error) not in REPEATED:
+            raise MigrationInterrupted(name, said(error)) from error
+        raise TableHeld(said(error)) from error
+    return True
 
 
 def _take_turn(session: Session) -> None:

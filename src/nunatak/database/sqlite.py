@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from nunatak.database.changes import Result, Step, Steps, drive
 from nunatak.database.namespace_children import one_by_one
 from nunatak.database.reads import StoreReads
 from nunatak.database.records import Change, Head, Key, Kind
-from nunatak.database.schema import Migration, MigrationFailed, missing
+from nunatak.database.schema import CREATE_MIGRATIONS, Migration, MigrationFailed, migrate_blocking, migrating, missing
 from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
 
@@ -345,7 +346,7 @@ def _set(connection: apsw.Connection, pragma: str) -> None:
 
 def migrate(connection: apsw.Connection) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; returns their names."""
-    return [migration[1] for migration in missing(_applied(connection), "sqlite") if _apply(connection, migration)]
+    return migrate_blocking(migrating(_applied(connection), "sqlite"), partial(_apply, connection))
 
 
 def _apply(connection: apsw.Connection, migration: Migration) -> bool:
@@ -355,9 +356,7 @@ def _apply(connection: apsw.Connection, migration: Migration) -> bool:
         with _transaction(connection):
             if number in _applied(connection):
                 return False
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
-            ).fetchall()
+            connection.execute(CREATE_MIGRATIONS.format(text="TEXT")).fetchall()
             _add_missing_type_column(connection)
             connection.execute(sql).fetchall()
             connection.execute("INSERT INTO nunatak_migrations VALUES (?, ?)", (number, name)).fetchall()

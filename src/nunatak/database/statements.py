@@ -11,10 +11,8 @@ import re
 from collections.abc import Callable
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Literal
 
-Dialect = Literal["sqlite", "postgres", "mariadb"]
-DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgres", "mariadb")
+from nunatak.database.ddl import DIALECTS, Dialect, in_dialect
 
 MIGRATIONS: Traversable = resources.files(__package__).joinpath("migrations")  # a test adds one of a version to come
 
@@ -78,8 +76,8 @@ def in_named_style(sql: str) -> tuple[str, tuple[str, ...]]:
 def read_migrations(dialect: Dialect = "sqlite") -> list[tuple[int, str, str]]:
     """Number, name and SQL of every migration, in order."""
     found = []
-    for file in (MIGRATIONS if dialect == "sqlite" else MIGRATIONS.joinpath(dialect)).iterdir():
+    for file in MIGRATIONS.iterdir():
         if file.name.endswith(".sql"):
             name = file.name.removesuffix(".sql")
-            found.append((int(name[:4]), name, file.read_text("utf-8")))
+            found.append((int(name[:4]), name, in_dialect(file.read_text("utf-8"), dialect)))
     return sorted(found)

@@ -1,86 +1,86 @@
 -- Grows whenever somebody may have lost a right, so that every server notices with the read it does anyway.
-CREATE TABLE nunatak_policy (
-  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-  version INTEGER NOT NULL
-);
-INSERT INTO nunatak_policy (only_row, version) VALUES (1, 1);
+{create_table} nunatak_policy (
+  only_row {small} PRIMARY KEY CHECK (only_row = 1),
+  version {int} NOT NULL
+){options};
+{insert_if_missing} nunatak_policy (only_row, version) VALUES (1, 1);
 
-CREATE TABLE nunatak_principals (
-  principal TEXT PRIMARY KEY,
-  disabled INTEGER NOT NULL DEFAULT 0,
+{create_table} nunatak_principals (
+  principal {key 130} PRIMARY KEY,
+  disabled {int} NOT NULL DEFAULT 0,
   note TEXT,
-  created_ms INTEGER NOT NULL
-);
+  created_ms {int} NOT NULL
+){options};
 
-CREATE TABLE nunatak_roles (
-  role TEXT PRIMARY KEY,
+{create_table} nunatak_roles (
+  role {key 130} PRIMARY KEY,
   note TEXT,
-  created_ms INTEGER NOT NULL
-);
+  created_ms {int} NOT NULL
+){options};
 
-CREATE TABLE nunatak_role_members (
-  role TEXT NOT NULL,
-  principal TEXT NOT NULL,
+{create_table} nunatak_role_members (
+  role {key 130} NOT NULL,
+  principal {key 130} NOT NULL,
   PRIMARY KEY (role, principal)
-);
-CREATE INDEX nunatak_role_members_by_principal ON nunatak_role_members (principal, role);
+){options};
+{create_index} nunatak_role_members_by_principal ON nunatak_role_members (principal, role);
 
 -- What a grantee (p:principal or r:role) holds on a securable, and with it on everything whose text begins with it.
-CREATE TABLE nunatak_grants (
-  grantee TEXT NOT NULL,
-  securable TEXT NOT NULL,
-  privileges INTEGER NOT NULL,
+{create_table} nunatak_grants (
+  grantee {key 130} NOT NULL,
+  securable {key 600} NOT NULL,
+  privileges {int} NOT NULL,
   granted_by TEXT NOT NULL,
-  granted_ms INTEGER NOT NULL,
+  granted_ms {int} NOT NULL,
   PRIMARY KEY (grantee, securable)
-);
-CREATE INDEX nunatak_grants_by_securable ON nunatak_grants (securable, grantee);
+){options};
+{create_index} nunatak_grants_by_securable ON nunatak_grants (securable, grantee);
 
 -- Client secrets, API keys and access keys; the secret is hashed, or encrypted where it must be read again.
-CREATE TABLE nunatak_credentials (
-  credential_id TEXT PRIMARY KEY,
-  principal TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  secret BLOB NOT NULL,
+{create_table} nunatak_credentials (
+  credential_id {key 130} PRIMARY KEY,
+  principal {key 130} NOT NULL,
+  kind {text 64} NOT NULL,
+  secret {bytes 4096} NOT NULL,
   roles TEXT,
   note TEXT,
-  created_ms INTEGER NOT NULL,
-  expires_ms INTEGER,
-  last_used_ms INTEGER
-);
-CREATE INDEX nunatak_credentials_by_principal ON nunatak_credentials (principal, credential_id);
+  created_ms {int} NOT NULL,
+  expires_ms {int},
+  last_used_ms {int}
+){options};
+{create_index} nunatak_credentials_by_principal ON nunatak_credentials (principal, credential_id);
 
 -- Warehouses made while the server runs; those of the settings are not here.
-CREATE TABLE nunatak_warehouses (
-  warehouse TEXT PRIMARY KEY,
-  location TEXT NOT NULL,
-  created_ms INTEGER NOT NULL
-);
+{create_table} nunatak_warehouses (
+  warehouse {key 130} PRIMARY KEY,
+  location {text 1000} NOT NULL,
+  created_ms {int} NOT NULL
+){options};
 
 -- What happened besides the commits, which are their own record: changes of namespaces and rights, denials, reads.
-CREATE TABLE nunatak_audit (
-  sequence INTEGER PRIMARY KEY,
-  at_ms INTEGER NOT NULL,
-  principal TEXT NOT NULL,
-  action TEXT NOT NULL,
-  securable TEXT NOT NULL,
-  outcome TEXT NOT NULL,
+{create_table} nunatak_audit (
+  sequence {identity},
+  at_ms {int} NOT NULL,
+  principal {key 130} NOT NULL,
+  action {text 255} NOT NULL,
+  securable {key 600} NOT NULL,
+  outcome {text 64} NOT NULL,
   detail TEXT,
-  repeats INTEGER NOT NULL DEFAULT 1,
-  request_id TEXT,
+  repeats {int} NOT NULL DEFAULT 1,
+  request_id {text 255},
   origin TEXT
-);
-CREATE INDEX nunatak_audit_by_time ON nunatak_audit (at_ms, sequence);
+){options};
+{create_index} nunatak_audit_by_time ON nunatak_audit (at_ms, sequence);
 -- Where a request came from: its address, roles and client, as JSON.
-ALTER TABLE nunatak_commits ADD COLUMN origin TEXT;
+ALTER TABLE nunatak_commits {add_column} origin TEXT;
 
 -- Each seal covers what was recorded since the one before, and that one's hash: nothing sealed can change unnoticed.
-CREATE TABLE nunatak_seals (
-  number INTEGER PRIMARY KEY,
-  day TEXT NOT NULL,
-  commits_to INTEGER NOT NULL,
-  audit_to INTEGER NOT NULL,
-  records INTEGER NOT NULL,
-  hash BLOB NOT NULL,
-  sealed_ms INTEGER NOT NULL
-);
+{create_table} nunatak_seals (
+  number {identity},
+  day {text 64} NOT NULL,
+  commits_to {int} NOT NULL,
+  audit_to {int} NOT NULL,
+  records {int} NOT NULL,
+  hash {bytes 4096} NOT NULL,
+  sealed_ms {int} NOT NULL
+){options};

@@ -1,0 +1,62 @@
+"""One schema for every database: what the placeholders of `migrations/*.sql` stand for in each dialect.
+
+`{key 255}` is a placeholder with a size, which only MariaDB needs. A paragraph with the line `-- only: postgres` is for
+that database alone.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+Dialect = Literal["sqlite", "postgres", "mariadb"]
+DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgres", "mariadb")
+
+# On MySQL the collation is utf8mb4_0900_bin, which means the same.
+_BYTE_ORDER = "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+_OPTIONS = " ENGINE = InnoDB, ROW_FORMAT = DYNAMIC, DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_nopad_bin"
+
+# In the order of DIALECTS. Names in a `key` are ordered and compared by their bytes.
+_WORDS: Mapping[str, tuple[str, str, str]] = {
+    "name": ("VARCHAR(#)", 'VARCHAR(#) COLLATE "C"', "VARCHAR(#)"),  # as a JDBC catalog makes it
+    "key": ("TEXT", 'TEXT COLLATE "C"', "VARCHAR(#)"),
+    "text": ("TEXT", "TEXT", "VARCHAR(#)"),
+    "longtext": ("TEXT", "TEXT", "MEDIUMTEXT"),
+    "bytes": ("BLOB", "BYTEA", "VARBINARY(#)"),
+    "longbytes": ("BLOB", "BYTEA", "LONGBLOB"),
+    "int": ("INTEGER", "BIGINT", "BIGINT"),
+    "small": ("INTEGER", "SMALLINT", "BIGINT"),
+    "identity": (
+        "INTEGER PRIMARY KEY",
+        "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "BIGINT AUTO_INCREMENT PRIMARY KEY",
+    ),
+    "unique": ("", " UNIQUE", ""),
+    "prefix": ("", "", "(255)"),  # how much of a long text an index holds
+    "options": ("", "", _OPTIONS),
+    "byte_order": ("", "", _BYTE_ORDER),
+    # MariaDB cannot undo a definition, so a migration that was interrupted is run again from its beginning.
+    "create_table": ("CREATE TABLE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
+    "create_index": ("CREATE INDEX", "CREATE INDEX", "CREATE INDEX IF NOT EXISTS"),
+    "add_column": ("ADD COLUMN", "ADD COLUMN", "ADD COLUMN IF NOT EXISTS"),
+    "insert_if_missing": ("INSERT INTO", "INSERT INTO", "INSERT IGNORE INTO"),
+}
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: (\d+))?\}")
+_ONLY = re.compile(r"^-- only: ([a-z ]+)$", re.MULTILINE)
+
+
+def in_dialect(sql: str, dialect: Dialect) -> str:
+    """A migration as this database is given it."""
+    paragraphs = [part for part in re.split(r"\n{2,}", sql) if _is_for(part, dialect)]
+    return _PLACEHOLDER.sub(lambda match: _word(match, dialect), "\n\n".join(paragraphs).rstrip("\n") + "\n")
+
+
+def _is_for(paragraph: str, dialect: Dialect) -> bool:
+    only = _ONLY.search(paragraph)
+    return only is None or dialect in only[1].split()
+
+
+def _word(match: re.Match[str], dialect: Dialect) -> str:
+    word = _WORDS[match[1]][DIALECTS.index(dialect)]
+    if "#" in word and match[2] is None:
+        raise ValueError(f"the placeholder {match[0]} needs a size")
+    return word.replace("#", match[2] or "")

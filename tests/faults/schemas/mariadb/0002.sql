@@ -1,0 +1,110 @@
+CREATE TABLE `iceberg_namespace_properties` (
+  `catalog_name` varchar(255) NOT NULL,
+  `namespace` varchar(255) NOT NULL,
+  `property_key` varchar(255) NOT NULL,
+  `property_value` varchar(1000) DEFAULT NULL,
+  PRIMARY KEY (`catalog_name`,`namespace`,`property_key`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `iceberg_tables` (
+  `catalog_name` varchar(255) NOT NULL,
+  `table_namespace` varchar(255) NOT NULL,
+  `table_name` varchar(255) NOT NULL,
+  `metadata_location` varchar(1000) DEFAULT NULL,
+  `previous_metadata_location` varchar(1000) DEFAULT NULL,
+  `iceberg_type` varchar(5) DEFAULT NULL,
+  PRIMARY KEY (`catalog_name`,`table_namespace`,`table_name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_commits` (
+  `sequence` bigint(20) NOT NULL AUTO_INCREMENT,
+  `commit_id` varchar(64) NOT NULL,
+  `operation` varchar(64) NOT NULL,
+  `catalog_name` varchar(255) NOT NULL,
+  `table_namespace` varchar(255) NOT NULL,
+  `table_name` varchar(255) NOT NULL,
+  `table_uuid` varchar(255) NOT NULL,
+  `metadata_location` varchar(1000) DEFAULT NULL,
+  `previous_metadata_location` varchar(1000) DEFAULT NULL,
+  `snapshot_id` bigint(20) DEFAULT NULL,
+  `request_hash` varbinary(255) DEFAULT NULL,
+  `principal` text NOT NULL,
+  `request_id` text DEFAULT NULL,
+  `committed_ms` bigint(20) NOT NULL,
+  PRIMARY KEY (`sequence`),
+  UNIQUE KEY `nunatak_commits_by_id` (`commit_id`),
+  KEY `nunatak_commits_by_table` (`table_uuid`,`snapshot_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_heads` (
+  `catalog_name` varchar(255) NOT NULL,
+  `table_namespace` varchar(255) NOT NULL,
+  `table_name` varchar(255) NOT NULL,
+  `metadata_location` varchar(1000) NOT NULL,
+  `table_uuid` varchar(255) NOT NULL,
+  `location` varchar(1000) NOT NULL,
+  `content` longblob DEFAULT NULL,
+  PRIMARY KEY (`catalog_name`,`table_namespace`,`table_name`),
+  KEY `nunatak_heads_by_location` (`location`(255))
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_idempotency` (
+  `principal` varchar(500) NOT NULL,
+  `idempotency_key` varchar(255) NOT NULL,
+  `request_hash` varbinary(255) NOT NULL,
+  `status` int(11) NOT NULL,
+  `body` longblob DEFAULT NULL,
+  `metadata_location` varchar(1000) DEFAULT NULL,
+  `expires_ms` bigint(20) NOT NULL,
+  PRIMARY KEY (`principal`,`idempotency_key`),
+  KEY `nunatak_idempotency_by_expiry` (`expires_ms`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_jobs` (
+  `job_id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `kind` varchar(64) NOT NULL,
+  `payload` longblob NOT NULL,
+  `location` varchar(1000) DEFAULT NULL,
+  `attempts` int(11) NOT NULL DEFAULT 0,
+  `not_before_ms` bigint(20) NOT NULL DEFAULT 0,
+  `last_error` mediumtext DEFAULT NULL,
+  `leased_by` varchar(255) DEFAULT NULL,
+  PRIMARY KEY (`job_id`),
+  KEY `nunatak_jobs_by_location` (`location`(255))
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_locks` (
+  `name` varchar(255) NOT NULL,
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_migrations` (
+  `number` int(11) NOT NULL,
+  `name` varchar(255) NOT NULL,
+  PRIMARY KEY (`number`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci;
+CREATE TABLE `nunatak_outcomes` (
+  `transaction_id` varchar(64) NOT NULL,
+  `noted_at` timestamp NOT NULL DEFAULT current_timestamp(),
+  PRIMARY KEY (`transaction_id`),
+  KEY `nunatak_outcomes_by_time` (`noted_at`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_places` (
+  `place_id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `place` varchar(1000) NOT NULL,
+  `catalog_name` varchar(255) NOT NULL,
+  `table_namespace` varchar(255) NOT NULL,
+  `table_name` varchar(255) NOT NULL,
+  PRIMARY KEY (`place_id`),
+  KEY `nunatak_places_by_place` (`place`(255)),
+  KEY `nunatak_places_by_table` (`catalog_name`,`table_namespace`,`table_name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_reports` (
+  `report_id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `catalog_name` varchar(255) NOT NULL,
+  `table_namespace` varchar(255) NOT NULL,
+  `table_name` varchar(255) NOT NULL,
+  `received_ms` bigint(20) NOT NULL,
+  `report` longblob NOT NULL,
+  PRIMARY KEY (`report_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_secrets` (
+  `name` varchar(255) NOT NULL,
+  `value` varbinary(255) NOT NULL,
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+INSERT INTO nunatak_migrations VALUES (1, '0001_catalog');
+INSERT INTO nunatak_migrations VALUES (2, '0002_job_leases');
