@@ -102,6 +102,8 @@ def _tidied(schema: Any) -> Any:
     tidied = {key: value if key in _KEPT else _tidied(value) for key, value in schema.items() if key != "title"}
     if {} in schema.get("anyOf", ()):  # anything, or null
         del tidied["anyOf"]
+    elif "anyOf" in schema:  # null last, whatever the version of msgspec
+        tidied["anyOf"].sort(key=lambda option: option == {"type": "null"})
     if "properties" in schema:
         tidied["properties"] = {name: _tidied(each) for name, each in schema["properties"].items()}
     if "description" in schema:  # older Pythons keep docstrings indented
