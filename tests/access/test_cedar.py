@@ -21,9 +21,10 @@ from nunatak.access.securables import SERVER, entry, namespace, warehouse
 from nunatak.access.sessions import Session, session_of
 from nunatak.errors import ServiceUnavailable
 from nunatak.settings import SettingsError
+from tests.support.pages import blocks_with
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "decide-with-cedar.md"
-(EXAMPLE,) = re.findall(r"^```cedar\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+(EXAMPLE,) = blocks_with(PAGE, "cedar")
 
 SALES = namespace("default", ("sales",))
 ORDERS = entry("default", ("sales",), "orders")

@@ -15,6 +15,7 @@ import pytest
 from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server
 from tests.api.wire import a_commit, a_table, identifier, path_of, rename, set_properties
 from tests.support.opa import BUILD_SECONDS, NOT_INSTALLED, find_opa, replace_policy, running_opa
+from tests.support.pages import blocks_with
 from tests.support.server import running_server
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
@@ -30,7 +31,7 @@ ROOT_IN_CEDAR = (
 
 
 def example(page: str, language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", (PAGES / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (found,) = blocks_with(PAGES / page, language)
     return str(found)
 
 

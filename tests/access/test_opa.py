@@ -23,9 +23,10 @@ from nunatak.access.sessions import Session, session_of
 from nunatak.errors import ServiceUnavailable
 from nunatak.settings import SettingsError
 from tests.support.opa import BUILD_SECONDS, NOT_INSTALLED, find_opa, replace_policy, running_opa
+from tests.support.pages import blocks_with
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "decide-with-opa.md"
-EXAMPLE = re.findall(r"^```rego\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+EXAMPLE = blocks_with(PAGE, "rego")
 DOCUMENT = "/v1/data/nunatak/rights"
 
 SALES = namespace("default", ("sales",))
@@ -625,7 +626,7 @@ def test_many_at_once_take_turns_over_a_bounded_number_of_connections() -> None:
 
 
 def test_the_question_is_the_one_the_docs_show() -> None:
-    shown = json.loads(re.findall(r"^```json\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0])
+    shown = json.loads(blocks_with(PAGE, "json")[0])
     double = kept([READ_IT])
 
     async def scene() -> None:

@@ -14,6 +14,7 @@ from nunatak.events.metrics import BOUNDS, METRICS
 from nunatak.events.worker_pages import merged
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
+from tests.support.pages import blocks_with
 from tests.support.server import RunningServer
 
 T = path_of("ns", "tables", "t")
@@ -129,7 +130,7 @@ def test_the_rules_of_the_docs_watch_what_the_page_tells(catalog: LocalCatalog) 
     families = text_string_to_metric_families(catalog.call("GET", "/metrics").body.decode())
     told = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     told |= {f"{name}_bucket" for name, kind, _ in METRICS if kind == "histogram"}
-    (rules,) = re.findall(r"^```yaml rules\n(.*?)^```$", WATCHING.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (rules,) = blocks_with(WATCHING, "yaml", "rules")
 
     watched = set(re.findall(r"\bnunatak_\w+", rules))
     operations = {each for found in re.findall(r'operation=~?"([^"]+)"', rules) for each in found.split("|")}
