@@ -588,7 +588,7 @@ TRANSACTIONS = [
     post("second table unwilling", TRANSACTION,
          _together(GOOD, _change("other", requirements=[{"type": "assert-default-spec-id", "default-spec-id": 3}])),
          409,
-         FAILED, "Requirement failed: default partition spec changed: expected id 3 != 0"),
+         FAILED, "ns.other: Requirement failed: default partition spec changed: expected id 3 != 0"),
     post("second update impossible", TRANSACTION,
          _together(GOOD, _change("other", _update("set-current-schema", schema_id=9))), 400, ILLEGAL,
          "Cannot set current schema to unknown schema: 9"),

@@ -266,8 +266,8 @@ def test_the_refusal_of_a_transaction_names_the_table_and_says_that_nothing_was_
     refused = both(full, *updates, requires=requires)
 
     assert refused.status == status
-    assert refused.error[2].startswith("ns.u: ")
-    assert refused.hint.startswith("Nothing of the transaction was applied.")
+    assert refused.error[2].startswith("ns.u: ") == (status == 409)
+    assert refused.hint.startswith("Nothing of the transaction was applied. ns.u was refused.")
     assert full.state() == before
 
 
@@ -278,7 +278,7 @@ def test_so_does_that_of_a_transaction_with_one_table(full: LocalCatalog) -> Non
 
     assert refused.error[:2] == (409, "CommitFailedException")
     assert refused.error[2].startswith("ns.t: Requirement failed")
-    assert refused.hint == "Nothing of the transaction was applied."
+    assert refused.hint == "Nothing of the transaction was applied. ns.t was refused."
 
 
 def test_a_refusal_that_names_the_table_already_does_not_name_it_twice(full: LocalCatalog) -> None:

@@ -180,7 +180,7 @@ def answer_200_for_a_refusal(app: App) -> None:
     """A commit that lost is answered with the table as it is."""
 
     async def always_done(
-        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None
+        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None = None
     ) -> list[Loaded]:
         try:
             return await commit(catalog, warehouse, caller, wanted, answer)
@@ -196,7 +196,7 @@ def commit_one_after_the_other(app: App) -> None:
     """The tables of a transaction move one by one, with time for a crash in between."""
 
     async def one_by_one(
-        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None
+        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None = None
     ) -> list[Loaded]:
         loaded = []
         for each in wanted:

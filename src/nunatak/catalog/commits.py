@@ -23,6 +23,7 @@ from nunatak.errors import (
     BadRequest,
     CatalogError,
     CommitFailed,
+    Conflict,
     NoSuchNamespace,
     NoSuchTable,
     OutcomeUnknown,
@@ -230,11 +231,19 @@ async def _plan_all(
             planned.append(await _plan(catalog, warehouse, caller, key, commit, before, base))
         except CatalogError as error:
             if is_transaction and error.status in REFUSALS and str(commit.identifier) not in error.message:
-                raise error.reworded(f"{commit.identifier}: {error.message}", error.hint) from error
+                raise _naming(error, commit.identifier) from error
             raise
         if len(planned) % AT_ONCE == 0:
             await asyncio.sleep(0)  # other requests are served
     return planned
+
+
+def _naming(error: CatalogError, identifier: Identifier) -> CatalogError:
+    """The refusal of a transaction with the table it is about: in the hint and, if it is a conflict, which programs log
+    and retry, in the message. Other messages stay those of the reference."""
+    message = f"{identifier}: {error.message}" if isinstance(error, Conflict) else error.message
+    refused = f"{identifier} was refused."
+    return error.reworded(message, refused if error.hint is None else f"{refused} {error.hint}")
 
 
 async def _plan(

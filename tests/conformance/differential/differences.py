@@ -261,6 +261,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         reason="in a transaction the reference does not look whether assert-create stands alone",
     ),
     answer(
+        r"409 (?P<type>\w+): (?P<text>.*)$",
+        r"409 (?P<type>\w+): .+?: (?P<text>.*)$",
+        operation="commit transaction",
+        reason="the conflict of a transaction names the table it is about",
+    ),
+    answer(
         r"400 IllegalArgumentException: Invalid create requirements: \[org\.apache",
         r"400 IllegalArgumentException: Invalid create requirements: \[assert-",
         reason="the reference prints the addresses of its objects",
