@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from nunatak.api.http import Response
-from nunatak.api.transport.connection import MAX_HEAD_BYTES, ArrivalLimits
+from nunatak.api.transport.connection import MAX_HEAD_BYTES, ArrivalLimits, ConnectionGate
 from nunatak.api.transport.fast_lane import FastLane
 from nunatak.api.transport.http_server import make_server
 from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
@@ -304,6 +304,7 @@ def test_chunks_that_add_up_to_too_much_are_refused_before_the_last(world: World
         answer = parsed(until_closed(sock))
 
     assert answer.error[:2] == (413, "PayloadTooLargeException")
+    assert answer.headers["connection"] == "close"
 
 
 def test_a_client_that_sends_all_of_it_first_still_finds_the_answer(world: World) -> None:
@@ -457,6 +458,9 @@ class Written(asyncio.Transport):
     def close(self) -> None:
         pass
 
+    def can_write_eof(self) -> bool:
+        return False
+
 
 def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalog: LocalCatalog) -> None:
     catalog.table("ns", "t")
@@ -478,27 +482,6 @@ def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalo
     loop.close()
 
 
-def test_a_thousand_lists_with_the_same_bytes_are_parsed_once(catalog: LocalCatalog) -> None:
-    loop, parsed = asyncio.new_event_loop(), []
-
-    class Served(protocol_with(FastLane(catalog.app, catalog.store), ArrivalLimits(30), Answering())):  # type: ignore[misc]
-        def on_message_begin(self) -> None:
-            parsed.append(self)
-            super().on_message_begin()
-
-    config = make_server(Served, None, lambda: None, drain_seconds=1).config
-    protocol, transport = Served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
-    protocol.connection_made(transport)
-    for _ in range(1000):
-        protocol.data_received(b"GET /v1/namespaces/ns/tables HTTP/1.1\r\nHost: x\r\n\r\n")
-        loop.run_until_complete(asyncio.sleep(0))
-
-    assert transport.answers == [b"HTTP/1.1 204 No Content\r\n\r\n"] * 1000
-    assert len(parsed) == 1
-    protocol.connection_lost(None)
-    loop.close()
-
-
 class Answering:
     """An application that has one answer to everything."""
 
@@ -506,10 +489,11 @@ class Answering:
         return Response(204)
 
 
-def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
-    loop, parsed = asyncio.new_event_loop(), []
+def parsed_once(lane: FastLane | None, requests: Iterable[bytes]) -> bool:
+    """Whether only the first of these was parsed; all of them are answered."""
+    loop, parsed, count = asyncio.new_event_loop(), [], 0
 
-    class Served(protocol_with(None, ArrivalLimits(30), Answering())):  # type: ignore[misc]
+    class Served(protocol_with(lane, ArrivalLimits(30), Answering())):  # type: ignore[misc]
         def on_message_begin(self) -> None:
             parsed.append(self)
             super().on_message_begin()
@@ -517,11 +501,41 @@ def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
     config = make_server(Served, None, lambda: None, drain_seconds=1).config
     protocol, transport = Served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
     protocol.connection_made(transport)
-    for number in range(1000):
-        protocol.data_received(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n%03d" % (T.encode(), number))
+    for request in requests:
+        protocol.data_received(request)
         loop.run_until_complete(asyncio.sleep(0))
+        count += 1
+    protocol.connection_lost(None)
+    loop.close()
 
-    assert transport.answers == [b"HTTP/1.1 204 No Content\r\n\r\n"] * 1000
-    assert len(parsed) == 1
+    assert transport.answers == [b"HTTP/1.1 204 No Content\r\n\r\n"] * count
+    return len(parsed) == 1
+
+
+def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
+    head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n" % T.encode()
+
+    assert parsed_once(None, (head + b"%03d" % number for number in range(1000)))
+
+
+def test_a_thousand_lists_with_the_same_bytes_are_parsed_once(catalog: LocalCatalog) -> None:
+    request = b"GET /v1/namespaces/ns/tables HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    assert parsed_once(FastLane(catalog.app, catalog.store), [request] * 1000)
+
+
+def test_what_the_application_refused_is_not_counted_again() -> None:
+    """The application has counted it; the connection is closed because of the body that is still to come."""
+    loop, counted = asyncio.new_event_loop(), []
+    gate = ConnectionGate(count=counted.append)
+    served = protocol_with(None, ArrivalLimits(30), Answering(), gate)
+    config = make_server(served, None, lambda: None, drain_seconds=1).config
+    protocol, transport = served(config=config, server_state=ServerState(), app_state={}, _loop=loop), Written()
+    protocol.connection_made(transport)
+    protocol.data_received(HEAD + b"Content-Length: %d\r\n\r\n" % BODY_LIMIT)
+    loop.run_until_complete(asyncio.sleep(0))
+
+    assert transport.answers == [b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"]
+    assert (protocol.refused, counted) == (True, [])
     protocol.connection_lost(None)
     loop.close()

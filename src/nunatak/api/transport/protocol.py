@@ -256,9 +256,15 @@ class CatalogProtocol(HttpToolsProtocol):
         self.tasks.add(task)
 
     def must_close_after(self, exchange: Exchange) -> bool:
-        """Whether so much of its body is still to come that a new connection is cheaper than reading it."""
-        unread_bytes = self.announced_bytes - self.body_bytes
-        return exchange is self.cycle and self.begun != self.ended and unread_bytes > DRAINED_BYTES
+        """Whether so much of its body is still to come that a new connection is cheaper than reading it.
+
+        A chunked body that was large so far is taken to go on.
+        """
+        if exchange is not self.cycle or self.begun == self.ended:
+            return False
+        if self.announced_bytes == UNKNOWN:
+            return self.body_bytes > DRAINED_BYTES
+        return self.announced_bytes - self.body_bytes > DRAINED_BYTES
 
     def response_written(self, exchange: Exchange) -> None:
         self.last_seen = self.loop.time()
@@ -295,12 +301,16 @@ class CatalogProtocol(HttpToolsProtocol):
         return self.answered or (self.handed_over and self.cycle is not None and self.cycle.response_complete)
 
     def _refuse(self, error: CatalogError | None) -> None:
-        """Take nothing more from this client; the error is said unless this message or one before is being answered."""
+        """Takes nothing more from this client; the error is said unless this message or one before is being answered.
+
+        Without an error the request had its answer, and was counted.
+        """
         if self.refused:
             return
         silent = error is None or self._has_answer()
         self.refused = self.answered = True
-        self.gate.refuse(self.host)
+        if error is not None:
+            self.gate.refuse(self.host)
         authorization = dict(self.headers or ()).get(b"authorization")
         self.most_unread_bytes = UNREAD_BYTES if self.gate.knows(authorization) else UNREAD_BYTES_OF_STRANGERS
         if self.cycle is not None and not self.cycle.response_complete:
