@@ -57,12 +57,15 @@ async def put_document(request: Request) -> None:
 
 @handler
 async def delete_document(request: Request) -> None:
-    try:
-        version = int(request.query.get("version", ""))
-    except ValueError as error:
-        raise BadRequest("Name the version to drop", hint="Add ?version=N, as it was read.") from error
-    change = drop_document(_migration(request), _document(request), version)
+    change = drop_document(_migration(request), _document(request), _version(request))
     await write(request.catalog, request.caller, [change], Answer(204))
+
+
+def _version(request: Request) -> int:
+    text = request.query.get("version", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):  # what a column of 64 bits holds
+        raise BadRequest("Name the version to drop", hint="Add ?version=N, as it was read.")
+    return int(text)
 
 
 def _migration(request: Request) -> str:
