@@ -406,7 +406,9 @@ def make_folder(folder: Path) -> None:
         return
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n")
+        ignored = folder / ".gitignore"
+        ignored.touch(mode=0o600)
+        ignored.write_text("*\n")
     except OSError as error:
         raise SettingsError(f"the folder {folder} cannot be used: {error.strerror}") from error
 
