@@ -1,6 +1,7 @@
 """Principals, roles, grants, keys and warehouses from the command line, against a server that asks who you are."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_a_grant_lets_its_grantee_in_until_it_is_removed(run: Run, name: str) ->
     listed = run("grant", "list", "--grantee", f"principal:{name}").out
     why = run("access", "explain", name, "TABLE_LIST", place).out
     why_not = run("access", "explain", name, "TABLE_DROP", place, "-o", "json").json
+    own = run("access", "explain", name, "TABLE_DROP", place, NUNATAK_TOKEN=key).out
     who = run("access", "matrix", place).out
     run("grant", "remove", f"principal:{name}", "READ", place)
 
@@ -92,6 +94,7 @@ def test_a_grant_lets_its_grantee_in_until_it_is_removed(run: Run, name: str) ->
     assert "READ" in listed
     assert "decides" in why
     assert (why_not["allowed"], why_not["deciding-grant"]) == (False, None)
+    assert re.search(r"who can grant it +principal:admin", own)
     assert f"principal:{name}" in who
     assert "everything (SERVER_ADMIN)" in who
     run("namespace", "show", name, code=1, NUNATAK_TOKEN=key)
