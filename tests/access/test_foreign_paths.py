@@ -488,7 +488,8 @@ def test_a_register_that_overwrites_asks_for_rights_on_what_it_replaces(hostile:
     file = written(hostile)
     hostile.grant("mallory", "default__hr", "TABLE_CREATE,LOCATION_CHOOSE,NS_LIST")
     store = hostile.store
-    real, calls = store.namespace_exists, []
+    real = store.namespace_exists
+    calls: list[str] = []
 
     async def namespace_exists(catalog: str, namespace: str) -> bool:
         """Asked by the register itself, after it was admitted."""
@@ -503,7 +504,7 @@ def test_a_register_that_overwrites_asks_for_rights_on_what_it_replaces(hostile:
         body = {"name": "race", "metadata-location": file, "overwrite": True}
         answer = hostile.call_as("mallory", "POST", path_of("hr", "register"), body)
     finally:
-        del store.namespace_exists  # type: ignore[method-assign]
+        del store.namespace_exists
 
     assert calls
     assert answer.error[:2] == (404, "NoSuchTableException")

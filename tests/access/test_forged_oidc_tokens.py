@@ -144,7 +144,8 @@ def test_a_forged_token_is_refused_and_nobody_is_called(
 
 def a_mint(scene: Scene, algorithm: str, **published: Any) -> Mint:
     """Signs here with a key that the issuer publishes there, so that a token can be wrong in every way."""
-    (key, retired), kind = (EC_KEYS, ECAlgorithm) if algorithm == "ES256" else (RSA_KEYS, RSAAlgorithm)
+    keys: tuple[Any, Any] = (EC_KEYS, ECAlgorithm) if algorithm == "ES256" else (RSA_KEYS, RSAAlgorithm)
+    (key, retired), kind = keys
     public = kind.to_jwk(key.public_key(), as_dict=True)
     scene.issuer.misbehave(more_keys=[{**public, "kid": "minted", "use": "sig", "alg": algorithm, **published}])
     header = {"alg": algorithm, "kid": "minted", "typ": "JWT"}

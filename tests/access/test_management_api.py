@@ -136,7 +136,7 @@ def test_a_change_that_is_sent_again_gets_its_first_answer(catalog: SecuredCatal
 @pytest.mark.parametrize("route", [each for each in MANAGEMENT_ROUTES if each.privilege.name == "SERVER_ADMIN"])
 def test_only_an_administrator_changes_what_is_everybodys(catalog: SecuredCatalog, route: Any) -> None:
     path = route.template.replace("{principal}", "alice").replace("{role}", "analyst").replace("{warehouse}", "default")
-    body = {} if route.mutates else None
+    body: dict[str, Any] | None = {} if route.mutates else None
 
     for caller in ("alice", "carol"):
         refused(catalog.call_as(caller, route.method, path, body), 403, "ForbiddenException")

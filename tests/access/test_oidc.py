@@ -103,7 +103,9 @@ def test_a_roles_claim_of_another_type_gives_no_role(
 def test_no_roles_are_taken_from_a_token_when_no_claim_is_set(
     issuer: Issuer, believer: NewBeliever, run: Run[Any]
 ) -> None:
-    session = authenticate(run, believer(oidc_roles_claim=""), a_token(issuer, roles=["admin"], **{"": ["admin"]}))
+    session = authenticate(
+        run, believer(oidc_roles_claim=""), a_token(issuer, "es-1", roles=["admin"], **{"": ["admin"]})
+    )
 
     assert session is not None
     assert session.roles == ()

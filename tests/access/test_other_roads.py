@@ -26,7 +26,7 @@ from tests.api.wire import (
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 STEERING = ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"]
-BUILD = [
+BUILD: list[dict[str, Any]] = [
     {"action": "upgrade-format-version", "format-version": 2},
     {"action": "add-schema", "schema": SCHEMA},
     {"action": "set-current-schema", "schema-id": -1},

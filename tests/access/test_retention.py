@@ -1,6 +1,8 @@
 """Old denials, logins and reads are deleted from the audit trail; changes stay, and every seal still fits."""
 
+import functools
 import json
+import operator
 from typing import Any
 
 import pytest
@@ -121,7 +123,7 @@ def test_many_seals_are_pruned_in_pieces(store: Store, run: Run[Any]) -> None:
                 "add_audits", {"rows": json.dumps([[number * DAY_MS, "a", "loadTable", "", "allowed", 1, None, None]])}
             )
             await store.apply([row])
-            await seal_up_to(store, lambda at=number: at * DAY_MS, *await newest_records(store))
+            await seal_up_to(store, functools.partial(operator.mul, number, DAY_MS), *await newest_records(store))
         assert await prune(store, NOW_MS, 30, READS) == SEALS_AT_ONCE
         assert await prune(store, NOW_MS, 30, READS) == 3
         assert await prune(store, NOW_MS, 30, READS) == 0

@@ -399,7 +399,7 @@ def test_a_table_is_not_made_by_a_commit_with_a_right_that_was_taken_away(catalo
     """There is no pointer yet that could bring the policy's version along."""
     catalog.principal("ann", default__ns="TABLE_CREATE")
     requires = [{"type": "assert-create"}]
-    updates = [
+    updates: list[dict[str, Any]] = [
         {"action": "upgrade-format-version", "format-version": 2},
         {"action": "add-schema", "schema": SCHEMA},
         {"action": "set-current-schema", "schema-id": -1},

@@ -236,7 +236,7 @@ def test_a_key_may_be_limited_to_some_roles(desk: Desk) -> None:
         {"url": "http://127.0.0.1:8182/v1/lake/namespaces"},
     ],
 )
-def test_a_request_that_was_changed_is_refused(changed: dict[str, str], desk: Desk) -> None:
+def test_a_request_that_was_changed_is_refused(changed: dict[str, Any], desk: Desk) -> None:
     signed = desk.sign()
 
     desk.refuses(replace(signed, **changed), "does not fit")

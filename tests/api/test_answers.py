@@ -1,7 +1,7 @@
 """The commit contract as a table, and every way to change something measured by it, whatever happens underneath."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from nunatak import errors
 from nunatak.api.http import Request, RequestHead, Response
-from nunatak.api.routes import Route
+from nunatak.api.route import Route
 from nunatak.catalog.answers import ALLOWED, REFUSALS, SUCCESSES, UNKNOWN, Moment
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
 from tests.api.local import LocalCatalog
@@ -29,7 +29,8 @@ def error_classes(root: type[CatalogError] = CatalogError) -> Iterator[type[Cata
 
 
 def an_error(kind: type[CatalogError]) -> CatalogError:
-    return kind("too late", **({"allowed": "GET"} if kind is errors.MethodNotAllowed else {}))
+    named: dict[str, Any] = {"allowed": "GET"} if kind is errors.MethodNotAllowed else {}
+    return kind("too late", **named)
 
 
 ERRORS = {kind.__name__: kind for kind in error_classes()}
@@ -158,7 +159,7 @@ def test_what_fails_after_a_change_was_applied_does_not_deny_it(
     request, key = prepared(full, name), a_key() if keyed else None
     match = full.app.router.match
 
-    def stumbling(method: str, path: str) -> tuple[Route, str | None, list[str]]:
+    def stumbling(method: str, path: str) -> tuple[Route, str | None, Sequence[str]]:
         route, prefix, names = match(method, path)
 
         async def handler(given: Request) -> Response:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 
 import pytest
 import zstandard
@@ -154,7 +155,8 @@ def test_a_small_answer_is_not_packed(full: LocalCatalog) -> None:
 def test_a_packed_request_is_understood(full: LocalCatalog, encoding: str) -> None:
     plain = json.dumps(a_commit(set_properties(packed=encoding))).encode()
     kind = encoding.strip().lower().removeprefix("x-")
-    body = {"gzip": gzip.compress, "zstd": zstandard.compress}.get(kind, bytes)(plain)
+    packers: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.compress}
+    body = packers.get(kind, bytes)(plain)
 
     ok(full.call("POST", T, body, {"Content-Encoding": encoding}))
 

@@ -170,7 +170,12 @@ def test_the_same_request_sent_many_times_at_once_runs_once(full: LocalCatalog, 
 def beside(catalog: LocalCatalog) -> LocalCatalog:
     """A second server on the same database: the two share nothing in memory but the connection to it."""
     other = copy.copy(catalog)
-    own = {"cache": MetadataCache(1_000_000), "turns": Turns(), "contention": Contention(), "server_id": "other"}
+    own: dict[str, Any] = {
+        "cache": MetadataCache(1_000_000),
+        "turns": Turns(),
+        "contention": Contention(),
+        "server_id": "other",
+    }
     other.app = replace(catalog.app, catalog=replace(catalog.app.catalog, **own), in_flight={})
     return other
 

@@ -321,8 +321,7 @@ def test_a_large_body_is_unpacked_beside_the_others(monkeypatch: pytest.MonkeyPa
     seen: list[float] = []
     monkeypatch.setattr(bodies, "check_json", lambda body: seen.append(sys.getswitchinterval()))
     packed = gzip.compress(b"[" + b" " * bodies.LARGE_BYTES + b"]")
-    body = bodies.Body(packed, {b"content-encoding": b"gzip"}, bodies.BodyRoom(1 << 30, 1 << 30), InFlight(10))
-    body.limit = 1 << 20
+    body = bodies.Body(packed, {b"content-encoding": b"gzip"}, bodies.BodyRoom(1 << 30, 1 << 30), InFlight(10), 1 << 20)
 
     asyncio.run(body.read())
 

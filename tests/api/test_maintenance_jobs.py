@@ -175,7 +175,7 @@ def test_a_certain_job_of_a_table_that_is_gone_is_cancelled(messy: LocalCatalog)
 
 
 def test_a_dry_run_tells_of_the_jobs_and_adds_none(messy: LocalCatalog) -> None:
-    due = add(messy, **{"dry-run": True})
+    due = add(messy, "warehouse:default", **{"dry-run": True})
     asked = add(messy, "table:default/ns/a", type="statistics", **{"dry-run": True})
 
     assert [(each["job-id"], each["job"]["table"]) for each in due] == [(None, "a"), (None, "b")]

@@ -375,7 +375,7 @@ def test_the_neighbours_count_a_second_name_that_lies_elsewhere_by_now(street: L
             "POST", path_of("ns", "register"), {"name": "twin", "metadata-location": loaded["metadata-location"]}
         )
     )
-    updates = [
+    updates: list[dict[str, Any]] = [
         {"action": "set-location", "location": place(street, "moved")},
         {"action": "remove-properties", "removals": ["write.data.path"]},
     ]

@@ -430,7 +430,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
     timers = tasks = 0
 
-    def call_at(self, *arguments: Any, **more: Any) -> asyncio.TimerHandle:
+    def call_at(self, *arguments: Any, **more: Any) -> asyncio.TimerHandle:  # type: ignore[override]
         self.timers += 1
         return super().call_at(*arguments, **more)
 
@@ -526,7 +526,8 @@ def test_a_thousand_lists_with_the_same_bytes_are_parsed_once(catalog: LocalCata
 
 def test_what_the_application_refused_is_not_counted_again() -> None:
     """The application has counted it; the connection is closed because of the body that is still to come."""
-    loop, counted = asyncio.new_event_loop(), []
+    loop = asyncio.new_event_loop()
+    counted: list[Any] = []
     gate = ConnectionGate(count=counted.append)
     served = protocol_with(None, ArrivalLimits(30), Answering(), gate)
     config = make_server(served, None, lambda: None, drain_seconds=1).config

@@ -92,7 +92,12 @@ def test_a_commit_leaves_its_bytes_for_later_and_a_quiet_table_has_them(watched:
 def test_of_many_commits_one_is_stored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[int] = []
     pack = stowing._pack
-    monkeypatch.setattr(stowing, "_pack", lambda versions: packed.append(len(versions)) or pack(versions))
+
+    def counting(versions: Any) -> Any:
+        packed.append(len(versions))
+        return pack(versions)
+
+    monkeypatch.setattr(stowing, "_pack", counting)
     for number in range(1, 21):
         location = watched.commit(number)
         watched.store()
@@ -233,7 +238,8 @@ def test_what_is_compressed_is_stored_with_its_commit(watched: Watched) -> None:
 def test_a_database_that_refuses_is_asked_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stowing, "QUIET_SECONDS", 0.01)
     location = watched.commit(1)
-    apply, refused = SqliteStore.apply, []
+    apply = SqliteStore.apply
+    refused: list[list[Change]] = []
 
     async def refusing(self: SqliteStore, changes: list[Change]) -> Any:
         if len(refused) < 2:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nunatak.database import rules
@@ -207,13 +208,13 @@ def test_a_report_that_is_far_too_long_is_refused_and_not_kept(catalog: LocalCat
 def test_what_is_not_read_of_a_report_never_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"report-type":"scan-report","junk":' + b"[" * 900 + b"]" * 900 + b',"snapshot-id":7}'
     decoded: list[object] = []
-    real = reports.msgspec.json.decode
+    real = msgspec.json.decode
 
     def watched(data: Any, **named: Any) -> Any:
         decoded.append(result := real(data, **named))
         return result
 
-    monkeypatch.setattr(reports.msgspec.json, "decode", watched)
+    monkeypatch.setattr(msgspec.json, "decode", watched)
     kind, fields = reports.flat_report(body, {})
 
     assert (kind, fields["snapshot_id"]) == ("scan_reports", 7)

@@ -5,7 +5,7 @@ import asyncio
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,13 @@ def made(owner: type) -> Any:
             return HttpToolsProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
         finally:
             loop.close()
-    return {
+    makers: dict[type, Callable[[], Any]] = {
         FlowControl: lambda: FlowControl(asyncio.Transport()),
         ServerState: ServerState,
         uvicorn.Server: lambda: uvicorn.Server(config),
         uvicorn.Config: lambda: config,
-    }[owner]()
+    }
+    return makers[owner]()
 
 
 def changed_attributes() -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import pymysql
 import pymysql.cursors
 

@@ -21,6 +21,7 @@ import msgspec
 
 import nunatak
 from nunatak.api.app import App
+from nunatak.api.http import RequestHead
 from nunatak.server import build_app, close_app
 from nunatak.settings import load
 from tests.api.wire import a_commit, a_table, add_snapshot, path_of, set_branch
@@ -125,8 +126,8 @@ async def _append(app: App, location: str, number: int) -> None:
 
 async def _post(app: App, path: str, body: Any) -> Any:
     content = json.dumps(body).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-    answer = await app.exchange("POST", path.encode(), b"", headers, content, ("127.0.0.1", 1), None)
+    headers = {b"content-type": b"application/json", b"content-length": str(len(content)).encode()}
+    answer = await app.respond(RequestHead("POST", path.encode(), b"", headers), content, ("127.0.0.1", 1))
     if answer.status != 200:
         raise click.ClickException(f"POST {path} was answered {answer.status}: {answer.body[:500]!r}")
     return json.loads(answer.body)

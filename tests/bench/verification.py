@@ -57,11 +57,11 @@ def measure_verification(
                 began, used = time.monotonic(), cpu_seconds()
                 found = verify_tables(run, verify, shadowed[WARM:], LEVELS)
                 seconds, used = time.monotonic() - began, cpu_seconds() - used
-                levels = dict.fromkeys(LEVELS, 0.0)
+                levels: dict[str, float] = dict.fromkeys(LEVELS, 0.0)
                 for one in (each for table in found for each in state.list_evidence(table)):
                     levels[one.level] += (one.ended_ms - one.started_ms) / 1000
                 verified = sum(table.state == "verified" for table in found)
-                return Verification(tables, seconds, used, verified, dict(levels))
+                return Verification(tables, seconds, used, verified, levels)
 
 
 def verification_lines(found: Verification) -> list[tuple[str, str]]:

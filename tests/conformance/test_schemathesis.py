@@ -105,11 +105,12 @@ def known(fuzzed_server: RunningServer) -> dict[str, str]:
         "default-namespace": [],
         "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
     }
-    for path, body in [
+    wanted: list[tuple[str, dict[str, Any]]] = [
         ("", {"namespace": [KNOWN["namespace"]]}),
         (f"/{KNOWN['namespace']}/tables", {"name": KNOWN["table"], "schema": schema}),
         (f"/{KNOWN['namespace']}/views", {"name": KNOWN["view"], "schema": schema, "view-version": version}),
-    ]:
+    ]
+    for path, body in wanted:
         answer = requests.post(f"{namespaces}{path}", json=body, timeout=30)
         assert answer.status_code in (200, 409), answer.text
     for path, name in [("principals", MANAGED["principal"]), ("roles", MANAGED["role"])]:
@@ -134,7 +135,7 @@ def test_no_request_breaks_the_server_or_is_answered_with_a_surprise(
         suppress_health_check=list(HealthCheck),
     )
     @given(requests_to(target.operation, known))
-    def send(case: Case) -> None:
+    def send(case: Case[Any]) -> None:
         case.call_and_validate(base_url=fuzzed_server.uri, checks=target.checks, timeout=60)
 
     send()
@@ -179,7 +180,7 @@ def test_every_boundary_of_our_document_is_answered_as_described(
     assert int(counts[2]) > 1000, "the boundaries were not tried"
 
 
-def requests_to(operation: APIOperation[Any, Any, Any, Any], known: dict[str, str]) -> st.SearchStrategy[Case]:
+def requests_to(operation: APIOperation[Any, Any, Any, Any], known: dict[str, str]) -> st.SearchStrategy[Case[Any]]:
     """Good and bad requests, to things that are there and to things that are not, mostly in a warehouse that is."""
     there = {name: value for name, value in known.items() if f"{{{name}}}" in operation.path}
     warehouse = {name: value for name, value in there.items() if name == "prefix"}

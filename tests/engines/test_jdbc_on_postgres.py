@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -242,7 +242,7 @@ def wrong_in(catalog: Catalog, namespace: str, tables: Sequence[str], writers: S
         sentences += [f"lost: {line} is not in {table}" for line in wanted - found.keys()]
         sentences += [f"foreign: {line} is in {table}" for line in found.keys() - wanted]
         sentences += [f"doubled: {line} is {count} times in {table}" for line, count in found.items() if count > 1]
-        metadata = catalog.load_table((namespace, table)).metadata
+        metadata: Any = catalog.load_table((namespace, table)).metadata
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         length, current = 0, metadata.current_snapshot_id
         while current in snapshots:

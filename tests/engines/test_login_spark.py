@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -149,7 +149,8 @@ def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     sql = log_in(spark, hurried, a_name("spark"), credential=writer.credential)
     create_cities(sql)
-    java = spark.sparkContext._gateway.proc.pid
+    gateway: Any = spark.sparkContext._gateway
+    java = gateway.proc.pid
 
     os.kill(java, signal.SIGSTOP)
     try:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ def rows(*pairs: tuple[int, str | None]) -> pa.Table:
     return pa.Table.from_pylist([{"id": number, "city": city} for number, city in pairs], schema=CITIES)
 
 
-def contents(table: Table, **scan: object) -> list[tuple[int, str | None]]:
+def contents(table: Table, **scan: Any) -> list[tuple[int, str | None]]:
     """What a reader sees, from a fresh load of the table."""
     found = table.catalog.load_table(table.name()).scan(**scan).to_arrow().to_pylist()
     return sorted((row["id"], row["city"]) for row in found)

@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -156,7 +156,7 @@ def test_writers_of_both_kinds_at_once_lose_nothing(
     patience = {"commit.retry.num-retries": "60", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "200"}
     name = (namespace, "cities")
     rest.create_table(name, CITIES, properties=patience)
-    openers = [
+    openers: list[Callable[[], Catalog]] = [
         lambda: RestCatalog("lake", uri=shared_server.uri),
         lambda: open_file(shared_server.data),
         lambda: RestCatalog("lake", uri=shared_server.uri),

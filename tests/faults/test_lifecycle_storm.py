@@ -202,7 +202,7 @@ def storm(server: RunningServer, chance: random.Random, steps: int) -> Storm:
             caller.expect(200, "POST", tables_of(STORM), {"name": name, "schema": SCHEMA})
     clients = [Client(number, server.port, random.Random(chance.random()), steps) for number in range(CLIENTS)]
     readers = [PagingReader(server.port, size) for size in (1, 7)]
-    others = [*readers, Mover(server.port), Onlooker(server.port)]
+    others: list[Any] = [*readers, Mover(server.port), Onlooker(server.port)]
     stop = threading.Event()
 
     with ThreadPoolExecutor(len(clients) + len(others)) as pool:

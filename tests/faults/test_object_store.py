@@ -50,7 +50,8 @@ def disk(tmp_path: Path) -> HostileDisk:
 
 def create_among_faults(port: int, chance: random.Random) -> tuple[set[str], set[str]]:
     """Names that were answered 200 and names that were refused, of tables made while the disk is bad."""
-    made, refused = set(), set()
+    made: set[str] = set()
+    refused: set[str] = set()
     with Caller(port) as caller:
         for number in range(30):
             name = f"new{number}"

@@ -181,7 +181,8 @@ def cut_again_and_again(
     folder: Path, chance: random.Random, cuts: int, *, until_found: bool = False
 ) -> tuple[int, int, list[str]]:
     """How many cuts and how many promises there were, and which of these were broken."""
-    made, promises, broken = 0, 0, []
+    made, promises = 0, 0
+    broken: list[str] = []
     while made < cuts and not (until_found and broken):
         data = folder / f"data-{made}"
         data.mkdir()

@@ -35,7 +35,7 @@ def lower_bounds() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     written = [*project["dependencies"], *extras["postgres"], *extras["mariadb"]]
-    bounds = dict(found.groups() for found in map(_BOUND.fullmatch, written) if found)
+    bounds = {found[1]: found[2] for found in map(_BOUND.fullmatch, written) if found}
     assert len(bounds) == len(written), "each has a lower bound"
     return bounds
 
@@ -47,7 +47,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
     pins = [f"{name}=={version}" for name, version in lower_bounds().items()]
-    pip = [sys.executable, "-m", "pip", "--python", python]
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
     installed = subprocess.run(
         [*pip, "install", "--quiet", "--no-input", "--only-binary=:all:", *pins],
         capture_output=True, text=True, timeout=SECONDS, check=False,

@@ -157,7 +157,7 @@ def test_a_ref_is_required_at_its_snapshot(orders: RunningServer) -> None:
     changed(orders, add_snapshot(11), set_ref("main", 11), set_ref("v1", 11, "tag"))
 
     for ref in ("main", "v1"):
-        requirement = {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": 11}
+        requirement: dict[str, Any] = {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": 11}
         assert commit(orders, SET_OWNER, requirements=(requirement,)).status == 200
         for stale in (12, None, -1):
             requirement = {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": stale}

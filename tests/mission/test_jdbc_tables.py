@@ -68,7 +68,7 @@ def test_a_table_is_one_row_and_a_commit_moves_its_pointer(
     body = {"name": "orders", "schema": SCHEMA}
     first = created(send(catalog, "POST", "/v1/namespaces/analytics%1Fsales/tables", body))["metadata-location"]
 
-    def row() -> tuple[str, ...]:
+    def row() -> tuple[str | None, ...]:
         query = (
             "SELECT catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location "
             "FROM iceberg_tables WHERE table_name = 'orders'"

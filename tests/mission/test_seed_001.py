@@ -36,7 +36,7 @@ CREATE_ORDERS: dict[str, Any] = {
     "stage-create": False,
 }
 CURRENT, NEXT = 8027658604211071520, 9135729705312082631
-COMMIT = {
+COMMIT: dict[str, Any] = {
     "identifier": {"namespace": ["analytics", "gold"], "name": "orders"},
     "requirements": [{"type": "assert-current-snapshot-id", "snapshot-id": CURRENT}],
     "updates": [
@@ -59,8 +59,9 @@ COMMIT = {
 def namespace_inside_warehouse(server: RunningServer) -> dict[str, Any]:
     """The documented namespace with its location moved from the documented bucket into our warehouse."""
     warehouse = (server.data / "warehouse").as_uri()
-    location = NAMESPACE["properties"]["location"].replace("s3://my-bucket/warehouse", warehouse)
-    return {**NAMESPACE, "properties": {**NAMESPACE["properties"], "location": location}}
+    properties: Any = NAMESPACE["properties"]
+    location = properties["location"].replace("s3://my-bucket/warehouse", warehouse)
+    return {**NAMESPACE, "properties": {**properties, "location": location}}
 
 
 def inside_warehouse(server: RunningServer) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class ManyReport(Report, frozen=True, kw_only=True):
 
 
 def do_all(spark: "SparkSession", spec: ManySpec, progress: Progress) -> ManyReport:
-    outcomes = {}
+    outcomes: dict[str, JobOutcome] = {}
     with Client(spec.uri) as client:
         for each in spec.jobs:
             dry_run = each.type in spec.dry_run

@@ -231,7 +231,9 @@ def test_spark_connect_does_the_jobs_and_a_worker_there_ends_in_good_order(
 def assert_failure_names_the_file(
     remote: str, environment: Mapping[str, str], server: RunningServer, messy: Messy
 ) -> None:
-    lost = local_path(messy.sql.spark.sql(f"SELECT file_path FROM {messy.sql_name}.files").first().file_path)
+    file = messy.sql.spark.sql(f"SELECT file_path FROM {messy.sql_name}.files").first()
+    assert file is not None
+    lost = local_path(file.file_path)
     lost.unlink()
     command = [sys.executable, "-m", "nunatak_spark", "run", "--uri", server.uri, "--remote", remote]
     job = ["--job", "fingerprint", "--spec", json.dumps({"table": messy.sql_name})]

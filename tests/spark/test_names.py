@@ -82,7 +82,7 @@ def test_a_session_of_somebody_else_is_prepared_wherever_it_enters(spark: "Spark
         other.conf.set("spark.sql.parser.escapedStringLiterals", "true")
 
     run(job, others[0], spec)
-    nunatak_spark.add_catalog(others[1], nunatak_spark.CatalogConfig(spark.conf.get("spark.sql.catalog.lake.uri")))
+    nunatak_spark.add_catalog(others[1], nunatak_spark.CatalogConfig(str(spark.conf.get("spark.sql.catalog.lake.uri"))))
 
     for other in others:
         assert {key: other.conf.get(key) for key in REQUIRED_SETTINGS} == REQUIRED_SETTINGS

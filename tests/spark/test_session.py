@@ -1,7 +1,7 @@
 """Sessions that nunatak_spark makes, or adds a catalog to: they work, and nothing that a user set gets lost."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyspark
@@ -53,7 +53,7 @@ def test_a_catalog_of_the_same_name_on_another_server_is_refused(spark: "SparkSe
 def test_a_session_logs_in(spark: "SparkSession", secured: LoginServer, way: str) -> None:
     writer = secured.principal(f"writer_{uuid4().hex[:8]}", warehouse="WRITE")
     name = f"login_{uuid4().hex[:8]}"
-    login = {
+    login: dict[str, dict[str, Any]] = {
         "credential": {"credential": writer.credential},
         "token": {"token": secured.token(writer)},
         "api key": {"token": writer.api_key},
@@ -87,7 +87,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch, installation: Installation) -> None:
 def test_configure_never_overwrites_what_a_builder_holds(
     configuration: Path, no_jvm: None, installation: Installation
 ) -> None:
-    mine = {
+    mine: dict[str, Any] = {
         JARS: "/mine.jar",
         EXTENSIONS: "com.example.Mine",
         "spark.redaction.regex": "mine",

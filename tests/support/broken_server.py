@@ -25,7 +25,7 @@ from nunatak.api.transport import http_server
 from nunatak.catalog import commits, jobs, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.heads import find_head, key_of
+from nunatak.catalog.heads import find_head, key_of, load_head
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
 from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, Write
@@ -107,7 +107,7 @@ def move_any_head(app: App) -> None:
 @on_app("answer-before-commit")
 def answer_too_early(app: App) -> None:
     """A commit is answered while its change still waits to be written."""
-    waiting = set()
+    waiting: set[asyncio.Task[Any]] = set()
 
     async def apply_later(changes: Sequence[Change]) -> list[object]:
         if not any(isinstance(change, MoveHead) for change in changes):
@@ -155,7 +155,7 @@ def carry_out_anyway(app: App) -> None:
 @on_app("file-after-pointer")
 def write_file_late(app: App) -> None:
     """The pointer moves first, and the file it names is written a moment later."""
-    waiting = set()
+    waiting: set[asyncio.Task[Any]] = set()
 
     async def write_later(location: str, data: bytes, pack: Callable[[bytes], Any]) -> Any:
         waiting.add(asyncio.create_task(late(location, data)))
@@ -210,7 +210,7 @@ def commit_one_after_the_other(app: App) -> None:
 @on_app("audit-apart")
 def audit_a_moment_later(app: App) -> None:
     """An audit row is written in a transaction of its own, behind that of its change."""
-    waiting = set()
+    waiting: set[asyncio.Task[Any]] = set()
 
     async def apply_apart(changes: Sequence[Change]) -> list[object]:
         rows = [change for change in changes if isinstance(change, Write) and change.statement == "add_audit"]
@@ -276,7 +276,7 @@ def register_and_drop(app: App) -> None:
         if source == to:
             return
         nobody = msgspec.structs.replace(caller, key=None)
-        loaded = await tables.load_head(catalog, warehouse, source, kind)
+        loaded = await load_head(catalog, warehouse, source, kind)
         await tables.register_table(catalog, warehouse, nobody, to, loaded.metadata_location, overwrite=False)
         await asyncio.sleep(LATE_SECONDS)
         await tables.drop_entry(catalog, warehouse, nobody, source, kind, purge=False)

@@ -265,15 +265,15 @@ def _of_reads(table: FoundTable, attempts: Mapping[int, Attempt], reads: Iterabl
     for attempt, position in placed:
         if position <= (least := seen.before(attempt.started)):
             yield f"order: {attempt.intent} began after {table.name} had shown number {least}, but is number {position}"
-    for read, position in shown:
-        if position is None:
+    for read, number in shown:
+        if number is None:
             yield f"phantom read: {table.name} showed snapshot {read.snapshot_id}, which is not in it"
-        elif position < (least := done.before(read.started)):
-            yield f"stale read: {table.name} showed number {position} after {least} was done"
-        elif position < (least := seen.before(read.started)):
-            yield f"stale read: {table.name} showed number {position} after a read had shown {least}"
-        elif position > begun.before(read.ended):
-            yield f"early read: {table.name} showed number {position} before it began"
+        elif number < (least := done.before(read.started)):
+            yield f"stale read: {table.name} showed number {number} after {least} was done"
+        elif number < (least := seen.before(read.started)):
+            yield f"stale read: {table.name} showed number {number} after a read had shown {least}"
+        elif number > begun.before(read.ended):
+            yield f"early read: {table.name} showed number {number} before it began"
 
 
 class _Highest:

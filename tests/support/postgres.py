@@ -77,7 +77,7 @@ class PostgresServer:
                 **_user(),
             )
         deadline = time.monotonic() + START_SECONDS
-        ask = [self.binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        ask: list[str | Path] = [self.binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ask, check=False).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -104,7 +104,7 @@ class PostgresServer:
 
     def kill(self) -> None:
         """kill -9 of the first process; the others notice, and until they have ended no new start is possible."""
-        others = psutil.Process(self.process.pid).children() if self._is_running() else []
+        others = psutil.Process(self.process.pid).children() if self.process and self._is_running() else []
         self._signal(signal.SIGKILL)
         for other in others:
             if other.is_running() and other.status() == psutil.STATUS_STOPPED:
@@ -227,7 +227,7 @@ def _made_by(command: list[str], port: int, options: tuple[str, ...]) -> Iterato
         user = _user()
         if user:
             os.chown(folder, user["user"], user["group"])
-        make = [binaries / command[0], "-D", folder / "data", *command[1:]]
+        make: list[str | Path] = [binaries / command[0], "-D", folder / "data", *command[1:]]
         made = subprocess.run(make, cwd=folder, capture_output=True, check=False, **user)
         if made.returncode != 0:
             raise RuntimeError(f"{command[0]} failed: {made.stderr.decode(errors='replace')}")

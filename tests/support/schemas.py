@@ -59,7 +59,7 @@ def script_of(home: Home) -> str:
     else:
         binaries = find_binaries()
         assert binaries is not None
-        dump = [binaries / "pg_dump", "--schema-only", "--no-owner", "--no-privileges", home.url]
+        dump: list[str | Path] = [binaries / "pg_dump", "--schema-only", "--no-owner", "--no-privileges", home.url]
         written = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
         made = "".join(f"{line}\n" for line in written.splitlines() if line and not line.startswith(NOISE))
     applied = home.execute("SELECT number, name FROM nunatak_migrations ORDER BY number")

@@ -216,7 +216,7 @@ class Writer:
             assert answer.status == 200, answer
             metadata = msgspec.to_builtins(msgspec.json.decode(answer.body, type=_Load).metadata)
             self.reads.append(Read(name, current_snapshot(metadata), started, time.monotonic()))
-            return metadata  # type: ignore[no-any-return]
+            return metadata
         raise AssertionError(f"no answer to a load of {name} in {RESEND_SECONDS} seconds")
 
 

@@ -300,7 +300,7 @@ def test_a_metadata_log_keeps_its_hundred_newest_files_only() -> None:
 
 
 # What each status says about a commit: certainly applied, certainly not, or neither.
-CONTRACT = {
+CONTRACT: dict[int | None, str] = {
     200: "applied",
     204: "applied",
     **dict.fromkeys((400, 401, 403, 404, 409, 422, 429, 503), "refused"),

@@ -1,5 +1,6 @@
 """From a raw path to a route, without decoding anything and without a surprise."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 
 from nunatak.api.http import decode_segment, split_namespace, split_parent
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
-from nunatak.api.route import Route
-from nunatak.api.router import ROOTS, TOP_WORDS, Router
+from nunatak.api.route import TOP_WORDS, Route
+from nunatak.api.router import ROOTS, Router
 from nunatak.api.routes import ROUTES
 from nunatak.errors import BadRequest, CatalogError, MethodNotAllowed
 
@@ -105,7 +106,7 @@ def test_any_path_is_matched_or_refused_as_an_error_of_ours(parts: list[str], me
         assert len(names) == route.template.count("{") - route.template.count("{prefix}")
 
 
-def _match(method: str, path: str) -> tuple[tuple[Route, list[str]] | None, int]:
+def _match(method: str, path: str) -> tuple[tuple[Route, Sequence[str]] | None, int]:
     try:
         route, _, names = ROUTER.match(method, path)
     except CatalogError as error:

@@ -1,6 +1,8 @@
 """Settings: where a value may come from, which wins, and what is said about one that cannot be used."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def loaded(config: Path, overrides: dict[str, object] | None = None, **environment: str) -> Settings:
+def loaded(config: Path, overrides: Mapping[str, Any] | None = None, /, **environment: str) -> Settings:
     variables = {f"NUNATAK_{name.upper()}": value for name, value in environment.items()}
     return load(overrides or {}, {"NUNATAK_CONFIG": str(config), **variables, "PATH": "/bin"})
 
@@ -75,7 +77,7 @@ def test_a_value_that_cannot_be_used_is_named_with_its_source(
     config: Path, name: str, value: str, trouble: str
 ) -> None:
     with pytest.raises(SettingsError, match=trouble) as refused:
-        loaded(config, **{name: value})
+        loaded(config, None, **{name: value})
     assert str(refused.value).startswith(f"{name} from NUNATAK_{name.upper()} is {value!r}")
 
 

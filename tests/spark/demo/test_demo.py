@@ -122,7 +122,7 @@ def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: Play
 
 def test_three_engines_read_the_same_revenue(play: Play) -> None:
     """MISSION: 001-01, 003-01"""
-    expected = {}
+    expected: dict[str, tuple[int, Decimal]] = {}
     for row in play.gold.rows:
         orders, revenue = expected.get(row.country, (0, Decimal(0)))
         expected[row.country] = (orders + row.orders, revenue + row.revenue)

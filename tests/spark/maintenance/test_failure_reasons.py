@@ -1,6 +1,7 @@
 """What a failed job says, with exceptions that really come out of Java."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -48,11 +49,11 @@ REFUSALS: dict[str, tuple[Callable[[Sql], object], str]] = {
     "a statement that is none": (lambda sql: sql("SELEC 1"), "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'."),
     "a task": (lambda sql: sql("SELECT raise_error('out of luck')"), "[USER_RAISED_EXCEPTION] out of luck"),
     "Java called directly": (
-        lambda sql: sql.spark._jvm.java.lang.Long.parseLong("x"),
+        lambda sql: cast(Any, sql.spark._jvm).java.lang.Long.parseLong("x"),
         'java.lang.NumberFormatException: For input string: "x"',
     ),
     "Python on an executor": (
-        lambda sql: sql.spark.range(1).mapInArrow(_broken, "id BIGINT").collect(),
+        lambda sql: sql.spark.range(1).mapInArrow(cast(Any, _broken), "id BIGINT").collect(),
         "org.apache.spark.api.python.PythonException: ValueError: not today",
     ),
 }

@@ -91,7 +91,7 @@ def test_a_rewrite_that_changes_rows_is_found_and_can_be_undone(
     said = {} if verify == "rows" else {"total-records": "60"}
     planter = Planter(maintenance, changed, said)
 
-    level = {} if verify is None else {"verify": verify}
+    level: dict[str, Any] = {} if verify is None else {"verify": verify}
     work = maintenance.work("t", "data-compaction", job="11", check=planter, min_input_files=2, **level)
     if verify is None:
         del work.spec.options["verify"]

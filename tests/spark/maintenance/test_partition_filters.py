@@ -6,7 +6,7 @@ from nunatak_spark.maintenance import data_compaction
 from nunatak_spark.maintenance.compaction_plan import FileSizes
 from nunatak_spark.maintenance.loaded_table import load_table, options_sql
 from nunatak_spark.maintenance.partition_filters import columns_by_id, partition_condition
-from nunatak_spark.system_tables import literal
+from nunatak_spark.sql_text import literal
 from tests.spark.maintenance.conftest import Maintenance
 
 SIZES = FileSizes(target=1 << 20, min_input_files=2)

@@ -49,7 +49,7 @@ class Kind:
     source: MigrationSource
     methods: dict[str, Method]
     rows: Callable[[str], "DataFrame"]
-    write: Callable[[], None]
+    write: Callable[[], object]
     freezes: bool = True
     unfrozen: set[str] = field(default_factory=set)
     team: str | None = None  # a property of the namespace
@@ -225,7 +225,7 @@ def iceberg_source(spark: "SparkSession", source: MigrationSource, namespace: st
         source,
         {f"{namespace}.cities": "register"},
         lambda one: spark.table(f"{source.name}.{one}"),
-        lambda: spark.sql(f"INSERT INTO {table} VALUES (4, 'Bergen', DATE'2024-01-02')") and None,
+        lambda: spark.sql(f"INSERT INTO {table} VALUES (4, 'Bergen', DATE'2024-01-02')"),
         team=None if source.kind == "hadoop" else "geo",
     )
 

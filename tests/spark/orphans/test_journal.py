@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
-from nunatak.client import Client
+from nunatak.client import Client, Json
 from nunatak_spark import system_tables
 from nunatak_spark.fingerprint import fingerprint
 from nunatak_spark.maintenance import reachable_files, snapshot_expiry
@@ -53,7 +54,7 @@ def data_files(folder: Folder) -> set[str]:
     return {name for name in folder.files() if not name.endswith(".metadata.json")}
 
 
-def work_on(folder: Folder, job: str = "job", **more: bool) -> JobContext:
+def work_on(folder: Folder, job: str = "job", **more: Any) -> JobContext:
     return folder.work(job, type="snapshot-expiry", **more)
 
 
@@ -86,7 +87,7 @@ def expired_and_nothing_deleted(folder: Folder) -> None:
     """As if the job were killed between its commit and its first deletion."""
     expired = expirable_ids(folder)
     statistics = [{"action": "remove-statistics", "snapshot-id": each} for each in expired]
-    updates = [*statistics, {"action": "remove-snapshots", "snapshot-ids": expired}]
+    updates: list[Json] = [*statistics, {"action": "remove-snapshots", "snapshot-ids": expired}]
     folder.client.commit_table((folder.sql.namespace, "t"), [], updates)
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -108,7 +109,7 @@ def test_a_file_that_another_client_made_part_of_the_table_leaves_the_quarantine
 # Others in the folder
 
 
-def refused(folder: Folder, **options: object) -> str:
+def refused(folder: Folder, **options: Any) -> str:
     """What the job says that must not do anything, not even note what it saw."""
     before, old = folder.files(), (folder.journal(), folder.quarantined())
     with pytest.raises(JobRefused) as refusal:

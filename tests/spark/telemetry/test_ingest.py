@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def ids(telemetry: Telemetry, prefix: str) -> list[str]:
 
 def test_every_kind_becomes_a_row_and_what_is_not_known_is_kept(telemetry: Telemetry, tmp_path: Path) -> None:
     table = of_table("a.t")
-    counted = {"counters": {"result-data-files": 2**40}, "timers_ms": {"total-planning-duration": 1.5}}
+    counted: dict[str, Any] = {"counters": {"result-data-files": 2**40}, "timers_ms": {"total-planning-duration": 1.5}}
     put(tmp_path, "events", "f", [a_line("k-1", **table, operation="commit-table", status=200, snapshot_id=2**60)])
     put(tmp_path, "scan_reports", "f", [a_line("k-2", **table, **counted, filter_columns=["x"], metadata={"a": "b"})])
     put(tmp_path, "commit_reports", "f", [a_line("k-3", **table, sequence_number=4)])
@@ -60,7 +61,7 @@ def test_a_line_that_cannot_be_understood_is_rejected_and_stops_nothing(telemetr
         ('{"at":"2026-03-01T00:00:00Z","node":"n"}', "event_id is missing"),
         ('{"event_id":"r-5","node":"n"}', "at is missing"),
     ]
-    lines = [*events(1, prefix="r"), "", *(line for line, _ in bad), *events(9, prefix="r")]
+    lines: list[dict[str, Any] | str] = [*events(1, prefix="r"), "", *(line for line, _ in bad), *events(9, prefix="r")]
     put(tmp_path, "events", "f", lines)
     put(tmp_path, "unknown_kind", "f", ["of a newer server"])
 

@@ -1,6 +1,5 @@
 """Each view on a small set made by hand, whose answer can be worked out on paper."""
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from nunatak_spark.telemetry.telemetry_report import ReportSpec, ask, collect, u
 from nunatak_spark.telemetry.views import BY_NAME, VIEWS
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import a_line, of_table, put
-from tests.spark.telemetry.test_page import PAGE, STATEMENTS
+from tests.support.pages import DOCS, blocks_with
 from tests.support.spark import configure
 
 SINCE = datetime(2026, 2, 20, tzinfo=UTC)
@@ -180,7 +179,7 @@ def numbered(kind: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def filled(telemetry: Telemetry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telemetry]:
+def filled(telemetry: Telemetry, tmp_path_factory: pytest.TempPathFactory) -> Telemetry:
     spool = tmp_path_factory.mktemp("spool")
     for kind, records in (("events", EVENTS), ("scan_reports", SCANS), ("table_loads", LOADS), ("audit", AUDIT)):
         put(spool, kind, "f", numbered(kind, records))
@@ -242,7 +241,7 @@ def test_a_view_is_made_anew_only_if_its_text_is_another_one(filled: Telemetry, 
 
 
 def test_the_statements_of_the_page_can_be_asked(filled: Telemetry) -> None:
-    (statements,) = STATEMENTS.findall(PAGE)
+    (statements,) = blocks_with(DOCS / "how-to" / "see-what-happens.md", "sql", "view")
 
     for statement in statements.replace("lake.", f"{filled.catalog}.").split(";\n")[:-1]:
         assert filled.spark.sql(statement).columns

@@ -4,8 +4,8 @@ import click
 import pytest
 
 from nunatak.cli.columns import parse_column, schema_of, type_text
-from nunatak.cli.config import without_password
 from nunatak.cli.output import with_text_ids
+from nunatak.settings import without_password
 
 
 def test_snapshot_ids_are_strings_whatever_their_size() -> None:

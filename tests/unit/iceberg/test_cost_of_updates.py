@@ -118,7 +118,8 @@ def _with_keys(count: int) -> TableMetadata:
 
 
 def _with_properties(count: int) -> TableMetadata:
-    return a_table(2, **{f"property{number}": "value" for number in range(count)})
+    properties: dict[str, Any] = {f"property{number}": "value" for number in range(count)}
+    return a_table(2, **properties)
 
 
 def _new_snapshots(count: int, first: int) -> list[Update]:

@@ -1,6 +1,7 @@
 """Long arrays that stay as they are written: a sequence of dicts to whoever looks, bytes to whoever writes."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -39,7 +40,8 @@ def test_appending_leaves_what_was_there_untouched(before: list[Json], added: li
     for each in added:
         longer = longer.with_last(each)
 
-    assert (longer, entries) == (before + added, before)
+    assert longer == before + added
+    assert entries == before
     assert longer.size_bytes == Entries.of(before + added).size_bytes
 
 
@@ -118,6 +120,7 @@ def test_a_file_written_by_others_keeps_every_field_of_its_snapshots() -> None:
 def test_what_is_no_entry_is_refused_when_the_file_is_read(name: str) -> None:
     table = json.loads(table_metadata.encode(a_table(snapshots=2)))
 
-    for wrong in ([1], [{}], {}, [*table[name], None]):
+    wrongs: list[Any] = [[1], [{}], {}, [*table[name], None]]
+    for wrong in wrongs:
         with pytest.raises(InvalidMetadata, match="Cannot parse table metadata"):
             table_metadata.decode(json.dumps(table | {name: wrong}).encode())

@@ -42,7 +42,9 @@ def test_a_v1_file_from_long_ago_is_filled_in() -> None:
     }
     assert (table.last_partition_id, table.sort_orders) == (1000, ({"order-id": 0, "fields": []},))
     assert table.refs == {"main": {"snapshot-id": 7, "type": "branch"}}
-    assert (table.statistics, table.snapshot_log, table.metadata_log) == ((), (), ())
+    assert table.statistics == ()
+    assert table.snapshot_log == ()
+    assert table.metadata_log == ()
 
 
 def test_a_table_that_never_had_a_uuid_gets_the_same_one_every_time() -> None:

@@ -493,7 +493,8 @@ class TestCreationByCommit:
 
         assert (table.format_version, table.table_uuid, table.location) == (version, UUID, "s3://bucket/table")
         assert table.properties == {"created-by": "a client"}
-        assert (table.metadata_log, table.last_updated_ms, table.current_snapshot_id) == ((), NOW_MS, None)
+        assert table.metadata_log == ()
+        assert (table.last_updated_ms, table.current_snapshot_id) == (NOW_MS, None)
         assert table.last_column_id == 3
 
     def test_ids_the_client_staged_are_kept(self) -> None:

@@ -77,12 +77,8 @@ def test_a_new_view_renumbers_schema_and_version_and_keeps_field_ids() -> None:
 
 
 def test_a_new_view_keeps_what_the_client_said_about_its_version() -> None:
-    version = a_version(
-        a_query("SELECT 1", "trino"),
-        a_query("SELECT 1", "spark"),
-        timestamp_ms=1234,
-        **{"default-catalog": "prod", "x-unknown": [1]},
-    )
+    more: dict[str, Any] = {"default-catalog": "prod", "x-unknown": [1]}
+    version = a_version(a_query("SELECT 1", "trino"), a_query("SELECT 1", "spark"), timestamp_ms=1234, **more)
 
     view = a_view(version=version, properties={"comment": "kept"})
 

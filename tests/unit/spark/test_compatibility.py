@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nunatak.connect import SPARK_EXTENSIONS, SPARK_RUNTIME
-from nunatak_spark.compatibility import RUNTIME, Jar, compatibility_matrix
+from nunatak_spark.compatibility import RUNTIME, Jar, SparkRelease, compatibility_matrix
 from nunatak_spark.configuration import EXTENSIONS_CLASS
 from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 from tests.support.spark import JARS
@@ -38,7 +38,7 @@ def test_the_spark_tests_run_with_these_jars() -> None:
 
 
 @pytest.mark.parametrize("spark", compatibility_matrix().sparks.values(), ids=lambda spark: spark.minor)
-def test_a_runtime_belongs_to_its_spark_and_scala(spark) -> None:
+def test_a_runtime_belongs_to_its_spark_and_scala(spark: SparkRelease) -> None:
     assert spark.runtime.artifact == f"iceberg-spark-runtime-{spark.minor}_{spark.scala}"
     assert spark.pyspark.startswith(f"{spark.minor}.")
     assert spark.java

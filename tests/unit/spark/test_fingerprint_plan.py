@@ -15,8 +15,8 @@ from nunatak_spark.fingerprint import (
     fingerprint_of,
     partition_name,
     plan,
-    quote_identifier,
 )
+from nunatak_spark.sql_text import quote_identifier
 
 
 def field(name: str, kind: Any) -> dict[str, Any]:

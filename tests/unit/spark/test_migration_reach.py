@@ -91,7 +91,7 @@ def test_credentials_are_those_of_the_longest_prefix(tmp_path: Path) -> None:
     for name in ("near", "inside/far"):
         (tmp_path / name).write_bytes(b"1")
     broken = {"py-io-impl": "nowhere.NoSuchIO"}
-    access = [(f"file:{tmp_path}/inside/", {}), ("", {})]
+    access: list[tuple[str, dict[str, str]]] = [(f"file:{tmp_path}/inside/", {}), ("", {})]
 
     fine = checked([("data file", f"file:{tmp_path}/near", 1), ("data file", f"file:{tmp_path}/inside/far", 1)], access)
 
@@ -110,7 +110,7 @@ def test_a_store_that_is_gone_does_not_make_a_list_without_end(tmp_path: Path) -
 def test_what_is_sent_to_executors_brings_everything_but_pyiceberg(tmp_path: Path) -> None:
     """Their Python has the packages that Spark and Iceberg need, and knows nothing of ours."""
     (tmp_path / "file").write_bytes(b"123")
-    (tmp_path / "sent").write_bytes(cloudpickle.dumps(reachability_checker([[("", {})]])))
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(reachability_checker([[("", {})]])))  # type: ignore[no-untyped-call]
     script = f"""
 import sys, pickle, pyarrow as pa
 sys.modules["nunatak_spark"] = sys.modules["nunatak"] = None  # as if they were not installed

@@ -1,7 +1,7 @@
 """Which files of a spool wait, what is planned for them, and what stays: all without Spark."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_one_ingests_at_a_time(tmp_path: Path) -> None:
 
 
 def test_server_and_job_agree_about_the_spool() -> None:
-    assert set(KINDS) == set(written.Kind.__args__)
+    assert set(KINDS) == set(get_args(written.Kind))
     assert spool_files.ENDING == written.ENDING
     assert all(list(columns)[: len(COMMON)] == list(COMMON) for columns in KINDS.values())
 

@@ -132,8 +132,8 @@ class Someone:
 
     def __enter__(self) -> Worker:
         self._open = contextlib.ExitStack()
-        clients = [self._open.enter_context(Client(uri, timeout_seconds=2)) for uri in self._uris]
-        self.worker = Worker(self.wishes, *clients, self.session, self._maintain, self.leaving, self.said.append)
+        client, beats = (self._open.enter_context(Client(uri, timeout_seconds=2)) for uri in self._uris)
+        self.worker = Worker(self.wishes, client, beats, self.session, self._maintain, self.leaving, self.said.append)
         return self.worker
 
     def __exit__(self, *_: object) -> None:
@@ -243,7 +243,7 @@ def test_progress_is_stored_and_the_lease_kept_while_a_statement_runs(client: Cl
 
 def test_a_cancelled_job_is_interrupted(client: Client, server: RunningServer) -> None:
     job = a_job(client, "unwanted")
-    someone = Someone(server.uri, lambda work: cast(Session, work.spark).statement())  # type: ignore[arg-type]
+    someone = Someone(server.uri, lambda work: cast(Session, work.spark).statement())  # type: ignore[arg-type, return-value]
 
     with someone as worker:
         running = in_background(worker.run)
@@ -257,7 +257,7 @@ def test_a_cancelled_job_is_interrupted(client: Client, server: RunningServer) -
 
 def test_a_worker_that_is_asked_to_end_hands_its_job_back(client: Client, server: RunningServer) -> None:
     first, second = a_job(client, "long_one"), a_job(client, "never_begun")
-    someone = Someone(server.uri, lambda work: cast(Session, work.spark).statement(), once=False)  # type: ignore[arg-type]
+    someone = Someone(server.uri, lambda work: cast(Session, work.spark).statement(), once=False)  # type: ignore[arg-type, return-value]
 
     with someone as worker:
         running = in_background(worker.run)
