@@ -1,4 +1,7 @@
-"""Spark for Nunatak: ready sessions, fingerprints and jobs; importable without pyspark, which only a session needs."""
+"""Spark for Nunatak: configured sessions, table fingerprints and jobs.
+
+Imports without pyspark; only a session needs it.
+"""
 
 from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.errors import CannotRun

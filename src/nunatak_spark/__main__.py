@@ -1,9 +1,9 @@
-"""`python -m nunatak_spark`, and the file to give to spark-submit."""
+"""Entry point of `python -m nunatak_spark`, and the file to give to spark-submit."""
 
 import sys
 from pathlib import Path
 
-# Started as a file, Python puts this folder first among those it imports from; its modules are not to be found there.
+# Run as a file, Python puts this folder first on sys.path. Its modules must only be importable through the package.
 if sys.path and sys.path[0] == str(Path(__file__).parent):
     del sys.path[0]
 

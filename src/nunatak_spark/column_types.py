@@ -1,7 +1,7 @@
-"""Types of columns in Spark's JSON form, as people read them, and which changes of type keep every value. No Spark.
+"""Column types in Spark's JSON form: printed, parsed, and which type changes keep every value. No Spark.
 
-A change of type that is not listed in `keeps_values` is a difference, even if the stored numbers are the same: the
-microseconds of a timestamp are a valid bigint, and the digits of 1.50 are those of 0.150.
+A type change that `keeps_values` does not list is a difference even if the stored numbers are equal: the microseconds
+of a timestamp are a valid bigint, and the digits of 1.50 are those of 0.150.
 """
 
 import re
@@ -23,17 +23,17 @@ TOKEN = re.compile(r"\s*(?:(?P<name>`(?:[^`]|``)*`|\w+):|(?P<mark>[<>,])|(?P<typ
 
 
 def format_type(kind: Type) -> str:
-    """A type as people write it; `parsed_type` reads it back."""
+    """Returns a type as people write it; `parse_type` reads it back."""
     return _format(kind, {}, " ")
 
 
 def ddl_type(kind: Type) -> str:
-    """A type as SQL takes it in a schema."""
+    """Returns a type as SQL takes it in a schema."""
     return _format(kind, IN_SQL, "")
 
 
 def _format(kind: Type, simple: Mapping[str, str], space: str) -> str:
-    """Names inside structs are quoted where they have to be; `simple` are other names of simple types."""
+    """Formats a type; `simple` renames simple types. Field names inside structs are quoted where they have to be."""
     if isinstance(kind, str):
         return simple.get(kind, kind)
     inner = [_format(kind[part], simple, space) for part in ("elementType", "keyType", "valueType") if part in kind]
@@ -49,7 +49,7 @@ def _quote_field_name(name: str) -> str:
 
 
 def parse_type(text: str) -> Type:
-    """The type that was printed so, without what the print leaves out, such as whether a field may be null."""
+    """Parses what `format_type` returned. What the text leaves out, such as nullability, is missing."""
     tokens = list(TOKEN.finditer(text.strip()))
     if not tokens or "".join(token.group() for token in tokens) != text.strip():
         return text
@@ -85,11 +85,12 @@ def _parse(tokens: list[re.Match[str]]) -> tuple[Type, list[re.Match[str]]]:
 
 
 def keeps_values(left: Type, right: Type) -> bool:
-    """Whether every value of the left type has exactly one counterpart in the right one, and stays what it is.
+    """Returns whether every value of the left type has exactly one counterpart in the right type, with the same
+    meaning.
 
-    These are Iceberg's promotions (int to long, float to double, more digits before the point of a decimal), the two
-    small integers, char and varchar that become string, and the fields of a struct in another order. Iceberg's
-    promotion of date to timestamp is not among them: neither Iceberg's Java library nor Spark carries it out.
+    This holds for Iceberg's promotions (int to long, float to double, a higher decimal precision), for byte and short,
+    for char and varchar that become string, and for struct fields in another order. Iceberg's promotion of date to
+    timestamp is left out: neither Iceberg's Java library nor Spark implements it.
     """
     if isinstance(left, str) or isinstance(right, str):
         return isinstance(left, str) and isinstance(right, str) and _keeps_simple(left, right)

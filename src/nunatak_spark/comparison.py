@@ -1,4 +1,4 @@
-"""What two fingerprints say about two tables: whether they hold the same, and if not, which columns and partitions."""
+"""Compares two fingerprints: whether two tables hold the same rows and, if not, which columns and partitions differ."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,10 +15,10 @@ class TypeChange(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """How the right table differs from the left one; all empty where they are equal.
+    """How the right table differs from the left one; every field is empty if they are equal.
 
     `retyped` alone is no difference of the data: Iceberg widens columns. A column in `other_types` has a type that does
-    not keep the values, such as bigint for a timestamp, whatever its sum. `rows_paired_differently` is where every
+    not keep the values, such as bigint for a timestamp, whatever its sum is. `rows_paired_differently` means that every
     column holds the same values as before, but in other rows.
     """
 
@@ -43,7 +43,7 @@ class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
         )
 
     def sentences(self) -> Iterator[str]:
-        """Each finding for people."""
+        """Yields one sentence per difference."""
         if self.rows_left != self.rows_right:
             yield f"{self.rows_left} rows became {self.rows_right}"
         if self.only_left:
@@ -61,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True
 
 
 class PartitionDifferences(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """Partitions that one side lacks, and those that both have with other content."""
+    """Partitions that exist on one side only, and those whose contents differ."""
 
     only_left: tuple[str, ...] = ()
     only_right: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class PartitionDifferences(msgspec.Struct, frozen=True, rename="kebab", omit_def
 
 
 def compare(left: Fingerprint, right: Fingerprint) -> Difference:
-    """How `right` differs from `left`; columns are matched by name."""
+    """Returns how `right` differs from `left`; columns are matched by name."""
     both = [name for name in left.columns if name in right.columns]
     only_left = tuple(name for name in left.columns if name not in right.columns)
     only_right = tuple(name for name in right.columns if name not in left.columns)
@@ -89,7 +89,7 @@ def compare(left: Fingerprint, right: Fingerprint) -> Difference:
     ]
     retyped = tuple(one for one in changes if _is_wider(one))
     other_types = tuple(one for one in changes if not _is_wider(one))
-    # Where columns are missing or changed, the sums over whole rows differ anyway and say nothing more.
+    # If columns are missing or changed, the row sums differ too and add no information.
     comparable = not (only_left or only_right or changed) and left.rows == right.rows
     paired = comparable and left.sum != right.sum
     return Difference(left.rows, right.rows, only_left, only_right, changed, paired, retyped, other_types)

@@ -1,4 +1,4 @@
-"""The jobs that show what tables hold: the fingerprint of one, and the comparison of two."""
+"""The jobs `fingerprint` and `compare`: the fingerprint of one table, and the comparison of two."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FingerprintSpec(Spec, frozen=True, kw_only=True):
-    """`by` are SQL expressions, best those of the partitions; empty for the whole table alone."""
+    """`by` are SQL expressions, usually the partition expressions; empty: only the whole table."""
 
     table: str
     snapshot_id: int | None = None
@@ -28,7 +28,7 @@ class FingerprintReport(Report, frozen=True, kw_only=True):
 
 
 class CompareSpec(Spec, frozen=True, kw_only=True):
-    """Two tables by full name, in any catalogs of the session; partitions are looked into where the whole differs."""
+    """Two tables by full name, in any catalogs of the session; `by` are compared only if the whole tables differ."""
 
     left: str
     right: str
@@ -53,7 +53,7 @@ def fingerprint_table(spark: "SparkSession", spec: FingerprintSpec, progress: Pr
 
 
 def sum_fingerprints(partitions: dict[str, Fingerprint]) -> Fingerprint | None:
-    """That of all of them together, without reading anything again; None if there are none."""
+    """Returns the fingerprint of all partitions together without reading them again; None without partitions."""
     whole = None
     for part in partitions.values():
         whole = part if whole is None else whole + part

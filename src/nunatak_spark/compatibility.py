@@ -1,4 +1,7 @@
-"""Which Iceberg runtime, Scala and Java belong to which Spark: compatibility.toml as values. Reads nothing else."""
+"""Which Iceberg runtime, Scala and Java belong to which Spark: compatibility.toml as values.
+
+Does not look at the machine.
+"""
 
 import re
 import tomllib
@@ -10,12 +13,12 @@ from typing import Any
 
 from nunatak_spark.errors import CannotRun, UnsupportedPyspark
 
-RUNTIME = "runtime"  # what every session needs; the other jars of a Spark are bundles for one cloud each
+RUNTIME = "runtime"  # needed by every session; the other jars are bundles for one cloud each
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One artifact of a Maven repository, trusted by its checksum and not by where it came from."""
+    """An artifact of a Maven repository, identified by its checksum."""
 
     group: str
     artifact: str
@@ -32,13 +35,13 @@ class Jar:
 
     @property
     def repository_path(self) -> str:
-        """Where it lies in any Maven repository, remote or local."""
+        """The path inside any Maven repository, remote or local."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
 @dataclass(frozen=True)
 class SparkRelease:
-    """One minor version of Spark and what belongs to it."""
+    """A minor version of Spark, and the versions and jars that belong to it."""
 
     minor: str
     pyspark: str
@@ -51,7 +54,7 @@ class SparkRelease:
         return self.jars[RUNTIME]
 
     def chosen_jars(self, bundles: tuple[str, ...] = ()) -> list[Jar]:
-        """The runtime, and the bundles by name."""
+        """Returns the Iceberg runtime and the named bundles; raises CannotRun for an unknown bundle."""
         unknown = [name for name in bundles if name not in self.jars]
         if unknown:
             known = ", ".join(name for name in self.jars if name != RUNTIME) or "none"
@@ -65,12 +68,14 @@ class SparkRelease:
 
 @dataclass(frozen=True)
 class CompatibilityMatrix:
+    """All supported Spark versions, and the JDBC drivers."""
+
     default: str
     sparks: Mapping[str, SparkRelease]
     drivers: Mapping[str, Jar]
 
     def spark(self, version: str) -> SparkRelease:
-        """What belongs to a Spark of this version, `4.1` or `4.1.4`."""
+        """Returns the release for a version such as `4.1` or `4.1.4`; raises UnsupportedPyspark."""
         found = self.sparks.get(minor_version(version))
         if found is None:
             raise UnsupportedPyspark(
@@ -87,7 +92,7 @@ def minor_version(version: str) -> str:
 
 @cache
 def compatibility_matrix() -> CompatibilityMatrix:
-    """The one that is shipped with this package."""
+    """Returns the matrix that is shipped with this package."""
     return parse_matrix(tomllib.loads(files("nunatak_spark").joinpath("compatibility.toml").read_text("utf-8")))
 
 

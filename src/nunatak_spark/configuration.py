@@ -1,4 +1,4 @@
-"""Spark settings as values: what a catalog needs, what is set already, and how both become one. Starts nothing."""
+"""Spark settings as values: what a catalog needs, what is set already, and how both are merged. Starts nothing."""
 
 import itertools
 import os
@@ -16,9 +16,9 @@ from nunatak_spark.jars import FoundJar
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS_CLASS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 JARS, PACKAGES, EXTENSIONS = "spark.jars", "spark.jars.packages", "spark.sql.extensions"
-LISTS = {JARS, PACKAGES, EXTENSIONS}  # what is added to, and never put in the place of what was there
+LISTS = {JARS, PACKAGES, EXTENSIONS}  # comma-separated: new items are appended, existing ones kept
 CATALOG = "spark.sql.catalog."
-# Spark hides what matches this in its pages and logs; its own default does not know of credentials.
+# Spark masks settings that match this in its UI and logs. Its default does not cover credentials.
 REDACTED = "(?i)secret|password|token|access[.]?key|credential"
 SUBMIT_OPTIONS = {"--jars": JARS, "--packages": PACKAGES, "--master": "spark.master", "--name": "spark.app.name"}
 RUNTIME_ARTIFACT = re.compile(r"(?:^|/|:)(iceberg-spark-runtime-[\d.]+_[\d.]+)[-:]")
@@ -26,7 +26,7 @@ RUNTIME_ARTIFACT = re.compile(r"(?:^|/|:)(iceberg-spark-runtime-[\d.]+_[\d.]+)[-
 
 @dataclass(frozen=True)
 class CatalogConfig:
-    """One catalog of a session: its name there, the server behind it, and how to log in."""
+    """One catalog of a Spark session: its SQL name, the server behind it, and the login."""
 
     uri: str
     name: str = "lake"
@@ -45,7 +45,7 @@ class CatalogConfig:
             raise CannotRun("The credential has no colon", fix="Write it as CLIENT-ID:CLIENT-SECRET.")
 
     def settings(self) -> dict[str, str]:
-        """All but the secrets."""
+        """Returns the Spark settings of the catalog, without secrets."""
         prefix = f"{CATALOG}{self.name}"
         settings = {prefix: CATALOG_CLASS, f"{prefix}.type": "rest", f"{prefix}.uri": self.uri.rstrip("/")}
         if self.warehouse is not None:
@@ -53,7 +53,7 @@ class CatalogConfig:
         return settings
 
     def secrets(self) -> dict[str, str]:
-        """How to log in; kept apart, because what a JVM is started with can be read in the list of processes."""
+        """Returns the login settings. Kept apart because the JVM's command line is readable in the process list."""
         prefix = f"{CATALOG}{self.name}"
         if self.token:
             return {f"{prefix}.token": self.token}
@@ -72,7 +72,7 @@ def catalog_config(
     token: str | None,
     credential: str | None,
 ) -> CatalogConfig:
-    """What was given, completed by the variables that the command line reads too."""
+    """Returns the given catalog; missing values come from the environment variables that the CLI reads too."""
     if not token and not credential:
         token = environment.get("NUNATAK_TOKEN")
         credential = None if token else environment.get("NUNATAK_CREDENTIAL")
@@ -81,15 +81,15 @@ def catalog_config(
 
 
 def quiet_settings(master: str) -> dict[str, str]:
-    """What makes a session of ours silent, and alike on every machine. Whatever the user set stays."""
+    """Returns defaults that keep a session quiet and equal on every machine. Settings of the user win."""
     settings = {
         "spark.log.level": "ERROR",
-        "spark.sql.session.timeZone": "UTC",  # a timestamp means the same here and on a cluster
+        "spark.sql.session.timeZone": "UTC",  # timestamps mean the same here and on a cluster
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
-        # Nobody else takes part: no name of this machine is looked up, and nothing listens on the network.
+        # Local mode has no other hosts: bind to loopback, so that no host name is resolved and no port is public.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
     return settings
@@ -98,7 +98,10 @@ def quiet_settings(master: str) -> dict[str, str]:
 def jar_settings(
     present: Mapping[str, str], spark: SparkRelease, found: Sequence[FoundJar], extra: Sequence[Path]
 ) -> list[str]:
-    """The paths to add to spark.jars: ours and those that the user named, but no second Iceberg runtime."""
+    """Returns the paths to add to spark.jars: ours and those that the user named, but no second Iceberg runtime.
+
+    Raises ConfigurationConflict if a runtime for another Spark is set already.
+    """
     runtimes = [match.group(1) for key in (JARS, PACKAGES) for match in _runtimes(present.get(key, ""))]
     for artifact in runtimes:
         if artifact != spark.runtime.artifact:
@@ -111,7 +114,7 @@ def jar_settings(
 
 
 def is_resolved_by_spark(present: Mapping[str, str], jar: Jar) -> bool:
-    """Whether spark.jars.packages names it, in any version, so that Spark's own resolver brings it."""
+    """Returns whether spark.jars.packages names the jar in any version: then Spark's own resolver fetches it."""
     return any(f":{jar.artifact}:" in item for item in present.get(PACKAGES, "").split(","))
 
 
@@ -120,10 +123,10 @@ def _runtimes(value: str) -> list[re.Match[str]]:
 
 
 def missing_settings(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """What to set so that all that is wanted is there and nothing that is present is lost.
+    """Returns what to set so that every wanted setting is there and no existing one is lost.
 
-    Lists grow; other settings stay as they are. A catalog of this name that is another one is refused: whoever asks
-    for a catalog must not silently get a different one.
+    Items are appended to lists; other settings keep their value. Raises ConfigurationConflict if a catalog of the same
+    name has other settings: a program must not silently get another catalog.
     """
     changes = {}
     for key, value in wanted.items():
@@ -147,11 +150,11 @@ def _append_items(before: str, added: str) -> str:
     return ",".join(dict.fromkeys(item for item in items if item))
 
 
-# What is set already, outside of the program
+# Settings from outside the program
 
 
 def existing_settings(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """What Spark will find when it starts: spark-defaults.conf, and what PYSPARK_SUBMIT_ARGS says."""
+    """Returns what Spark finds when it starts: spark-defaults.conf, and the settings in PYSPARK_SUBMIT_ARGS."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
     submitted, properties_file = submit_settings(environment.get("PYSPARK_SUBMIT_ARGS", ""))
     file = properties_file or folder / "spark-defaults.conf"
@@ -165,7 +168,7 @@ def existing_settings(environment: Mapping[str, str], spark_home: Path) -> dict[
 
 
 def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
-    """Settings among the arguments of spark-submit, and the properties file that they name."""
+    """Parses spark-submit arguments; returns the settings and the properties file that they name."""
     settings: dict[str, str] = {}
     file = None
     words = [part for word in shlex.split(arguments) for part in _split_option(word)]
@@ -181,11 +184,11 @@ def submit_settings(arguments: str) -> tuple[dict[str, str], Path | None]:
 
 
 def _split_option(word: str) -> list[str]:
-    """`--conf=a=b` is two words."""
+    """Splits `--conf=a=b` into option and value."""
     return word.split("=", 1) if re.match(r"--[a-z-]+=", word) else [word]
 
 
-# Properties files, as spark-defaults.conf is one
+# Properties files such as spark-defaults.conf
 
 
 def format_properties(settings: Mapping[str, str]) -> str:
@@ -201,7 +204,7 @@ def _escape_value(value: str) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a file in Java's format, as far as spark-defaults files use it."""
+    """Parses a Java properties file, as far as spark-defaults files use the format."""
     settings = {}
     for line in re.sub(r"((?<!\\)(?:\\\\)*)\\\n\s*", r"\1", text).splitlines():
         found = re.match(r"\s*(?![#!])([^\s=:]+)\s*[=:\s]\s*(.*?)\s*$", line)

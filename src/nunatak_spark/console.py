@@ -1,4 +1,4 @@
-"""What a worker says while it works: lines for logs, bars for terminals, JSON for programs."""
+"""Prints the events of a worker: lines for logs, progress bars for terminals, JSON for programs."""
 
 import contextlib
 import time
@@ -15,11 +15,11 @@ from nunatak.terminal import echo, printable
 from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.redaction import redact
 
-STEP_SECONDS = 10  # a log gets a line of the same step no more often
+STEP_SECONDS = 10  # at most one log line per step and interval
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """One thing that happened, with what is known of it; `text` is the whole of it for people."""
+    """An event of a worker; `text` is the complete message for people, the other fields are for programs."""
 
     event: str
     text: str
@@ -40,7 +40,7 @@ PrintEvent = Callable[[WorkerEvent], None]
 
 
 def redact_event(event: WorkerEvent) -> WorkerEvent:
-    """What may be printed or logged of it."""
+    """Returns the event without secrets, safe to print or log."""
     return msgspec.convert(redact(msgspec.to_builtins(event)), WorkerEvent)
 
 
@@ -54,7 +54,7 @@ def _number(value: int | None) -> str:
 
 @contextlib.contextmanager
 def print_lines() -> Iterator[PrintEvent]:
-    """One line for each event, and for a step when it begins and now and then."""
+    """Prints one line per event; for a step at its start and then every STEP_SECONDS."""
     last: tuple[str, float] | None = None
 
     def tell(event: WorkerEvent) -> None:
@@ -72,12 +72,13 @@ def print_lines() -> Iterator[PrintEvent]:
 
 @contextlib.contextmanager
 def print_json_lines() -> Iterator[PrintEvent]:
+    """Prints one JSON document per event."""
     yield lambda event: echo(msgspec.json.encode(redact_event(event)))
 
 
 @contextlib.contextmanager
 def print_with_bars() -> Iterator[PrintEvent]:
-    """The same lines, and below them a bar for what is being done."""
+    """Prints one line per event, and a progress bar for the current step."""
     with rich.progress.Progress(console=Console(), transient=True) as shown:
         tasks: dict[str, rich.progress.TaskID] = {}
 

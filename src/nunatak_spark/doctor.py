@@ -1,4 +1,4 @@
-"""Whether Spark on this machine can work with a catalog: finding after finding, each with its fix. Changes nothing."""
+"""Checks whether Spark on this machine can work with a catalog; each problem comes with its fix. Changes nothing."""
 
 import contextlib
 import platform
@@ -24,7 +24,7 @@ State = Literal["ok", "problem", "not checked"]
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
@@ -35,7 +35,7 @@ class DoctorCheck:
 def check_machine(
     environment: Mapping[str, str], *, jars: Sequence[str | Path] = (), bundles: tuple[str, ...] = ()
 ) -> list[DoctorCheck]:
-    """Python, pyspark, Java and the jars."""
+    """Checks Python, pyspark, Java and the jars."""
     checks = [DoctorCheck("python", "ok", f"{platform.python_version()} at {sys.executable}")]
     try:
         installation = find_installation(environment)
@@ -64,7 +64,10 @@ def _check_jars(
 
 
 def check_server(client: Client, namespace: tuple[str, ...] | None = None) -> list[DoctorCheck]:
-    """Whether the catalog answers, knows us, and would let us write; without a namespace, into the first there is."""
+    """Checks that the catalog answers, that the login works, and that we may create tables.
+
+    Without a namespace the first one is tried.
+    """
     try:
         config = client.load_config()
     except ConnectionError as error:
@@ -92,13 +95,13 @@ def _check_login(client: Client) -> DoctorCheck:
         me = client.manage("GET", ("me",))
     except NotAuthenticated:
         raise
-    except CatalogError as error:  # another catalog than ours, whose tables are as good
+    except CatalogError as error:  # not a Nunatak server; its tables work all the same
         return DoctorCheck("login", "not checked", f"this catalog does not say who we are: {error.message}")
     return DoctorCheck("login", "ok", f"as {me.get('principal') or me.get('name') or 'anybody'}")
 
 
 def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> DoctorCheck:
-    """A table that is staged is never created, but whoever may not create it is refused."""
+    """Stages a table: a staged table is never created, but the privilege is checked."""
     chosen = namespace or next(iter(client.list_namespaces()), None)
     if chosen is None:
         return DoctorCheck("write", "not checked", "there is no namespace to try", "nunatak namespace create demo")
@@ -116,7 +119,7 @@ def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> DoctorC
 
 
 def _check_folder(namespace: str, table: Path) -> DoctorCheck:
-    """Tables in a local folder are written by Spark itself, so one is written there, and all removed again."""
+    """Writes and removes a file, because Spark itself writes the tables of a local folder."""
     try:
         if not table.parent.is_dir():
             raise FileNotFoundError(f"there is no {table.parent} on this machine")
@@ -132,7 +135,7 @@ def _check_folder(namespace: str, table: Path) -> DoctorCheck:
 
 
 def _remove_empty(folder: Path) -> None:
-    """The folder and those in it, as far as they are empty; the server prepares them for a staged table."""
+    """Removes the folder and those in it, if they are empty; the server creates them for a staged table."""
     with contextlib.suppress(OSError):
         for inside in folder.iterdir():
             inside.rmdir()
@@ -148,9 +151,9 @@ def _catalog_problem(name: str, error: CatalogError) -> DoctorCheck:
 
 
 def check_session(spark: Any, catalog: str) -> DoctorCheck:
-    """A whole round trip: Spark, the jar, the login, the catalog."""
+    """Lists namespaces through Spark: a round trip through Spark, the jar, the login and the catalog."""
     try:
-        # Spark itself lists namespaces on the driver, so counting them there costs no more.
+        # Spark lists namespaces on the driver anyway, so counting them there costs no more.
         count = len(spark.sql(f"SHOW NAMESPACES IN {catalog}").collect())
     except Exception as error:
         said = f"Spark cannot list namespaces: {failure_reason(error)}"

@@ -1,36 +1,36 @@
-"""What keeps Spark work from starting, or from ending; each says what to do about it."""
+"""Errors that keep Spark work from starting; each one carries its fix."""
 
 from nunatak_spark.redaction import redact_text
 
 
 class CannotRun(Exception):
-    """This machine or this request lacks something; `fix` is the line that puts it right."""
+    """This machine or this request lacks something; `fix` says what to do."""
 
     def __init__(self, problem: str, *, fix: str) -> None:
-        self.problem = redact_text(problem)  # what Spark says may repeat an address with its password
+        self.problem = redact_text(problem)  # Spark's messages may contain URLs with passwords
         self.fix = redact_text(fix)
         super().__init__(f"{self.problem}\nFix: {self.fix}")
 
 
 class UnsupportedPyspark(CannotRun):
-    """No pyspark, or one that no Iceberg runtime belongs to."""
+    """pyspark is missing, or no Iceberg runtime exists for its version."""
 
 
 class UnsupportedJava(CannotRun):
-    """No Java, or one that this Spark does not run on."""
+    """Java is missing, or this Spark does not run on its version."""
 
 
 class JarNotFound(CannotRun):
-    """A jar is nowhere to be found."""
+    """A jar was found nowhere."""
 
 
 class JarChecksumMismatch(JarNotFound):
-    """A file is not the one that was pinned: damaged, or somebody else's."""
+    """A jar does not have the pinned checksum."""
 
 
 class ConfigurationConflict(CannotRun):
-    """Something is set already that cannot live beside what we were asked to set."""
+    """An existing setting, jar or folder conflicts with the requested one."""
 
 
 class InvalidSpec(CannotRun):
-    """The job does not exist, or its specification is not one."""
+    """The job does not exist, or its specification is invalid."""

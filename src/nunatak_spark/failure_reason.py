@@ -1,7 +1,7 @@
-"""Why something failed, in one line: the Java exception behind what py4j, Spark and Spark Connect raise.
+"""Returns the cause of a failure in one line: the Java exception behind what py4j, Spark and Spark Connect raise.
 
-Each of them tells the Java exception and its causes in another place. All of them print it as Java does, so one reader
-of printed stack traces serves all, also after the JVM is gone.
+Each of them keeps the Java exception in another place, but all of them print it as Java does. So one parser of printed
+stack traces works for all of them, also after the JVM has died.
 """
 
 import re
@@ -14,26 +14,26 @@ LONGEST = 500  # characters
 CLASS_NAME = r"(?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*"
 HEADER = re.compile(rf"(?:: |Caused by: )?(?P<name>{CLASS_NAME})(?:: (?P<message>.*))?\s*")
 CONNECT_HEADER = re.compile(rf"\((?P<name>{CLASS_NAME})\) (?P<message>.*)")  # without details from the server
-FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ )|\s+Suppressed: ")  # ends the message, which may have several lines
-# Without a cause of its own where the executor's exception could not be sent to the driver.
+FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ )|\s+Suppressed: ")  # ends a message, which may span several lines
+# The cause is only in this text if the executor's exception could not be serialized to the driver.
 TASK_FAILURE = re.compile(
     rf"most recent failure: [^\n]*?\(TID \d+\)[^\n]*?: (?P<name>{CLASS_NAME})(?:: (?P<message>.*))?", re.DOTALL
 )
 GRPC_DETAILS = re.compile(r'details = "(?P<message>[^\n]*)"')
-CONDITION = re.compile(r"\[[A-Z0-9_.]+\] ")  # Spark's own name of an error, which says more than the class
+CONDITION = re.compile(r"\[[A-Z0-9_.]+\] ")  # Spark's error condition, which says more than the class
 ICEBERG = "org.apache.iceberg."
 
 
 @dataclass(frozen=True)
 class Throwable:
-    """A Java exception: its class, and its message as it was printed."""
+    """A Java exception: class name and printed message."""
 
     name: str
     message: str
 
     @property
     def line(self) -> str:
-        """The line of the message that says what is wrong."""
+        """The most informative line of the message."""
         lines = [line.strip() for line in self.message.splitlines() if line.strip()]
         if not lines:
             return ""
@@ -46,11 +46,11 @@ class Throwable:
 
 
 def failure_reason(error: BaseException) -> str:
-    """The deepest Java cause that has a message, with its class; of any other error the first line. Without secrets."""
+    """Returns the deepest Java cause that has a message, with its class; for other errors the first line. Redacted."""
     found = list(throwables(error))
     return redact_text(_reason(found) if found else _first_line(error))[
         :LONGEST
-    ]  # cut afterwards: half a secret is one
+    ]  # redact before cutting: half a secret is still a secret
 
 
 def _first_line(error: BaseException) -> str:
@@ -62,7 +62,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def throwables(error: BaseException) -> Iterator[Throwable]:
-    """The Java exception and its causes, the outermost first; none if the error did not come from Java."""
+    """Yields the Java exception and its causes, the outermost first; nothing if the error did not come from Java."""
     text = _stack_trace(error) or safe_str(error)
     last: Throwable | None = None
     for found in _parse_stack_trace(text):
@@ -74,7 +74,7 @@ def throwables(error: BaseException) -> Iterator[Throwable]:
 
 
 def safe_str(error: BaseException) -> str:
-    """`str(error)`; py4j asks the JVM for it, which may be gone."""
+    """Returns `str(error)`. py4j asks the JVM for the text; if the JVM is gone, returns an empty text."""
     try:
         return str(error)
     except Exception:
@@ -82,7 +82,7 @@ def safe_str(error: BaseException) -> str:
 
 
 def _stack_trace(error: BaseException) -> str:
-    """What PySpark keeps of Java's own print: as an attribute, or over Spark Connect by a method."""
+    """Returns the Java stack trace that PySpark keeps: an attribute, or a method over Spark Connect."""
     kept = getattr(error, "_stackTrace", None)
     ask = getattr(error, "getStackTrace", None)
     found = kept if isinstance(kept, str) else ask() if callable(ask) else None
@@ -92,7 +92,7 @@ def _stack_trace(error: BaseException) -> str:
 def _parse_stack_trace(text: str) -> Iterator[Throwable]:
     name, message, in_message = "", [""], False
     for line in text.strip().splitlines():
-        # Causes of suppressed exceptions are indented, and are not the reason.
+        # Causes of suppressed exceptions are indented; they are not the reason of the failure.
         header = HEADER.fullmatch(line) if not name or line.startswith("Caused by: ") else None
         header = header or (CONNECT_HEADER.fullmatch(line) if not name else None)
         if header:
@@ -110,10 +110,11 @@ def _parse_stack_trace(text: str) -> Iterator[Throwable]:
 def _reason(found: list[Throwable]) -> str:
     told = [each for each in found if each.line] or found[-1:]
     deepest = told.pop()
-    # The same words with more around them, such as the address that refused a connection. Spark adds task numbers.
+    # Prefer an outer exception with the same text and more, such as the address that refused a connection.
+    # Spark's own wrappers only add task numbers.
     while told and _says_more(told[-1], deepest):
         deepest = told.pop()
-    # Iceberg names the file or the table, where a storage client only says that something is missing.
+    # Iceberg names the file or table; a storage client often only says that something is missing.
     context = next((each for each in reversed(told) if each.name.startswith(ICEBERG)), None)
     if context is None or context.line in deepest.line or deepest.line in context.line:
         return str(deepest)

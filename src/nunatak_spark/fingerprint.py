@@ -1,10 +1,11 @@
-"""A table's content as a few numbers: equal for equal rows in any order and layout, different if one value differs.
+"""Fingerprints of table contents: equal for equal rows in any order and file layout, different if one value differs.
 
-Planning is pure: a schema (Spark's JSON form) becomes SQL expressions, and the row that they answer becomes a value.
-Each column has the sum of a 64-bit hash of its values, and the rows one over all their columns: sums see duplicates,
-which xor does not, and the row's sum sees values that moved from one row to another. Sums of parts add up to the whole.
+Planning is pure: a schema (Spark's JSON form) becomes SQL expressions, and their result row becomes a value. Each
+column has the sum of a 64-bit hash of its values, and the table has the sum of a hash over whole rows. Sums detect
+duplicates, which xor does not, and the row sum detects values that moved to another row. Sums of parts add up to the
+sum of the whole.
 
-Whoever changes an expression looks at the speed: `make bench BENCH="spark fingerprint"`.
+After a change of an expression, measure the speed: `make bench BENCH="spark fingerprint"`.
 """
 
 import re
@@ -24,28 +25,28 @@ from nunatak_spark.sql_text import quote_identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Hashes are added up as bigints that wrap around. ANSI mode would throw; sums of pieces that cannot overflow cost half
-# as much CPU again and see nothing more.
+# Hashes are summed as bigints that wrap around; ANSI mode would raise an overflow error. Summing in pieces that cannot
+# overflow costs 50 % more CPU and detects nothing more.
 RING = 2**64
-MOST_PARTITIONS = 100_000  # of which a fingerprint each is held on the driver, some hundred bytes a column
+MOST_PARTITIONS = 100_000  # the driver holds one fingerprint each, some hundred bytes per column
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
-    "spark.sql.iceberg.aggregate-push-down.enabled": "false",  # counts from metadata prove nothing about the data
-    "spark.sql.session.timeZone": "UTC",  # a variant writes its timestamps in the session's zone
+    "spark.sql.iceberg.aggregate-push-down.enabled": "false",  # counts from metadata prove nothing about the files
+    "spark.sql.session.timeZone": "UTC",  # to_json prints the timestamps of a variant in the session's zone
 }
-# Hashed as they are: each has one form. The date and timestamp types are whole numbers inside; a double's hash takes
-# -0.0 for 0.0, and one NaN for another; a string's is that of its bytes.
+# Types with one representation per value, hashed directly. Dates and timestamps are integers inside; Spark's hash of a
+# double treats -0.0 as 0.0 and all NaNs as equal; a string is hashed by its bytes.
 PLAIN = re.compile(
     r"boolean|long|double|string|(var)?char\(\d+\)|binary|date|time\(\d\)|timestamp|timestamp_ntz|void|interval( .*)?"
 )
 INTEGERS = {"byte", "short", "integer"}
-VARIANT_LEVELS = 3  # of arrays of several types inside each other; a deeper one is refused, never passed over
+VARIANT_LEVELS = 3  # nested arrays of mixed types; a deeper variant is refused, never skipped
 TOO_DEEP = f"a variant has more than {VARIANT_LEVELS} levels of arrays of several types: it has no fingerprint"
-SHORT_DIGITS = 18  # a decimal of so many is a bigint inside and hashed as one; a longer one is hashed otherwise
+SHORT_DIGITS = 18  # Spark stores and hashes decimals up to this precision as bigint, longer ones differently
 
 
 class ColumnPrint(msgspec.Struct, frozen=True, rename="kebab"):
-    """One column: its type, how many values are null, and the sum of the hashes of all of them."""
+    """The fingerprint of one column: its type, the number of nulls, and the sum of the hashes of its values."""
 
     type: str
     nulls: int
@@ -56,14 +57,14 @@ class ColumnPrint(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Fingerprint(msgspec.Struct, frozen=True, rename="kebab"):
-    """All rows of a table, or of one partition of it."""
+    """The fingerprint of all rows of a table or of one partition."""
 
     rows: int
     sum: str
     columns: dict[str, ColumnPrint]
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
-        """That of both together."""
+        """Returns the fingerprint of both parts together."""
         columns = {name: column + other.columns[name] for name, column in self.columns.items()}
         return Fingerprint(self.rows + other.rows, _add_sums(self.sum, other.sum), columns)
 
@@ -72,7 +73,7 @@ class Fingerprint(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Three steps of expressions, each over what the one before gives: hashes of columns, of rows, then sums."""
+    """Three steps of SQL expressions, each over the result of the one before: column hashes, row hashes, sums."""
 
     columns: tuple[str, ...]
     types: dict[str, str]
@@ -83,9 +84,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
-    """How to fingerprint a table of this schema, whole or for each value of the expressions `by`.
+    """Plans the fingerprint of a table with this schema, for the whole table or per value of the expressions `by`.
 
-    Columns count by name and not by place, so moving one changes nothing.
+    Columns are identified by name, so their order does not matter.
     """
     fields = sorted(schema["fields"], key=lambda field: str(field["name"]))
     if not fields:
@@ -114,9 +115,9 @@ def plan(schema: Mapping[str, Any], by: Sequence[str] = ()) -> Plan:
 
 
 def hash_expression(value: str, kind: Type, column: str, depth: int = 0) -> str:
-    """The hash of a value that stands alone.
+    """Returns SQL for the hash of a single value.
 
-    That of a simple null is a constant, as unlikely as any other; a null struct, array or map needs a mark.
+    A simple null hashes to a constant. A null struct, array or map needs a marker, see `hash_arguments`.
     """
     arguments = (
         canonical_expression(value, kind, column, depth)
@@ -127,17 +128,17 @@ def hash_expression(value: str, kind: Type, column: str, depth: int = 0) -> str:
 
 
 def hash_arguments(value: str, kind: Type, column: str, depth: int = 0) -> str:
-    """A value as arguments of xxhash64, which skips nulls: a mark before each tells (null, 'a') from ('a', null)."""
+    """Returns a value as arguments of xxhash64, which skips nulls: a marker tells (null, 'a') from ('a', null)."""
     return f"isnull({value}), {canonical_expression(value, kind, column, depth)}"
 
 
 def canonical_expression(value: str, kind: Type, column: str, depth: int = 0) -> str:
-    """An expression with the same bytes for equal values, also after a column was widened as Iceberg allows."""
+    """Returns SQL that is equal for equal values, also after Iceberg widened the column's type."""
     if isinstance(kind, str):
         return _canonical_simple(value, kind, column, depth)
     match kind["type"]:
         case "struct":
-            # By name: the order of fields means nothing, and fields that were exchanged have other values.
+            # Sorted by name: field order has no meaning, and swapped fields have different values.
             by_name = sorted(kind["fields"], key=lambda field: str(field["name"]))
             fields = [(f"{value}.{quote_identifier(field['name'])}", field["type"]) for field in by_name]
             inner = ", ".join(hash_arguments(inside, inner_kind, column, depth) for inside, inner_kind in fields)
@@ -145,7 +146,7 @@ def canonical_expression(value: str, kind: Type, column: str, depth: int = 0) ->
         case "array":
             item = f"e{depth}"
             each = hash_expression(item, kind["elementType"], column, depth + 1)
-            # The size beside the hashes: [[1], [2]] is not [[1, 2]], and [] is not null.
+            # Hash the size too: [[1], [2]] is not [[1, 2]], and [] is not null.
             return f"xxhash64(size({value}), transform({value}, {item} -> {each}))"
         case "map":
             entry = f"e{depth}"
@@ -174,7 +175,7 @@ def _canonical_simple(value: str, kind: str, column: str, depth: int) -> str:
 
 
 def _canonical_decimal(value: str, *, precision: int, scale: int) -> str:
-    """The hash of a small number is that of its short form, however many digits its column has room for.
+    """Hashes a small decimal in its short form, whatever precision its column has.
 
     The scale is hashed too, because Spark hashes the digits alone: those of 1.50 and 0.150 are the same.
     """
@@ -185,9 +186,10 @@ def _canonical_decimal(value: str, *, precision: int, scale: int) -> str:
 
 
 def _canonical_variant(value: str, depth: int, levels: int = VARIANT_LEVELS) -> str:
-    """The text does not tell a date from a string; the schema does, except inside an array of several types.
+    """Hashes text and schema of a variant: the text alone does not tell a date from a string.
 
-    Such an array has the schema ARRAY<VARIANT>. Then its elements are hashed one by one, each with its own schema.
+    The schema of an array of mixed types is ARRAY<VARIANT>. Its elements are hashed one by one, each with its own
+    schema.
     """
     text = f"cast(to_json({value}) as binary), cast(schema_of_variant({value}) as binary)"
     is_mixed = f"contains(schema_of_variant({value}), 'VARIANT')"
@@ -206,11 +208,11 @@ def _unknown(column: str, kind: str) -> CannotRun:
     )
 
 
-# Reading the answer
+# Reading the result
 
 
 def fingerprint_of(plan: Plan, row: Mapping[str, Any]) -> Fingerprint:
-    """The value behind one row of sums; the sums over no rows are null."""
+    """Returns the fingerprint in one row of sums; sums over no rows are null."""
     rows = int(row["n"])
     columns = {
         name: ColumnPrint(plan.types[name], rows - int(row[f"v{i}"]), _format_sum(row[f"s{i}"] or 0))
@@ -231,7 +233,7 @@ def _add_sums(left: str, right: str) -> str:
 
 
 def fingerprint(spark: "SparkSession", source: "str | DataFrame", *, snapshot_id: int | None = None) -> Fingerprint:
-    """Of a table by name, now or at a snapshot, or of a DataFrame; every value of it is read."""
+    """Reads every value of a table (now or at a snapshot) or of a DataFrame, and returns its fingerprint."""
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue())
     with fingerprint_settings(spark):
@@ -240,7 +242,7 @@ def fingerprint(spark: "SparkSession", source: "str | DataFrame", *, snapshot_id
 
 
 def fingerprints(spark: "SparkSession", frames: "Sequence[DataFrame]") -> list[Fingerprint]:
-    """Those of several tables by one job, in their order."""
+    """Returns the fingerprints of several tables, computed by one Spark job, in the given order."""
     plans = [plan(frame.schema.jsonValue()) for frame in frames]
     with fingerprint_settings(spark):
         parts = [
@@ -258,21 +260,21 @@ def _array_column(name: str, planned: Plan) -> str:
 
 
 def _expand_arrays(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays of `_listed` as the columns that they were made of."""
+    """Turns the arrays of `_array_column` back into columns."""
     spread = {f"{name}{i}": value for name in ("s", "v") for i, value in enumerate(row[f"{name}s"])}
     return {"n": row["n"], "s": row["s"], **spread}
 
 
 class TooManyPartitions(CannotRun):
-    """A fingerprint of each would not fit into the driver's memory."""
+    """The fingerprints of all partitions would not fit into the driver's memory."""
 
 
 def fingerprint_by(
     spark: "SparkSession", source: "str | DataFrame", by: Sequence[str], *, snapshot_id: int | None = None
 ) -> dict[str, Fingerprint]:
-    """One for each value of the SQL expressions `by`, which are best those of the partitions.
+    """Returns one fingerprint per value of the SQL expressions `by`, usually the partition expressions.
 
-    TooManyPartitions if there are more of them than this machine should hold.
+    Raises TooManyPartitions if there are more values than the driver should hold.
     """
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue(), by)
@@ -287,7 +289,7 @@ def fingerprint_by(
 
 
 def partition_name(by: Sequence[str], values: Sequence[str | None]) -> str:
-    """As people read it: `day=2026-01-01/region is null`; no two partitions have the same."""
+    """Returns a readable, unique name of a partition, such as `day=2026-01-01/region is null`."""
     return "/".join(
         f"{expression} is null" if value is None else f"{expression}={value.replace('%', '%25').replace('/', '%2F')}"
         for expression, value in zip(by, values, strict=True)
@@ -310,5 +312,5 @@ def _aggregate(frame: "DataFrame", planned: Plan) -> "DataFrame":
 
 
 def fingerprint_settings(spark: "SparkSession") -> AbstractContextManager[None]:
-    """What a fingerprint needs from the session, which then gets its own settings back."""
+    """Sets the session settings that a fingerprint needs; restores the old ones at the end."""
     return temporary_settings(spark, SETTINGS)

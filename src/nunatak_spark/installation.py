@@ -1,4 +1,4 @@
-"""Which Spark would start on this machine, and whether it can: pyspark, Spark's own folder, Java. No JVM is started."""
+"""Finds the Spark installation of this machine and checks it: pyspark, SPARK_HOME, Java. Starts no JVM."""
 
 import importlib
 import importlib.util
@@ -14,12 +14,12 @@ from nunatak_spark.errors import ConfigurationConflict, UnsupportedPyspark
 from nunatak_spark.java import find_java
 
 CONNECT_PACKAGES = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
-GATEWAY = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM was there before us
+GATEWAY = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which starts the JVM before Python
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A Spark that can start; `java_home` is None where a JVM runs already."""
+    """A Spark that can start; `java_home` is None if a JVM runs already."""
 
     spark: SparkRelease
     pyspark: str
@@ -28,7 +28,7 @@ class Installation:
 
 
 def find_installation(environment: Mapping[str, str]) -> Installation:
-    """What this machine has, or the reason why nothing can start."""
+    """Returns the Spark installation of this machine; raises CannotRun with the reason if Spark cannot start."""
     pyspark = import_pyspark("pyspark")
     home = Path(environment.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     running = GATEWAY in environment or is_running()
@@ -36,14 +36,14 @@ def find_installation(environment: Mapping[str, str]) -> Installation:
 
 
 def is_running() -> bool:
-    """Whether this process has a session already."""
+    """Returns whether this process has a Spark session already."""
     return import_pyspark("pyspark").SparkContext._active_spark_context is not None
 
 
 def check_installation(
     pyspark: str, spark_home: Path, environment: Mapping[str, str], *, running: bool = False
 ) -> Installation:
-    """The same for this pyspark and this folder of Spark; whether a JVM is `running` already."""
+    """Checks this pyspark version and Spark folder, and finds Java unless a JVM is `running`; raises CannotRun."""
     spark = compatibility_matrix().spark(pyspark)
     version, scala = spark_version_in(spark_home) or (pyspark, spark.scala)
     if minor_version(version) != spark.minor:
@@ -61,14 +61,17 @@ def check_installation(
 
 
 def installed_version() -> str | None:
-    """The version of the pyspark that Python finds, if there is one."""
+    """Returns the version of the installed pyspark, or None."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     return str(importlib.import_module("pyspark").__version__)
 
 
 def import_pyspark(module: str) -> Any:
-    """A module of pyspark. Not imported at the top: without pyspark the command line still works, and says so here."""
+    """Imports a module of pyspark; raises UnsupportedPyspark if it is not installed.
+
+    Modules call this instead of importing pyspark at the top, so that the command line works without it.
+    """
     if importlib.util.find_spec("pyspark") is None:
         matrix = compatibility_matrix()
         raise UnsupportedPyspark(
@@ -79,7 +82,7 @@ def import_pyspark(module: str) -> Any:
 
 
 def require_connect() -> None:
-    """What a Spark Connect client needs beside pyspark."""
+    """Raises UnsupportedPyspark if a package is missing that a Spark Connect client needs beside pyspark."""
     missing = [name for name in CONNECT_PACKAGES if not _is_importable(name)]
     if missing:
         raise UnsupportedPyspark(
@@ -96,7 +99,7 @@ def _is_importable(module: str) -> bool:
 
 
 def spark_version_in(home: Path) -> tuple[str, str] | None:
-    """Version and Scala of the Spark in this folder, by the name of its core jar."""
+    """Returns version and Scala version of the Spark in this folder, from the name of its core jar."""
     for path in sorted((home / "jars").glob("spark-core_*.jar")):
         found = re.fullmatch(r"spark-core_([\d.]+)-(.+)\.jar", path.name)
         if found:

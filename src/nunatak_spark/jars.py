@@ -1,4 +1,7 @@
-"""Where a jar is: named, with Spark itself, in Maven's folder, in our cache, or still to download; by checksum."""
+"""Finds jars: named by the user, in Spark's folder, in the Maven repository, in our cache; downloads the rest.
+
+Every jar is checked against its pinned sha256.
+"""
 
 import base64
 import contextlib
@@ -18,14 +21,14 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from nunatak_spark.compatibility import Jar
 from nunatak_spark.errors import ConfigurationConflict, JarChecksumMismatch, JarNotFound
 
-FETCH_SECONDS = 600  # 70 MB over a slow line
-SILENCE_SECONDS = 60  # a repository that sends nothing for so long is not going to
+FETCH_SECONDS = 600  # 70 MB over a slow connection
+SILENCE_SECONDS = 60  # read timeout: a repository that sends nothing for a minute is not going to answer
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class JarLocations:
-    """Where this machine keeps jars, and how it gets more."""
+    """Where this machine keeps jars, and how it downloads more."""
 
     cache: Path
     named: tuple[Path, ...] = ()
@@ -38,7 +41,7 @@ class JarLocations:
 def jar_locations(
     environment: Mapping[str, str], *, named: Sequence[str | Path] = (), spark_home: Path | None = None
 ) -> JarLocations:
-    """Those of this user: the environment decides."""
+    """Returns the jar locations of this user, from the environment."""
     home = Path(environment.get("HOME") or Path.home())
     given = [*map(str, named), *environment.get("NUNATAK_SPARK_JARS", "").replace(os.pathsep, ",").split(",")]
     return JarLocations(
@@ -53,7 +56,7 @@ def jar_locations(
 
 @dataclass(frozen=True)
 class FoundJar:
-    """A jar whose bytes were checked; one that lies with Spark itself is on every class path already."""
+    """A jar whose checksum was verified. `with_spark`: it lies in Spark's folder, so it is on every class path."""
 
     jar: Jar
     path: Path
@@ -61,8 +64,8 @@ class FoundJar:
 
 
 def find_jar(jar: Jar, places: JarLocations) -> FoundJar | None:
-    """The jar if it is on this machine; nothing is downloaded."""
-    with_spark = _find_with_spark(jar, places)  # first, for one of another version clashes with whatever is named
+    """Returns the jar if it is on this machine; downloads nothing."""
+    with_spark = _find_with_spark(jar, places)  # first: it raises if Spark's folder has another version
     named = _find_named(jar, places)
     if named is not None:
         return FoundJar(jar, named)
@@ -75,12 +78,12 @@ def find_jar(jar: Jar, places: JarLocations) -> FoundJar | None:
 
 
 def load_jar(jar: Jar, places: JarLocations) -> FoundJar:
-    """The jar, downloaded into the cache if this machine has none."""
+    """Returns the jar; downloads it into the cache if this machine has none."""
     return find_jar(jar, places) or FoundJar(jar, _download(jar, places))
 
 
 def verify_checksum(path: Path, jar: Jar) -> Path:
-    """The same path, if it holds the very bytes that were pinned."""
+    """Returns the path; raises JarChecksumMismatch if the file does not have the pinned sha256."""
     digest = sha256_of(path)
     if digest != jar.sha256:
         raise JarChecksumMismatch(
@@ -96,7 +99,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _find_with_spark(jar: Jar, places: JarLocations) -> Path | None:
-    """In the folder that is on every class path of this Spark."""
+    """Looks in Spark's jars folder, which is on every class path of this Spark."""
     if places.spark_jars is None:
         return None
     for path in sorted(places.spark_jars.glob(f"{_file_name_prefix(jar)}*.jar")):
@@ -110,7 +113,7 @@ def _find_with_spark(jar: Jar, places: JarLocations) -> Path | None:
 
 
 def _find_named(jar: Jar, places: JarLocations) -> Path | None:
-    """Among the paths that the user gave; a folder stands for the jars in it."""
+    """Looks among the paths that the user gave; a folder stands for the jars in it."""
     for path in places.named:
         if not path.exists():
             raise JarNotFound(
@@ -123,7 +126,7 @@ def _find_named(jar: Jar, places: JarLocations) -> Path | None:
 
 
 def _file_name_prefix(jar: Jar) -> str:
-    """What the file names of all versions of a jar start with; of the runtime, those for any Spark."""
+    """Returns the common prefix of the file names of all versions; for the Iceberg runtime also of all Sparks."""
     return jar.artifact.partition("-runtime-")[0] + "-runtime-" if "-runtime-" in jar.artifact else f"{jar.artifact}-"
 
 
@@ -138,7 +141,7 @@ def _download(jar: Jar, places: JarLocations) -> Path:
             f"into {places.cache}.",
         )
     places.cache.mkdir(parents=True, exist_ok=True)
-    # A folder of its own inside the cache: what is half there is never taken for whole, and moving it is atomic.
+    # Download into a temporary folder inside the cache: a partial file is never used, and the final rename is atomic.
     with tempfile.TemporaryDirectory(prefix="incoming-", dir=places.cache) as incoming:
         file = Path(incoming) / jar.file_name
         if places.maven_url is not None:
@@ -152,7 +155,7 @@ def _copy_with_maven(maven: str, jar: Jar, folder: Path) -> None:
     command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={jar.coordinate}", f"-DoutputDirectory={folder}"]
     fix = "Look at Maven's settings.xml, or set NUNATAK_MAVEN_URL to a repository that has it."
     try:
-        # In a folder without a pom.xml, so that nobody's project has a say.
+        # Run in a folder without a pom.xml, so that no project configuration applies.
         copied = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JarNotFound(f"mvn could not get {jar.coordinate}: {error}", fix=fix) from error
@@ -170,7 +173,7 @@ def _download_from(base: str, jar: Jar, file: Path) -> None:
     try:
         with _open_url(url, headers) as answer, file.open("wb") as out:
             shutil.copyfileobj(answer, out, CHUNK_BYTES)
-    except (OSError, ValueError) as error:  # urllib's errors are among them
+    except (OSError, ValueError) as error:  # includes urllib's errors
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise JarNotFound(
@@ -182,13 +185,13 @@ def _download_from(base: str, jar: Jar, file: Path) -> None:
 def _open_url(url: str, headers: Mapping[str, str]) -> Iterator[BinaryIO]:
     request = urllib.request.Request(url)
     for name, value in headers.items():
-        request.add_unredirected_header(name, value)  # a password is not for whom we are sent on to
+        request.add_unredirected_header(name, value)  # never send the password to a redirect target
     with urllib.request.urlopen(request, timeout=SILENCE_SECONDS) as answer:
         yield answer
 
 
 def _split_userinfo(url: str) -> tuple[str, dict[str, str]]:
-    """The URL as it may be printed, and a user and password in it as the header that they become."""
+    """Returns the URL without user and password, safe to print, and the Authorization header made of them."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}

@@ -1,4 +1,6 @@
-"""Which Java a Spark would start with, told from files alone, so that a wrong one is refused before it starts."""
+"""Finds the Java that Spark would start with, from files alone, so that a wrong version is refused before a
+JVM starts.
+"""
 
 import re
 import shutil
@@ -10,13 +12,13 @@ from nunatak_spark.compatibility import SparkRelease
 from nunatak_spark.errors import UnsupportedJava
 
 USUAL_PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/java/*")
-ASK_SECONDS = 30  # a JVM says its version in a tenth of a second; a starved machine gets time
+ASK_SECONDS = 30  # `java -version` takes 0.1 s; a loaded machine gets time
 
 
 def find_java(spark: SparkRelease, environment: Mapping[str, str], places: tuple[str, ...] = USUAL_PLACES) -> Path:
-    """The Java home to start with: JAVA_HOME if it is set, else the one on the PATH, else one that lies around.
+    """Returns the Java home to use: JAVA_HOME if set, else the java on PATH, else one in the usual folders.
 
-    A JAVA_HOME that does not fit is refused and not passed over: somebody set it, and Spark would take it.
+    Raises UnsupportedJava for a JAVA_HOME of the wrong version instead of skipping it: Spark would use it.
     """
     named = environment.get("JAVA_HOME")
     if named:
@@ -32,14 +34,14 @@ def find_java(spark: SparkRelease, environment: Mapping[str, str], places: tuple
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in this folder, or None if there is none."""
+    """Returns the major version of the Java in this folder, or None if there is none."""
     if not (home / "bin" / "java").exists():
         return None
     try:
         said = (home / "release").read_text("utf-8", errors="replace")
     except OSError:
         said = _run_version_command(home)
-    # Java 8 calls itself 1.8.
+    # Java 8 reports itself as 1.8.
     found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
     return int(found.group(1)) if found else None
 

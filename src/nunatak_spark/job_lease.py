@@ -1,4 +1,4 @@
-"""A job that a worker holds: kept alive from a thread of its own, and given up as soon as it is not ours any more."""
+"""The lease of a job that a worker runs: a thread sends heartbeats, and interrupts Spark once the lease is not ours."""
 
 import contextlib
 import threading
@@ -13,22 +13,22 @@ from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import JobStopped
 from nunatak_spark.shutdown import POLL_SECONDS
 
-StopReason = Literal["cancelled", "leaving", "lost"]
+StopReason = Literal["cancelled", "shutdown", "lost"]
 
-SAFE_FRACTION = 5 / 6  # of the lease: what is left of it is for Spark to stop before another worker begins
-RETRY_FRACTION = 1 / 5  # of the time between two heartbeats, after one that was not answered
-LONGEST_TEXT = 500  # characters of what a job is at; the server keeps 4 KiB of progress
-PATIENCE_SECONDS = 20  # for statements to end that were interrupted, before their session is stopped
+SAFE_FRACTION = 5 / 6  # of the lease: the rest is time for Spark to stop before another worker starts
+RETRY_FRACTION = 1 / 5  # of the heartbeat interval, after a heartbeat without an answer
+LONGEST_TEXT = 500  # characters of the progress text; the server keeps 4 KiB
+PATIENCE_SECONDS = 20  # for interrupted statements to end, before the session is stopped
 
 STOP_TEXTS: dict[StopReason, str] = {
     "cancelled": "somebody cancelled the job",
-    "leaving": "this worker was asked to end",
+    "shutdown": "this worker was asked to end",
     "lost": "the lease was lost",
 }
 
 
 class Interruptible(Protocol):
-    """What works for the job, and can be made to stop."""
+    """What runs the job and can be interrupted: the shared Spark session."""
 
     def interrupt(self) -> None: ...
 
@@ -37,24 +37,34 @@ class Interruptible(Protocol):
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """How long the server waits for a sign of life, and how often it wants one."""
+    """How long the server waits for a heartbeat, and how often it wants one."""
 
     lease_seconds: float
     heartbeat_seconds: float
 
 
 SendHeartbeat = Callable[[Json | None], bool]
-"""One heartbeat with the progress so far; whether the job is to be cancelled. What the server refuses is raised."""
+"""Sends one heartbeat with the progress; returns whether the job was cancelled. Raises what the server refuses."""
 
 
 class JobLease:
-    """One job, from when it was given away at `since` on the monotonic clock; `why` says why it is to go no further."""
+    """The lease of one job, granted at `since` (monotonic clock). `stop_reason` says why the job must stop."""
 
     def __init__(
-        self, terms: LeaseTerms, beat: SendHeartbeat, running: Interruptible, leaving: Callable[[], bool], since: float
+        self,
+        terms: LeaseTerms,
+        beat: SendHeartbeat,
+        running: Interruptible,
+        is_shutdown_requested: Callable[[], bool],
+        since: float,
     ) -> None:
-        self.why: StopReason | None = None
-        self._terms, self._beat, self._running, self._leaving = terms, beat, running, leaving
+        self.stop_reason: StopReason | None = None
+        self._terms, self._beat, self._running, self._is_shutdown_requested = (
+            terms,
+            beat,
+            running,
+            is_shutdown_requested,
+        )
         self._step: ProgressStep | None = None
         self._deadline = since + terms.lease_seconds * SAFE_FRACTION
         self._next_beat = since + terms.heartbeat_seconds
@@ -64,22 +74,25 @@ class JobLease:
 
     # For the job
 
-    def tell(self, step: ProgressStep) -> None:
-        """How far it is; the next heartbeat carries it."""
+    def set_progress(self, step: ProgressStep) -> None:
+        """Stores the progress; the next heartbeat sends it."""
         self._step = step
 
     def check(self) -> None:
-        """Stopped if it is to go no further; also before the thread had time to notice, as after a long sleep."""
-        self._look(time.monotonic())
-        if self.why is not None:
-            raise JobStopped(STOP_TEXTS[self.why])
+        """Raises JobStopped if the job must stop.
+
+        Looks at the clock itself: after a suspended machine wakes up, the thread may not have noticed yet.
+        """
+        self._update_stop_reason(time.monotonic())
+        if self.stop_reason is not None:
+            raise JobStopped(STOP_TEXTS[self.stop_reason])
 
     # For the worker
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Heartbeats are sent while the block runs."""
-        thread = threading.Thread(target=self._keep, name="heartbeat", daemon=True)
+    def send_heartbeats(self) -> Iterator[None]:
+        """Sends heartbeats from a thread while the block runs."""
+        thread = threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True)
         thread.start()
         try:
             yield
@@ -87,19 +100,19 @@ class JobLease:
             self._over.set()
             thread.join()
 
-    def work_ended(self) -> None:
-        """From here on there is nothing to interrupt; the lease is kept until it is settled."""
+    def mark_work_ended(self) -> None:
+        """Stops interrupting Spark. Heartbeats go on until the result is reported."""
         self._at_work = False
 
     # The thread
 
-    def _keep(self) -> None:
+    def _heartbeat_loop(self) -> None:
         while not self._over.wait(POLL_SECONDS):
             now = time.monotonic()
-            if now >= self._next_beat and self.why != "lost":
+            if now >= self._next_beat and self.stop_reason != "lost":
                 self._send(now)
-            self._look(time.monotonic())
-            if self.why is not None and self._at_work:
+            self._update_stop_reason(time.monotonic())
+            if self.stop_reason is not None and self._at_work:
                 self._interrupt()
 
     def _send(self, now: float) -> None:
@@ -110,26 +123,26 @@ class JobLease:
             cancelled = self._beat(progress)
         except Exception as error:
             if is_final(error):
-                self.why = "lost"
-            else:  # nobody answers: perhaps soon
+                self.stop_reason = "lost"
+            else:  # no answer: retry soon
                 self._next_beat = time.monotonic() + self._terms.heartbeat_seconds * RETRY_FRACTION
             return
         self._deadline = now + self._terms.lease_seconds * SAFE_FRACTION
-        if cancelled and self.why is None:
-            self.why = "cancelled"
+        if cancelled and self.stop_reason is None:
+            self.stop_reason = "cancelled"
 
-    def _look(self, now: float) -> None:
+    def _update_stop_reason(self, now: float) -> None:
         if now > self._deadline:
-            self.why = "lost"
-        elif self.why is None and self._leaving():
-            self.why = "leaving"
+            self.stop_reason = "lost"
+        elif self.stop_reason is None and self._is_shutdown_requested():
+            self.stop_reason = "shutdown"
 
     def _interrupt(self) -> None:
-        """Again and again: a procedure that lost one statement may begin another."""
+        """Interrupts repeatedly: a procedure that lost one statement may start another."""
         now = time.monotonic()
         if self._force_at is None:
             self._force_at = now + PATIENCE_SECONDS
-        with contextlib.suppress(Exception):  # Spark may be gone altogether
+        with contextlib.suppress(Exception):  # the JVM may be gone
             if now < self._force_at:
                 self._running.interrupt()
             else:
@@ -138,6 +151,6 @@ class JobLease:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether the server decided; otherwise the same request may be answered later."""
+    """Returns whether the server decided; otherwise the same request may succeed later."""
     decided = isinstance(error, CatalogError) and error.status < 500
     return decided and not isinstance(error, TooManyRequests | TooSlow)

@@ -1,4 +1,4 @@
-"""What a job is, which there are, and how one is run: JSON in, JSON out. What each does stands in its own file."""
+"""The registry of Spark jobs, their specification and report types, and how one is run: JSON in, JSON out."""
 
 import importlib
 import inspect
@@ -14,7 +14,7 @@ from nunatak_spark.sql_text import protect_sql_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Where each job lives; a job that stands elsewhere is named as `module:function`.
+# Built-in jobs; other jobs are named as `module:function`.
 JOBS = {
     "fingerprint": "nunatak_spark.comparison_jobs:fingerprint_table",
     "compare": "nunatak_spark.comparison_jobs:compare_tables",
@@ -24,7 +24,7 @@ JOBS = {
 
 
 class ProgressStep(msgspec.Struct, frozen=True, rename="kebab"):
-    """How far a job has come: `done` of `total` pieces, and what it is at."""
+    """How far a job is: `done` of `total` pieces, and what it does now."""
 
     text: str
     done: int
@@ -35,19 +35,21 @@ Progress = Callable[[ProgressStep], None]
 
 
 class Spec(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True, kw_only=True):
-    """What a job is asked for; each job has its own kind. An unknown field is a mistake and not ignored."""
+    """Base class of job specifications. An unknown field is an error."""
 
 
 class Report(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
-    """What a job found or did; `ok` is False where it worked and somebody should look at what it found."""
+    """Base class of job reports. `ok` is False if the job worked but found something that needs attention."""
 
     ok: bool = True
 
 
 @dataclass(frozen=True)
 class SparkJob:
-    """A function `(spark, spec, progress) → report`, SQL and DataFrames only: so it runs locally, on a cluster and over
-    Spark Connect alike."""
+    """A function `(spark, spec, progress) -> report` that uses SQL and DataFrames only.
+
+    So it runs alike in local mode, on a cluster and over Spark Connect.
+    """
 
     name: str
     spec: type[Spec]
@@ -55,7 +57,7 @@ class SparkJob:
 
 
 def find_job(name: str) -> SparkJob:
-    """A job of ours by name, or anybody's as `module:function`."""
+    """Returns a built-in job by name, or any function as `module:function`; raises InvalidSpec."""
     place = JOBS.get(name, name)
     module, colon, attribute = place.partition(":")
     if not colon:
@@ -68,7 +70,7 @@ def find_job(name: str) -> SparkJob:
 
 
 def _spec_type(name: str, function: Any) -> type[Spec]:
-    """The kind of specification, which is what the second parameter is annotated with."""
+    """Returns the specification type: the annotation of the function's second parameter."""
     parameters = list(inspect.signature(function).parameters.values()) if callable(function) else []
     kind = parameters[1].annotation if len(parameters) == 3 else None
     if isinstance(kind, str):
@@ -79,7 +81,7 @@ def _spec_type(name: str, function: Any) -> type[Spec]:
 
 
 def parse_spec(job: SparkJob, text: str | bytes) -> Spec:
-    """The specification, checked whole before anything starts."""
+    """Parses and validates the specification before anything starts; raises InvalidSpec."""
     try:
         return msgspec.json.decode(text, type=job.spec)
     except msgspec.DecodeError as error:
@@ -90,9 +92,9 @@ def parse_spec(job: SparkJob, text: str | bytes) -> Spec:
 
 
 def no_progress(_: ProgressStep) -> None:
-    """Progress that nobody wants to see."""
+    """A progress callback that does nothing."""
 
 
 def run(job: SparkJob, spark: "SparkSession", spec: Spec, progress: Progress = no_progress) -> Report:
-    protect_sql_text(spark)  # the caller may have made the session itself
+    protect_sql_text(spark)  # the caller may have created the session without our settings
     return job.function(spark, spec, progress)

@@ -1,4 +1,4 @@
-"""How far Spark has come with what it is asked: tasks done of all tasks, while a statement runs."""
+"""Reports how many tasks of a running Spark statement are done."""
 
 import contextlib
 import threading
@@ -12,13 +12,13 @@ from nunatak_spark.jobs import Progress, ProgressStep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOK_SECONDS = 1.0  # often enough for people, and nothing beside a job that reads tables
+LOOK_SECONDS = 1.0  # often enough for people, cheap beside a job that reads tables
 GROUP, DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
 
 
 @contextlib.contextmanager
 def report_task_progress(spark: "SparkSession", text: str, progress: Progress) -> Iterator[None]:
-    """While the block runs, tell how many tasks of its statements are done; each count is told once, all at the end."""
+    """Reports the done and total tasks of the block's statements; each count once, and the full total at the end."""
     told = _ProgressReporter(text, progress)
     watch = _watch_connect if import_pyspark("pyspark.sql.utils").is_remote() else _watch_local
     with watch(spark, told):
@@ -36,7 +36,7 @@ class _ProgressReporter:
             self._progress(ProgressStep(self._text, done, total))
 
     def finish(self) -> None:
-        """Whatever Spark last said: the block is through. Stages that it could skip never count as done."""
+        """Reports the total as done. Stages that Spark skipped never count as done, so its last count may be lower."""
         total = max(self._last[1], 1)
         self.tell(total, total)
 
@@ -56,7 +56,7 @@ def _watch_connect(spark: Any, told: _ProgressReporter) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_local(spark: "SparkSession", told: _ProgressReporter) -> Iterator[None]:
-    """Statements of this thread are marked, and another thread counts the tasks of what is so marked."""
+    """Tags the statements of this thread with a job group; another thread counts the tasks of that group."""
     context: Any = spark.sparkContext
     group, before = f"nunatak-{uuid4()}", {key: context.getLocalProperty(key) for key in (GROUP, DESCRIPTION)}
     tracker = context.statusTracker()
@@ -80,7 +80,7 @@ def _poll(count: Callable[[], tuple[int, int]], told: _ProgressReporter, ended: 
 
 
 def _count(tracker: Any, group: str) -> tuple[int, int]:
-    """Done and all tasks of the statements so far; a stage that Spark forgot counts for nothing."""
+    """Returns done and total tasks of the group; stages that Spark has dropped from its status store count as none."""
     jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
     known = [stage for stage in stages if stage is not None]

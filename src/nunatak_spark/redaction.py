@@ -1,7 +1,6 @@
-"""Secrets are taken out of everything that leaves a Spark program: errors and results of jobs, progress, printed lines.
+"""Removes secrets from everything that leaves a Spark program: errors, job results, progress, printed lines.
 
-Known are the secrets that a session logs in with, and those of the environment. Passwords in addresses and settings are
-found by how they are written.
+Known secrets are those of session logins and of the environment. Passwords in URLs and settings are found by pattern.
 """
 
 import os
@@ -10,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 MASK = "***"
-MIN_SECRET_LENGTH = 6  # shorter values are words that occur anyway
+MIN_SECRET_LENGTH = 6  # shorter values also occur as ordinary words
 SECRET_NAME = re.compile(r"SECRET|PASSW|PWD$|TOKEN|(?:API|ACCESS|ACCOUNT|PRIVATE)_?KEY|CREDENTIAL", re.IGNORECASE)
 NO_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|FOLDER|UR[IL]|ID|TYPE|PROVIDER|EXPIRATION)$", re.IGNORECASE)
 PATTERNS = (
-    # user:password@ in an address, also behind jdbc:
+    # user:password@ in a URL, also after jdbc:
     (re.compile(r"([a-z][a-z0-9+.\-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{MASK}@"),
     # password=x; &token=x, 'secret' = 'x', "s3.secret-access-key":"x" and oracle's user/password@
     (
@@ -34,7 +33,7 @@ _known: set[str] = set()
 
 
 def remember_secret(*values: str | None) -> None:
-    """From now on these values are taken out wherever they occur; of ID:SECRET the second part as well."""
+    """Redacts these values from now on; of ID:SECRET also the second part alone."""
     for value in values:
         if value:
             _known.update(part for part in (value, value.partition(":")[2]) if len(part) >= MIN_SECRET_LENGTH)
@@ -56,7 +55,7 @@ def redact_text(text: str) -> str:
 
 
 def redact(value: Any) -> Any:
-    """The same value of JSON, its texts and keys without secrets."""
+    """Returns a JSON value with its strings and keys redacted."""
     match value:
         case str():
             return redact_text(value)

@@ -1,4 +1,4 @@
-"""The program that runs one job: `python -m nunatak_spark run`, alike under spark-submit, locally and over Connect."""
+"""The program that runs one job: `python -m nunatak_spark run`, under spark-submit, in local mode and over Connect."""
 
 import contextlib
 import sys
@@ -48,21 +48,23 @@ def list_jobs() -> None:
 @click.option("--job", "name", required=True, help=f"{', '.join(JOBS)}, or module:function.")
 @click.option("--spec", required=True, help="JSON, a file with it, or - for standard input.")
 @click.option(
-    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Where to write it; else it is printed."
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write the report to; printed if left out.",
 )
 @click.option(
     "--uri",
-    help="The catalog; left out, the session's own settings name it. Log in with NUNATAK_TOKEN or …_CREDENTIAL.",
+    help="URI of the catalog; left out, the session's settings name it. Log in with NUNATAK_TOKEN or …_CREDENTIAL.",
 )
 @click.option("--warehouse", help="Warehouse by name.")
-@click.option("--catalog", default="lake", show_default=True, help="What the catalog is called in SQL.")
-@click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077; else as Spark is configured.")
-@click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+@click.option("--catalog", default="lake", show_default=True, help="Name of the catalog in SQL.")
+@click.option("--master", help="Spark master, such as local[4] or spark://host:7077; default: Spark's configuration.")
+@click.option("--remote", help="Spark Connect server, such as sc://host:15002.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting.")
 @click.option(
     "--progress",
     type=click.Choice(["bar", "text", "json", "none"]),
-    help="How to tell on standard error how far it is; a bar in a terminal, else text.",
+    help="Progress output on standard error; default: a bar in a terminal, else text.",
 )
 def run_job(
     name: str,
@@ -78,7 +80,7 @@ def run_job(
 ) -> None:
     """Run one job and print its report."""
     job = find_job(name)
-    parsed = parse_spec(job, _read_spec(spec))  # before Spark starts: a mistake shall not cost half a minute
+    parsed = parse_spec(job, _read_spec(spec))  # before Spark starts, which takes half a minute
     settings = dict(_parse_setting(one) for one in conf)
     with _translate_start_failures():
         if uri is None:
@@ -108,7 +110,7 @@ def _translate_start_failures() -> Iterator[None]:
 
 
 def _bare_session(master: str | None, remote: str | None, settings: dict[str, str]) -> "SparkSession":
-    """The session that Spark's own configuration describes, as under spark-submit with a properties file."""
+    """Returns the session that Spark's own configuration describes, as under spark-submit with a properties file."""
     builder = import_pyspark("pyspark.sql").SparkSession.builder.config(map=settings)
     if remote:
         builder = builder.remote(remote)
@@ -164,7 +166,7 @@ def _json() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Progress]:
-    """One line for each text, as long as it is told of."""
+    """Shows one progress bar per text."""
     with rich.progress.Progress(console=Console(stderr=True)) as bars:
         lines: dict[str, rich.progress.TaskID] = {}
 
@@ -180,7 +182,7 @@ PROGRESS_PRINTERS = {"bar": _bar, "text": _text, "json": _json, "none": _nothing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return how it ended; what went wrong is on standard error, the fix on its last line."""
+    """Runs the command and returns the exit code; errors go to standard error, the fix on the last line."""
     try:
         outcome = root(args=arguments, prog_name="python -m nunatak_spark", standalone_mode=False)
         return outcome if isinstance(outcome, int) else DONE

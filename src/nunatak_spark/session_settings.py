@@ -1,4 +1,4 @@
-"""Settings of a Spark session that hold for a piece of work, and are put back afterwards."""
+"""Temporary settings of a Spark session."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def temporary_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """The session's own settings come back afterwards, also after an error.
+    """Sets session settings for the block and restores the old values afterwards, also after an error.
 
-    Settings belong to the whole session. Threads that share one may each enter this only if a caller of all of them
-    holds the same settings for as long: else the first that leaves takes them away from the others.
+    Settings belong to the whole session. Threads that share a session may each enter this only while a common caller
+    holds the same settings: otherwise the first thread to leave resets them for the others.
     """
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():

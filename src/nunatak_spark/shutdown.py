@@ -1,4 +1,4 @@
-"""How a program is asked to end: the signals that supervisors and terminals send, heard once and looked at often."""
+"""Shutdown on SIGTERM and SIGINT: the signal sets a flag that the worker polls."""
 
 import contextlib
 import signal
@@ -7,41 +7,42 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-POLL_SECONDS = 0.2  # how soon it is noticed
+POLL_SECONDS = 0.2  # longest delay until a signal is noticed
 
 
 class ShutdownSignal:
-    """Whether somebody wants this process to end.
+    """Whether this process was asked to end.
 
-    A signal only sets a flag: whatever runs just then may hold a lock. The second one ends the process as it stands.
+    The handler only sets a flag, because the interrupted code may hold a lock. A second signal raises
+    KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """While the block runs, in the main thread."""
+    def handle_signals(self) -> Iterator[None]:
+        """Handles the signals while the block runs; main thread only."""
         before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.listen()
+        self.install_handlers()
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def listen(self) -> None:
-        """Once more, after Spark was started: it listens to the terminal itself."""
+    def install_handlers(self) -> None:
+        """Installs the handlers. Call it again after Spark started: pyspark installs its own SIGINT handler."""
         for number in SIGNALS:
-            signal.signal(number, self._heard)
+            signal.signal(number, self._on_signal)
 
-    def _heard(self, _number: int, _frame: FrameType | None) -> None:
-        if self.wanted:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.wanted = True
+        self.requested = True
 
     def sleep(self, seconds: float) -> None:
-        """At most so long, and no longer once somebody wants to leave."""
+        """Sleeps for at most so long; returns early once a shutdown is requested."""
         until = time.monotonic() + seconds
-        while not self.wanted and (left := until - time.monotonic()) > 0:
+        while not self.requested and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, POLL_SECONDS))

@@ -1,4 +1,4 @@
-"""A Spark session that knows the catalog: made from nothing, or added to a user's builder or session."""
+"""Creates a Spark session for the catalog, or adds the catalog to a user's builder or session."""
 
 import contextlib
 import logging
@@ -47,18 +47,18 @@ def session(
     config: Mapping[str, str] | None = None,
     app_name: str = "nunatak",
 ) -> "SparkSession":
-    """A session in which `catalog` is the Nunatak at `uri`; what this machine lacks is said before a JVM starts.
+    """Returns a session in which `catalog` is the Nunatak at `uri`; checks this machine before a JVM starts.
 
-    Without `master` it is what Spark's own configuration says, or else every core of this machine. With `remote`
-    (sc://…), or SPARK_REMOTE, it is a session of a Spark Connect server, which brings its own jars. A session that runs
-    already gets the catalog added. Secrets reach a running JVM and never its command line.
+    Without `master`, Spark's configuration decides, else all cores of this machine are used. With `remote` (sc://…) or
+    SPARK_REMOTE it is a session of a Spark Connect server, which brings its own jars. If a session runs already, the
+    catalog is added to it. Secrets are set in the running JVM and never appear on its command line.
     """
     wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
     if master and remote:
         raise ConfigurationConflict(
             "master and remote were given", fix="Give one of them: remote is for Spark Connect."
         )
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # 20 kB of JSON per refused statement
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it logs 20 kB of JSON per failed statement
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     spark = (
         _remote_session(remote, config or {})
@@ -80,9 +80,9 @@ def configure(
     bundles: Sequence[str] = (),
     jars: Sequence[str | Path] = (),
 ) -> Any:
-    """The same builder with the jars, the extensions and the catalog added; nothing that is set gets lost.
+    """Returns the builder with the jars, the extensions and the catalog added; keeps all existing settings.
 
-    A token or credential becomes part of the JVM's command line, which every user of the machine can read; where that
+    A token or credential becomes part of the JVM's command line, which every user of the machine can read. If that
     matters, leave it out and call `add_catalog` on the session.
     """
     wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=token, credential=credential)
@@ -90,9 +90,9 @@ def configure(
 
 
 def add_catalog(spark: "SparkSession", catalog: CatalogConfig) -> None:
-    """Make the catalog known to a running session; Spark looks its settings up on first use.
+    """Adds the catalog to a running session; Spark reads its settings on first use.
 
-    From then on the session takes SQL text literally: `${…}` in it is no variable.
+    Also turns off variable substitution: `${…}` in SQL text of the session is taken literally from now on.
     """
     protect_sql_text(spark)
     remember_secret(catalog.token, catalog.credential)
@@ -145,7 +145,7 @@ def _configure_builder(
     *,
     secrets: bool,
 ) -> Any:
-    # Spark offers no other way to see what a builder holds, and appending needs it; the same in 3.5 and 4.1.
+    # Appending to lists needs the builder's options, which have no public accessor; the same in 3.5 and 4.1.
     present = {**_existing_settings(installation), **{key: str(value) for key, value in builder._options.items()}}
     places = jar_locations(os.environ, named=jars, spark_home=installation.spark_home)
     wanted_jars = [jar for jar in installation.spark.chosen_jars(bundles) if not is_resolved_by_spark(present, jar)]
@@ -161,21 +161,23 @@ def _configure_builder(
         **catalog.settings(),
         **(catalog.secrets() if secrets else {}),
     }
-    # Also in the configuration that further sessions of the application begin with; what was set otherwise is replaced.
+    # REQUIRED_SETTINGS also go into the application's configuration, which further sessions inherit; they win.
     return builder.config(map={**missing_settings(present, wanted), **REQUIRED_SETTINGS})
 
 
 def _existing_settings(installation: Installation) -> dict[str, str]:
-    """What was set before the program had a say."""
+    """Returns what was set before the program: by files, PYSPARK_SUBMIT_ARGS or a running JVM."""
     if installation.java_home is not None:
         return existing_settings(os.environ, installation.spark_home)
     pyspark = import_pyspark("pyspark")
-    pyspark.SparkContext._ensure_initialized()  # a JVM of spark-submit knows its settings, also those of a cluster
+    pyspark.SparkContext._ensure_initialized()  # the JVM of spark-submit has all settings, also those of the cluster
     return dict(pyspark.SparkConf().getAll())
 
 
 def _refuse_submitted_jars(paths: list[str]) -> None:
-    """spark-submit takes the --jars of PYSPARK_SUBMIT_ARGS instead of a builder's, and would drop ours unsaid."""
+    """Raises ConfigurationConflict if PYSPARK_SUBMIT_ARGS has --jars without ours: spark-submit would drop
+    the builder's jars.
+    """
     submitted, _ = submit_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     missing = [path for path in paths if path not in submitted[JARS].split(",")] if JARS in submitted else []
     if missing:
@@ -187,8 +189,10 @@ def _refuse_submitted_jars(paths: list[str]) -> None:
 
 @contextlib.contextmanager
 def _jvm_environment(installation: Installation, master: str) -> Iterator[None]:
-    """The environment that a JVM is started in; afterwards it is as it was."""
-    wanted = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable}  # else workers take another one
+    """Sets the environment variables for starting a JVM; restores them afterwards."""
+    wanted = {
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable
+    }  # otherwise executors may pick another Python
     if installation.java_home is not None:
         wanted["JAVA_HOME"] = str(installation.java_home)
     if master.startswith("local"):
@@ -206,7 +210,7 @@ def _jvm_environment(installation: Installation, master: str) -> Iterator[None]:
 
 
 def _require_runtime(spark: "SparkSession", installation: Installation) -> None:
-    """A JVM that somebody else started has the jars that they gave it; without Iceberg among them say so at once."""
+    """Raises JarNotFound if the JVM, which somebody else may have started, has no Iceberg runtime."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:

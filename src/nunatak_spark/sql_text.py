@@ -1,4 +1,4 @@
-"""How names and values become SQL text, and the session settings under which Spark reads that text back unchanged."""
+"""Writes names and values as SQL text, and sets the session settings under which Spark reads that text unchanged."""
 
 import re
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from nunatak_spark.failure_reason import failure_reason
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark replaces ${env:X}, ${system:X} and ${spark.x} in the text of every statement, name, expression and view, also
-# inside quotes: a table called t${env:NUNATAK_TOKEN} would make Spark print the token. Names come from users.
+# Spark substitutes ${env:X}, ${system:X} and ${spark.x} in every statement, expression and view, also inside quotes:
+# a table named t${env:NUNATAK_TOKEN} would make Spark print the token. Names come from users.
 SUBSTITUTE = "spark.sql.variable.substitute"
-# With this on, Spark takes the backslashes of a literal as they stand, so `literal` would write other values.
+# If true, Spark does not unescape backslashes in literals, so the escapes of `literal` would change values.
 ESCAPED_LITERALS = "spark.sql.parser.escapedStringLiterals"
 REQUIRED_SETTINGS = {SUBSTITUTE: "false", ESCAPED_LITERALS: "false"}
-# What Spark would replace if it replaced anything, a quote and a backslash: it has to come back as it is.
+# Substitutable variables, quotes and backslashes: the session must return this text unchanged.
 PROBE = "${system:java.version} ${env:PATH} ${spark.app.id} ${spark:spark.app.id} `'\"\\n\\"
 FIX = f"Let sessions set {SUBSTITUTE}=false and {ESCAPED_LITERALS}=false, or set both on the Spark server."
 
@@ -28,25 +28,25 @@ SIMPLE_TYPE = re.compile(
 
 
 def quote_identifier(name: str) -> str:
-    """An identifier as SQL names it, whatever characters it has."""
+    """Quotes an identifier for SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_name(levels: Iterable[str]) -> str:
-    """A name of several levels, such as catalog, namespace and table."""
+    """Quotes a name of several levels, such as catalog, namespace and table."""
     return ".".join(map(quote_identifier, levels))
 
 
 def literal(text: str) -> str:
-    """A string as Spark's SQL reads it back, in a session that `protect_sql_text` has prepared."""
+    """Returns a string literal of Spark SQL, valid in a session prepared by `protect_sql_text`."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def protect_sql_text(spark: "SparkSession") -> None:
-    """Make the session take SQL text literally. CannotRun if it does not: names of users would be program text.
+    """Makes the session take SQL text literally; raises CannotRun if it does not, because names of users would be code.
 
-    Every session passes here before a statement is sent: those that we start, those of a Spark Connect server and
-    those that a program hands over. A setting that reads back right can be without effect, so the text is tried.
+    Every session passes here before the first statement: our own, those of a Spark Connect server and those of a
+    calling program. A setting that reads back right may still have no effect, so a probe statement is run.
     """
     for key, value in REQUIRED_SETTINGS.items():
         try:
@@ -62,14 +62,17 @@ def protect_sql_text(spark: "SparkSession") -> None:
 
 
 def require_type_text(kind: str) -> str:
-    """The same text if it is the name of a data type and nothing else; a source's catalog may say anything there."""
+    """Returns the text if it is a data type and nothing else; raises CannotRun.
+
+    Source catalogs may contain any text.
+    """
     if not _is_type(kind.strip()):
         raise CannotRun(f"{kind[:100]!r} is not a data type that Spark knows", fix="Look at the table's columns.")
     return kind
 
 
 def _is_type(kind: str) -> bool:
-    """`array<…>`, `map<…, …>` and `struct<name: …>` around simple types."""
+    """Returns whether the text is a simple type, or `array<…>`, `map<…, …>` or `struct<name: …>` of types."""
     outer = re.fullmatch(r"(array|map|struct)\s*<(.*)>", kind, re.IGNORECASE | re.DOTALL)
     if outer is None:
         return SIMPLE_TYPE.fullmatch(kind) is not None
@@ -81,12 +84,12 @@ def _is_type(kind: str) -> bool:
 
 
 def _is_field_name(text: str) -> bool:
-    # Unquoted, a name is what the parser of Hive takes for one: no space, no quote, nothing that ends a comment.
+    # Unquoted names as Hive's parser accepts them: no space, no quote, nothing that starts or ends a comment.
     return re.fullmatch(r"`([^`]|``)+`|[^\s`'\"\\<>(),:;/*\-]+", text.strip()) is not None
 
 
 def _split_outside_brackets(text: str, separator: str, most: int | None = None) -> list[str]:
-    """At separators outside of brackets and backticks."""
+    """Splits at separators that are outside of brackets and backticks."""
     parts, depth, is_quoted = [""], 0, False
     for letter in text:
         is_quoted ^= letter == "`"

@@ -1,4 +1,4 @@
-"""The catalog's tables about itself, in the namespace `system` of a warehouse: how they are made."""
+"""Creates tables in the namespace `system`, where the catalog keeps data about itself."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMESPACE = "system"
-# Many jobs append to the same table at once, and each commit leaves a metadata file: retry long, and keep few.
+# Many jobs append to one table at the same time, and each commit writes a metadata file: retry often, keep few files.
 PROPERTIES = {
     "format-version": "2",
     "commit.retry.num-retries": "20",
@@ -20,7 +20,7 @@ PROPERTIES = {
 
 
 def system_table_name(catalog: str, table: str) -> str:
-    """A system table as SQL names it."""
+    """Returns the SQL name of a system table."""
     return quote_name((catalog, NAMESPACE, table))
 
 
@@ -34,9 +34,9 @@ def ensure_system_table(
     properties: Mapping[str, str] | None = None,
     comment: str | None = None,
 ) -> str:
-    """Make the table unless it is there, and return its name in SQL. Whoever comes first of many at once makes it.
+    """Creates the table unless it exists, and returns its SQL name. Safe if several jobs call it at the same time.
 
-    `columns` and `partitioned_by` are written as in CREATE TABLE; `properties` go before those that all have.
+    `columns` and `partitioned_by` are written as in CREATE TABLE; `properties` override the common ones.
     """
     name = system_table_name(catalog, table)
     if spark.catalog.tableExists(name):
@@ -49,7 +49,7 @@ def ensure_system_table(
 def create_statement(
     name: str, columns: str, partitioned_by: Sequence[str], properties: Mapping[str, str], comment: str | None
 ) -> str:
-    """The statement; that somebody else was quicker is no error of it."""
+    """Returns the CREATE TABLE IF NOT EXISTS statement."""
     parts = [f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg"]
     if partitioned_by:
         parts.append(f"PARTITIONED BY ({', '.join(partitioned_by)})")

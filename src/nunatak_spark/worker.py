@@ -1,4 +1,4 @@
-"""The worker: takes one maintenance job after the other from the catalog, does it on Spark, says what became of it."""
+"""The worker: leases maintenance jobs from the catalog, runs them on Spark, and reports the results."""
 
 import contextlib
 import itertools
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 State = Literal["done", "failed", "cancelled", "handed-back", "lost"]
 
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # while the catalog does not answer
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # between retries while the catalog does not answer
 ONCE_TRIES = 6  # about half a minute, for a worker that is to end when nothing is due
 LONGEST_RESULT = 200 << 10  # bytes; the server keeps 256 KiB of JSON
 LONGEST_ERROR = 1000
 
-STATE_AFTER_STOP: dict[StopReason, State] = {"cancelled": "cancelled", "leaving": "handed-back", "lost": "lost"}
+STATE_AFTER_STOP: dict[StopReason, State] = {"cancelled": "cancelled", "shutdown": "handed-back", "lost": "lost"}
 REMARKS: dict[State, str] = {
     "handed-back": "another worker may go on at once",
     "lost": "the lease ran out; nothing further was changed, and another worker goes on",
@@ -42,7 +42,7 @@ REMARKS: dict[State, str] = {
 
 
 class SharedSession:
-    """The session that jobs share: started for the first of them, and anew after it was stopped."""
+    """The Spark session that all jobs of a worker use: started for the first job, and again after a stop."""
 
     def __init__(self, start: Callable[[], "SparkSession"]) -> None:
         self._start = start
@@ -58,7 +58,7 @@ class SharedSession:
         return self._spark
 
     def interrupt(self) -> None:
-        """End every statement that the session works on; whoever waits for one gets an exception."""
+        """Cancels every running statement of the session; its caller gets an exception."""
         spark = self._spark
         if spark is None:
             return
@@ -70,11 +70,11 @@ class SharedSession:
     def stop(self) -> None:
         spark, self._spark = self._spark, None
         if spark is not None:
-            with contextlib.suppress(Exception):  # what is gone needs no stopping
+            with contextlib.suppress(Exception):  # the JVM may be gone already
                 spark.stop()
 
     def require_alive(self) -> None:
-        """CannotRun if Spark itself is gone: a JVM that died is not started a second time in one process."""
+        """Raises CannotRun if the JVM died: one process cannot start a second JVM."""
         if self._spark is None:
             return
         try:
@@ -88,7 +88,7 @@ class SharedSession:
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker is to do; `securable` is the place whose jobs it takes."""
+    """What a worker does; `securable` is the object whose jobs it takes."""
 
     securable: str
     name: str
@@ -102,7 +102,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class LeasedJob:
-    """A job as the server gave it away, and since when, on the monotonic clock."""
+    """A job as the server leased it, and the monotonic time of the request."""
 
     job: Json
     terms: LeaseTerms
@@ -111,7 +111,7 @@ class LeasedJob:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What became of a job."""
+    """The result of a job."""
 
     state: State
     outcome: JobOutcome | None = None
@@ -119,75 +119,79 @@ class JobResult:
 
 
 def unique_worker_name(name: str) -> str:
-    """A lease is held under it; of two processes with one name, the one that lost a job must not keep it alive."""
+    """Returns a unique lease holder name: of two processes with one name, the one that lost a job must not
+    renew its lease.
+    """
     return f"{name[:80]}-{uuid4().hex[:8]}"
 
 
 class Worker:
-    """`beats` is a second connection, for the thread that keeps a job alive while the first waits for an answer."""
+    """Leases jobs and runs them. `heartbeat_client` is a second connection for the heartbeat thread."""
 
     def __init__(
         self,
-        wishes: WorkerOptions,
+        options: WorkerOptions,
         client: Client,
-        beats: Client,
+        heartbeat_client: Client,
         session: SharedSession,
         maintain: MaintenanceFunction,
-        leaving: ShutdownSignal,
+        shutdown: ShutdownSignal,
         tell: PrintEvent,
     ) -> None:
-        self._wishes, self._client, self._beats, self._session = wishes, client, beats, session
+        self._options, self._client, self._heartbeat_client, self._session = options, client, heartbeat_client, session
         self._maintain, self._tell = maintain, tell
-        self.leaving = leaving
-        self.ended: list[JobResult] = []
+        self.shutdown = shutdown
+        self.results: list[JobResult] = []
 
     @property
     def name(self) -> str:
-        return self._wishes.name
+        return self._options.name
 
     # Job after job
 
     def run(self) -> None:
-        """Until somebody wants it to end; or, if so wished, until nothing is due or enough was done."""
-        wishes, idle_since = self._wishes, None
-        self._tell(WorkerEvent(event="started", text=f"worker {wishes.name} takes jobs of {wishes.securable}"))
-        while not self.leaving.wanted and len(self.ended) != wishes.max_jobs:
-            leased = self._answered(self._lease_next)
+        """Runs jobs until a shutdown; with `once` until nothing is due, with `max_jobs` until so many jobs ran."""
+        options, idle_since = self._options, None
+        self._tell(WorkerEvent(event="started", text=f"worker {options.name} takes jobs of {options.securable}"))
+        while not self.shutdown.requested and len(self.results) != options.max_jobs:
+            leased = self._retry_until_answered(self._lease_next)
             if leased is not None:
                 idle_since = None
-                self._do(leased)
+                self._run_job(leased)
                 continue
-            if wishes.once or self.leaving.wanted:
+            if options.once or self.shutdown.requested:
                 break
             if idle_since is None:
                 idle_since = time.monotonic()
-                text = f"nothing to do; looking again every {wishes.poll_seconds:g} s"
+                text = f"nothing to do; looking again every {options.poll_seconds:g} s"
                 self._tell(WorkerEvent(event="waiting", text=text))
             self._stop_if_idle(idle_since)
-            self.leaving.sleep(wishes.poll_seconds * random.uniform(0.8, 1.2))  # many workers, not all at once
-        self._tell(WorkerEvent(event="stopped", text=f"the worker ends; it took {len(self.ended)} jobs"))
+            self.shutdown.sleep(
+                options.poll_seconds * random.uniform(0.8, 1.2)
+            )  # jitter, so that workers do not poll at the same time
+        self._tell(WorkerEvent(event="stopped", text=f"the worker ends; it took {len(self.results)} jobs"))
 
     def run_one(self, job_id: int) -> None:
-        """This job and no other; Conflict says who has it."""
+        """Runs this job only; raises Conflict if another worker holds it."""
         leased = self._lease(job_id)
         assert leased is not None  # the server gives a certain job, or refuses
-        self._do(leased)
+        self._run_job(leased)
 
     def _lease_next(self) -> LeasedJob | None:
-        if self._wishes.plan:
+        if self._options.plan:
             self._plan()
         return self._lease()
 
     def _lease(self, job_id: int | None = None) -> LeasedJob | None:
-        body = {"securable": self._wishes.securable, "worker": self._wishes.name, "job-id": job_id}
-        since = time.monotonic()  # before it is asked for: the server begins to count at some time after that
+        body = {"securable": self._options.securable, "worker": self._options.name, "job-id": job_id}
+        since = time.monotonic()  # taken before the request: the server's lease starts later, so ours expires first
         answer = self._client.manage("POST", ("maintenance", "lease"), body)
         if answer["job"] is None:
             return None
         return LeasedJob(answer["job"], LeaseTerms(answer["lease-seconds"], answer["heartbeat-seconds"]), since)
 
     def _plan(self) -> None:
-        body: Json = {"securable": self._wishes.securable}
+        body: Json = {"securable": self._options.securable}
         added = 0
         while True:
             page = self._client.manage("POST", ("maintenance", "jobs"), body)
@@ -198,75 +202,75 @@ class Worker:
         if added:
             self._tell(WorkerEvent(event="planned", text=f"{added} jobs are due by policy"))
 
-    def _answered(self, ask: Callable[[], LeasedJob | None]) -> LeasedJob | None:
-        """The answer, if it comes before somebody wants to leave.
+    def _retry_until_answered(self, ask: Callable[[], LeasedJob | None]) -> LeasedJob | None:
+        """Repeats the request until the catalog answers or a shutdown is requested.
 
-        What the catalog refuses is raised; and what nobody answers, if the worker is not to stay.
+        Raises what the catalog refuses; with `once` also a ConnectionError after ONCE_TRIES tries.
         """
         wait = FIRST_WAIT_SECONDS
         for tries in itertools.count(1):
             try:
                 return ask()
             except (CatalogError, ConnectionError) as error:
-                if is_final(error) or (self._wishes.once and tries == ONCE_TRIES):
+                if is_final(error) or (self._options.once and tries == ONCE_TRIES):
                     raise
                 pause = wait * random.uniform(0.5, 1.0)
                 text = f"the catalog does not answer ({failure_reason(error)}); asking again in {pause:.0f} s"
                 self._tell(WorkerEvent(event="unreachable", text=text, error=failure_reason(error)))
-                self.leaving.sleep(pause)
+                self.shutdown.sleep(pause)
                 wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
-            if self.leaving.wanted:
+            if self.shutdown.requested:
                 break
         return None
 
     def _stop_if_idle(self, idle_since: float) -> None:
-        after = self._wishes.idle_stop_seconds
+        after = self._options.idle_stop_seconds
         if after is not None and self._session.started and time.monotonic() >= idle_since + after:
             self._session.stop()
 
     # One job
 
-    def _do(self, leased: LeasedJob) -> None:
-        """To its end, whatever that is."""
+    def _run_job(self, leased: LeasedJob) -> None:
+        """Runs a leased job and reports its result."""
         job = leased.job
         lease = JobLease(
             leased.terms,
             lambda progress: self._beat(job, progress),
             self._session,
-            self._wants_to_leave,
+            self._is_shutdown_requested,
             leased.since,
         )
         began = time.monotonic()
-        with lease.kept():
+        with lease.send_heartbeats():
             try:
-                ended = self._work(job, lease)
-            except CannotRun:  # this machine's fault and not the job's
-                lease.work_ended()
-                self._settle(job, lease, JobResult("handed-back"))
+                ended = self._execute(job, lease)
+            except CannotRun:  # a problem of this machine, not of the job
+                lease.mark_work_ended()
+                self._report_result(job, lease, JobResult("handed-back"))
                 raise
-            lease.work_ended()
-            ended = self._settle(job, lease, ended)
-        self.ended.append(ended)
+            lease.mark_work_ended()
+            ended = self._report_result(job, lease, ended)
+        self.results.append(ended)
         self._tell(_ended_event(job, ended, time.monotonic() - began))
         if ended.error is not None:
             self._session.require_alive()
-            self.leaving.sleep(FIRST_WAIT_SECONDS)  # what was handed back is due again at once
+            self.shutdown.sleep(FIRST_WAIT_SECONDS)  # a job that was handed back is due again at once
 
-    def _wants_to_leave(self) -> bool:
-        return self.leaving.wanted
+    def _is_shutdown_requested(self) -> bool:
+        return self.shutdown.requested
 
     def _beat(self, job: Json, progress: Json | None) -> bool:
-        body = {"worker": self._wishes.name, "progress": redact(progress)}
-        return bool(self._beats.manage("POST", _job_path(job, "heartbeat"), body)["cancelled"])
+        body = {"worker": self._options.name, "progress": redact(progress)}
+        return bool(self._heartbeat_client.manage("POST", _job_path(job, "heartbeat"), body)["cancelled"])
 
-    def _work(self, job: Json, lease: JobLease) -> JobResult:
+    def _execute(self, job: Json, lease: JobLease) -> JobResult:
         try:
             spec = msgspec.convert(job["job"], JobSpec)
         except msgspec.ValidationError as error:
             return JobResult("failed", error=f"this worker does not understand the job: {error}")
         self._tell(_begun_event(job, spec))
         try:
-            return JobResult("done", self._maintain(self._work_of(job, spec, lease)))
+            return JobResult("done", self._maintain(self._job_context(job, spec, lease)))
         except CannotRun:
             raise
         except JobRefused as error:
@@ -274,15 +278,15 @@ class Worker:
                 "failed", error=redact_text(str(error))[:LONGEST_ERROR]
             )  # cut afterwards: half a secret is one
         except Exception as error:
-            if lease.why is not None:  # what was interrupted fails in its own way
-                return JobResult(STATE_AFTER_STOP[lease.why])
-            # The catalog went away under the job: that is not the job's fault, and it is begun again when it is back.
+            if lease.stop_reason is not None:  # an interrupted statement raises any error
+                return JobResult(STATE_AFTER_STOP[lease.stop_reason])
+            # The catalog became unreachable: hand the job back, so that it is retried once the catalog answers.
             state: State = "handed-back" if isinstance(error, ServerUnreachable) else "failed"
             return JobResult(state, error=failure_reason(error))
 
-    def _work_of(self, job: Json, spec: JobSpec, lease: JobLease) -> JobContext:
+    def _job_context(self, job: Json, spec: JobSpec, lease: JobLease) -> JobContext:
         def progress(step: ProgressStep) -> None:
-            lease.tell(step)
+            lease.set_progress(step)
             self._tell(progress_event(job["job-id"], step))
 
         lease.check()
@@ -293,25 +297,25 @@ class Worker:
         return JobContext(
             spark=spark,
             client=self._client,
-            catalog=self._wishes.catalog,
+            catalog=self._options.catalog,
             spec=spec,
             job=f"job-{job['job-id']}",
             progress=progress,
             check=lease.check,
         )
 
-    def _settle(self, job: Json, lease: JobLease, ended: JobResult) -> JobResult:
-        """Tell the server, for as long as the job is ours; what it does not take from us any more is lost."""
+    def _report_result(self, job: Json, lease: JobLease, ended: JobResult) -> JobResult:
+        """Reports the result while the lease holds; the job is lost if the server refuses it."""
         if ended.state == "lost":
             return ended
         action, body = ("hand-back", {}) if ended.state == "handed-back" else ("finish", _result_body(ended))
         wait = FIRST_WAIT_SECONDS
         while True:
             try:
-                self._client.manage("POST", _job_path(job, action), {"worker": self._wishes.name, **body})
+                self._client.manage("POST", _job_path(job, action), {"worker": self._options.name, **body})
                 return ended
             except (CatalogError, ConnectionError) as error:
-                if is_final(error) or lease.why == "lost":
+                if is_final(error) or lease.stop_reason == "lost":
                     return JobResult("lost", ended.outcome, failure_reason(error))
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(10.0, 2 * wait)
@@ -322,7 +326,7 @@ def _job_path(job: Json, action: str) -> tuple[str, ...]:
 
 
 def _result_body(ended: JobResult) -> Json:
-    """What the server is told, and shows to whoever may read the table: no secret of this worker is in it."""
+    """Returns the request body of a result, redacted: everybody who may read the table sees it."""
     body: Json = {"state": ended.state, "error": redact(ended.error)}
     if ended.outcome is not None:
         outcome = ended.outcome
@@ -336,7 +340,7 @@ def _result_body(ended: JobResult) -> Json:
     return body
 
 
-# What is told
+# Events
 
 
 def progress_event(job_id: int | None, step: ProgressStep) -> WorkerEvent:
@@ -347,7 +351,7 @@ def progress_event(job_id: int | None, step: ProgressStep) -> WorkerEvent:
 
 
 def dry_run_event(spec: JobSpec, ended: JobResult) -> WorkerEvent:
-    """What a dry run found."""
+    """Returns the event of a dry run."""
     return _with_outcome(
         WorkerEvent(event="tried", text=f"{spec.type} of {_table_name(spec)}: ", type=spec.type), ended
     )
@@ -372,7 +376,7 @@ def _ended_event(job: Json, ended: JobResult, seconds: float) -> WorkerEvent:
 
 
 def _with_outcome(event: WorkerEvent, ended: JobResult) -> WorkerEvent:
-    """The same, and what became of it, which its text goes on with."""
+    """Returns the event with the result added to its text and fields."""
     outcome = ended.outcome
     remarks = [REMARKS.get(ended.state, ""), ended.error or ""]
     if outcome is not None:

@@ -81,8 +81,8 @@ def test_the_tables_of_a_transaction_have_an_event_each(changes: Changes) -> Non
 def test_views_and_namespaces(changes: Changes) -> None:
     (view,) = changes.run(views.create_view, views.NewView(V, SCHEMA, a_version(), None, {}))
     (dropped,) = changes.run(tables.drop_entry, V, "VIEW", purge=False)
-    (made,) = changes.run(namespaces.create_namespace, ("a", "b.c"), {})
-    (changed,) = changes.run(namespaces.update_namespace, ("ns",), {"x": "y"}, [])
+    (made,) = changes.run(namespaces.create_namespace, ("a", "b.c"), {}, Answer(200))
+    (changed,) = changes.run(namespaces.update_namespace, ("ns",), {"x": "y"}, [], lambda _: Answer(200))
     (gone,) = changes.run(namespaces.drop_namespace, ("a", "b.c"))
 
     assert (view.type, view.object_uuid, view.name) == ("create-view", dropped.object_uuid, "v")

@@ -292,7 +292,9 @@ def test_a_job_that_is_cancelled_while_spark_works_stops_and_the_next_one_is_don
         asked = [orders.ask(), orders.ask("snapshot-expiry")]
         worker.run()
 
-    assert [each.state for each in worker.ended] == ["cancelled", "done", "done"], [each.error for each in worker.ended]
+    assert [each.state for each in worker.results] == ["cancelled", "done", "done"], [
+        each.error for each in worker.results
+    ]
     assert shown(orders.client, job)["state"] == "cancelled"
     assert [shown(orders.client, each)["state"] for each in asked] == ["done", "done"]
     assert orders.files() == PARTITIONS

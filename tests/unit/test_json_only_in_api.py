@@ -33,6 +33,7 @@ ALLOWED = {
     "catalog/tables.py _later_removal": JOB,
     "catalog/tables.py list_entries": HOT_LIST,
     "catalog/tables.py stage_table": LOADED,
+    "database/changes.py json_list": PARAMETER,
     "database/manifest.py": FILE,
     "database/mariadb.py list_heads": HOT_LIST,
     "database/rules.py purge_payload": JOB,
@@ -45,6 +46,7 @@ ALLOWED = {
     "maintenance/policies.py printed": COLUMN,
     "maintenance/policy_store.py": PARAMETER,
     "maintenance/queue.py": COLUMN,
+    "settings.py": FILE,
 }
 
 

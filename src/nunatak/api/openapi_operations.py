@@ -38,7 +38,7 @@ def whole(info: Json, routes: Sequence[Route], components: Mapping[str, Json]) -
     types = {(route.operation, role): kind for route in routes for role, kind in _types(route)}
     bodies, schemas = schemas_of(types, INNER, components["schemas"])
     for name in AMENDMENTS.keys() & schemas.keys():
-        AMENDMENTS[name].apply(schemas[name])
+        AMENDMENTS[name].amend(schemas[name])
     paths: Json = {}
     for route in routes:
         own = {role: schema for (operation, role), schema in bodies.items() if operation == route.operation}

@@ -156,7 +156,7 @@ class Amendment:
     hidden: tuple[str, ...] = ()
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def apply(self, schema: Json) -> None:
+    def amend(self, schema: Json) -> None:
         fields = schema["properties"]
         if self.required:
             schema["required"] = [*schema.get("required", ()), *self.required]

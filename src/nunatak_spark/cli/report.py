@@ -20,7 +20,7 @@ from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.telemetry.ingest import IngestSpec
 from nunatak_spark.telemetry.ingest import ingest as ingest_spool
-from nunatak_spark.telemetry.telemetry_page import page
+from nunatak_spark.telemetry.telemetry_page import render_page
 from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def report(context: click.Context, file: Path, days: int, uri: str, warehouse: s
         with _spark(where, client) as (spark, tell):
             findings = collect(spark, ReportSpec(catalog=where.catalog, days=days), tell)
             unseen = unseen_tables(spark, where.catalog, listed)
-    file.write_text(page(findings, catalog=warehouse or uri, unseen=unseen), "utf-8")
+    file.write_text(render_page(findings, catalog=warehouse or uri, unseen=unseen), "utf-8")
     echo(f"Wrote {file}.")
 
 

@@ -135,7 +135,7 @@ def shared_session(where: Where, client: Client, leaving: ShutdownSignal | None 
     def start() -> "SparkSession":
         spark = started(where, client)
         if leaving is not None:
-            leaving.listen()
+            leaving.install_handlers()
         return spark
 
     shared = SharedSession(start)
@@ -151,7 +151,7 @@ def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEve
     leaving = ShutdownSignal()
     with ExitStack() as open_:
         open_.enter_context(refusals())
-        open_.enter_context(leaving.listening())
+        open_.enter_context(leaving.handle_signals())
         beats = open_.enter_context(connected(client.uri, client.warehouse, timeout_seconds=BEAT_SECONDS))
         shared = open_.enter_context(shared_session(where, client, leaving))
         yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
@@ -191,7 +191,7 @@ def run_due(session: Session, where: Where, securable: str) -> int:
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
     with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
         worker.run()
-    return NOT_DONE if worker.leaving.wanted else exit_code(worker.ended)
+    return NOT_DONE if worker.shutdown.requested else exit_code(worker.results)
 
 
 def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
@@ -201,9 +201,9 @@ def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
             worker.run_one(job_id)
         except Conflict as error:
             raise Taken(error.message, hint=error.hint) from error
-    if worker.ended[0].state == "handed-back":
+    if worker.results[0].state == "handed-back":
         echo(f"The job waits for a worker; `nunatak job cancel {job_id}` drops it.", err=True)
-    return exit_code(worker.ended)
+    return exit_code(worker.results)
 
 
 def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:

@@ -303,9 +303,9 @@ def worker(
         )
         with a_worker(wishes, where, client, tell) as one:
             one.run()
-            left = one.leaving.wanted
+            left = one.shutdown.requested
     if not left:  # a job that was cancelled or went to another worker is nothing to be alarmed about
-        raise click.exceptions.Exit(exit_code([each for each in one.ended if each.state in ("done", "failed")]))
+        raise click.exceptions.Exit(exit_code([each for each in one.results if each.state in ("done", "failed")]))
 
 
 def _spark_of(version: str | None) -> SparkRelease:

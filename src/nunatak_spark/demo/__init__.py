@@ -1,1 +1,1 @@
-"""The demo: a shop's pipeline from raw events to revenue on a live catalog, and a page of plots about it."""
+"""The demo: a shop's pipeline from raw events to revenue on a live catalog, and an HTML page about it."""

@@ -1,4 +1,4 @@
-"""`python -m nunatak_spark.demo`: says what is missing before it imports what is not there."""
+"""`python -m nunatak_spark.demo`: reports missing packages before it imports them."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""A catalog for the demo: `nunatak serve` on a free port of this machine, ended with the block that it is for."""
+"""Runs `nunatak serve` on a free local port for the demo."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from nunatak_spark.errors import CannotRun
 
-START_SECONDS = 60  # it takes half a second; a busy machine gets time
+START_SECONDS = 60  # it takes half a second; a loaded machine gets time
 STOP_SECONDS = 30
 LOOK_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def catalog(data: Path, log: Path, port: int = 0) -> Iterator[str]:
-    """Its address, while the block runs; what it says is in `log`.
+def run_catalog(data: Path, log: Path, port: int = 0) -> Iterator[str]:
+    """Starts a catalog for the block and yields its URI; its output goes to `log`.
 
-    It has the settings that everybody starts with: those of this shell may name a database that is not to be touched.
+    It gets default settings: NUNATAK_ variables of this shell may name a database that must not be touched.
     """
     place = ["--host", "127.0.0.1", "--port", str(port), "--data", str(data.resolve())]
     with log.open("wb") as out:
-        # In a session of its own: Ctrl-C is for the demo, which then ends the catalog in good order.
+        # A process group of its own: Ctrl-C goes to the demo only, which then stops the catalog.
         process = subprocess.Popen(
             [sys.executable, "-m", "nunatak", "serve", *place],
             stdin=subprocess.DEVNULL,

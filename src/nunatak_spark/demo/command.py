@@ -1,4 +1,4 @@
-"""The command `python -m nunatak_spark.demo` (`make demo`): what it needs, the play, the page, and what to try next."""
+"""The command `python -m nunatak_spark.demo` (`make demo`): runs the demo, writes the page, prints what to try next."""
 
 import contextlib
 import os
@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak.client import Client
-from nunatak_spark.demo.catalog_process import catalog
-from nunatak_spark.demo.console_narrator import Terminal
-from nunatak_spark.demo.demo_context import Stage
-from nunatak_spark.demo.demo_folder import claimed
+from nunatak_spark.demo.catalog_process import run_catalog
+from nunatak_spark.demo.console_narrator import ConsoleNarrator
+from nunatak_spark.demo.demo_context import DemoContext
+from nunatak_spark.demo.demo_folder import claim_folder
 from nunatak_spark.demo.demo_page import render
-from nunatak_spark.demo.demo_run import Play, perform
-from nunatak_spark.demo.sample_data import size_of
+from nunatak_spark.demo.demo_run import DemoResult, run_demo
+from nunatak_spark.demo.sample_data import demo_size
 from nunatak_spark.errors import CannotRun, JarChecksumMismatch, JarNotFound
 from nunatak_spark.failure_reason import failure_reason
 from nunatak_spark.installation import Installation, find_installation
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 FAILED, CANNOT_RUN = 1, 3
 PAGE, DATA, LOG, SPARK_LOG = "demo.html", "data", "catalog.log", "spark.log"
 STDERR = 2
-SMALL = 4  # the largest scale at which most of the time goes into starting statements
-LOGINS = ("NUNATAK_TOKEN", "NUNATAK_CREDENTIAL")  # those of some other catalog; the demo's asks for none
+SMALL = 4  # up to this scale most of the time is statement overhead
+LOGINS = ("NUNATAK_TOKEN", "NUNATAK_CREDENTIAL")  # logins of another catalog; the demo's catalog needs none
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What was typed."""
+class DemoOptions:
+    """The command line options."""
 
     scale: float
     files: int
@@ -75,8 +75,8 @@ class Wishes:
 def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: int) -> None:
     """Run a pipeline from raw events to revenue on a catalog of its own, and make a page about it."""
     console = Console()
-    wishes = Wishes(scale, files, folder, master, keep, port)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us ends the catalog, too
+    wishes = DemoOptions(scale, files, folder, master, keep, port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also ends the catalog
     try:
         problems = run(wishes, console)
     except CannotRun as error:
@@ -95,29 +95,31 @@ def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: 
         raise click.exceptions.Exit(FAILED)
 
 
-def run(wishes: Wishes, console: Console) -> list[str]:
-    """The whole demo; what went otherwise than it should comes back."""
+def run(wishes: DemoOptions, console: Console) -> list[str]:
+    """Runs the whole demo; returns the problems."""
     for name in LOGINS:
         os.environ.pop(name, None)
-    installation = find_installation(os.environ)  # first: whoever has no Java shall not wait for anything
-    with claimed(wishes.folder) as folder, catalog(folder / DATA, folder / LOG, wishes.port) as uri:
+    installation = find_installation(os.environ)  # first: fails at once without Java
+    with claim_folder(wishes.folder) as folder, run_catalog(folder / DATA, folder / LOG, wishes.port) as uri:
         console.print(f"[bold]The catalog listens on {uri}[/]; its data are in {folder / DATA}.", highlight=False)
-        with _started(installation, uri, wishes, folder / SPARK_LOG, console) as spark, Client(uri) as client:
-            play = perform(Stage(spark, client, uri, size_of(wishes.scale, wishes.files), Terminal(console)))
+        with _start_spark(installation, uri, wishes, folder / SPARK_LOG, console) as spark, Client(uri) as client:
+            result = run_demo(
+                DemoContext(spark, client, uri, demo_size(wishes.scale, wishes.files), ConsoleNarrator(console))
+            )
             spark_version = spark.version
         page = folder / PAGE
         versions = {"Spark": spark_version, "PyIceberg": pyiceberg.__version__, "DuckDB": duckdb.__version__}
         commands = commands_for(folder, uri if wishes.keep else None)
-        page.write_text(render(play, made_at=datetime.now(UTC), versions=versions, commands=commands), "utf-8")
-        _close(play, page, commands, console)
+        page.write_text(render(result, made_at=datetime.now(UTC), versions=versions, commands=commands), "utf-8")
+        _close(result, page, commands, console)
         if wishes.keep:
             _wait(uri, console)
-    return list(play.problems())
+    return list(result.problems())
 
 
 @contextlib.contextmanager
-def _started(
-    installation: Installation, uri: str, wishes: Wishes, log: Path, console: Console
+def _start_spark(
+    installation: Installation, uri: str, wishes: DemoOptions, log: Path, console: Console
 ) -> "Iterator[SparkSession]":
     with console.status("Starting Spark …"), _stderr_into(log):
         settings = {"spark.driver.memory": "2g", **_compiler(wishes.scale), **_packages(installation)}
@@ -135,7 +137,7 @@ def _started(
 
 @contextlib.contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """A JVM that is started meanwhile writes its log there for as long as it lives."""
+    """Redirects stderr; a JVM that is started in the block writes its log there for its whole life."""
     sys.stderr.flush()
     kept = os.dup(STDERR)
     with log.open("wb") as file:
@@ -148,25 +150,27 @@ def _stderr_into(log: Path) -> Iterator[None]:
 
 
 def _compiler(scale: float) -> dict[str, str]:
-    """Short statements never repay the optimizing compiler; without it a small demo takes half as long."""
+    """Returns JVM options without the optimizing compiler, which short statements never repay: it halves a
+    small demo's time.
+    """
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if scale <= SMALL else {}
 
 
 def _packages(installation: Installation) -> dict[str, str]:
-    """Nothing if the jar is here or Maven gets it; else Spark's own resolver is asked for it."""
+    """Returns nothing if the jar is here or Maven gets it; else the setting for Spark's own resolver."""
     try:
         load_jar(installation.spark.runtime, jar_locations(os.environ, spark_home=installation.spark_home))
     except JarChecksumMismatch:
         raise
     except JarNotFound:
         if os.environ.get("NUNATAK_MAVEN_URL") or jar_locations(os.environ).maven is not None:
-            raise  # a way was there, and failed
+            raise  # Maven is configured and failed
         return {"spark.jars.packages": installation.spark.runtime.coordinate}
     return {}
 
 
 def commands_for(folder: Path, uri: str | None) -> dict[str, str]:
-    """What to try next; without a running catalog it is started first."""
+    """Returns what to try next; without a running catalog it is started first."""
     start = {} if uri else {"Start the catalog on this data again": f"nunatak serve --data {folder / DATA}"}
     at = uri or "http://127.0.0.1:8181"
     named = f" --uri {uri}" if uri else ""
@@ -181,11 +185,11 @@ def commands_for(folder: Path, uri: str | None) -> dict[str, str]:
     }
 
 
-def _close(play: Play, page: Path, commands: dict[str, str], console: Console) -> None:
-    faster = play.before.query_seconds / max(play.after.query_seconds, 0.001)
+def _close(result: DemoResult, page: Path, commands: dict[str, str], console: Console) -> None:
+    faster = result.before.query_seconds / max(result.after.query_seconds, 0.001)
     console.print(
-        f"\n[bold]Health {play.before.health.score} → {play.after.health.score}[/], "
-        f"{play.before.health.files:,} → {play.after.health.files:,} files, a query {faster:.1f} times faster."
+        f"\n[bold]Health {result.before.health.score} → {result.after.health.score}[/], "
+        f"{result.before.health.files:,} → {result.after.health.files:,} files, a query {faster:.1f} times faster."
     )
     console.print(f"[bold green]The page is {page.resolve()}[/]", highlight=False, soft_wrap=True)
     console.print("\nGo on from here:", highlight=False)

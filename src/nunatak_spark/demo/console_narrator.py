@@ -1,4 +1,4 @@
-"""How the demo is told on a terminal: each act with a sentence, a bar while Spark works, and the figures."""
+"""Prints the demo on a console: each step with a sentence, a progress bar while Spark works, and the results."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from nunatak_spark.demo.demo_context import timed
+from nunatak_spark.demo.demo_context import measure_seconds
 from nunatak_spark.jobs import Progress as Tell
 from nunatak_spark.jobs import ProgressStep
 
 INDENT = (0, 0, 0, 3)  # left
 
 
-class Terminal:
-    """A narrator; where nobody watches, as in a log, there are no bars."""
+class ConsoleNarrator:
+    """A narrator; without a terminal, as in a log, there are no bars."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -31,7 +31,10 @@ class Terminal:
         self._console.print(Padding(f"[italic]{escape(sentence)}[/]", INDENT), highlight=False)
         columns = (TextColumn("   {task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
         quiet = not self._console.is_terminal
-        with timed() as seconds, Progress(*columns, console=self._console, transient=True, disable=quiet) as self._bars:
+        with (
+            measure_seconds() as seconds,
+            Progress(*columns, console=self._console, transient=True, disable=quiet) as self._bars,
+        ):
             yield
         self._bars = None
         self._tasks.clear()

@@ -1,4 +1,4 @@
-"""What every act of the demo is handed: a session, a catalog, how much there is to do, and whom to tell."""
+"""The context of the demo steps: Spark session, catalog, amounts of data, and a narrator."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nunatak.client import Client
-from nunatak_spark.demo.sample_data import Size
+from nunatak_spark.demo.sample_data import DemoSize
 from nunatak_spark.jobs import Progress, no_progress
 from nunatak_spark.progress import report_task_progress
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Narrator(Protocol):
-    """Whoever tells the audience what happens."""
+    """Prints what the demo does."""
 
     def act(self, title: str, sentence: str) -> contextlib.AbstractContextManager[None]:
-        """One act, from its announcement to its end."""
+        """Announces a step; the block is its duration."""
         ...
 
     def say(self, text: str) -> None:
-        """A figure, or what just happened."""
+        """Prints a result."""
         ...
 
     @property
@@ -31,8 +31,8 @@ class Narrator(Protocol):
 
 
 @dataclass
-class Silence:
-    """For acts that nobody watches; what was said is kept."""
+class SilentNarrator:
+    """A narrator that only collects the texts."""
 
     said: list[str] = field(default_factory=list)
 
@@ -49,35 +49,35 @@ class Silence:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """`root` is the namespace that holds the layers, and `catalog` what the catalog is called in SQL."""
+class DemoContext:
+    """`root` is the namespace of the layers, `catalog` the catalog's name in SQL."""
 
     spark: "SparkSession"
     client: Client
     uri: str
-    size: Size
+    size: DemoSize
     narrator: Narrator
     root: str = "analytics"
     catalog: str = "lake"
 
     def name(self, table: str) -> str:
-        """Such as `bronze.events` as SQL names it."""
+        """Returns the SQL name of a table such as `bronze.events`."""
         return f"{self.catalog}.{self.root}.{table}"
 
     def levels(self, table: str) -> tuple[str, ...]:
-        """The same as the catalog's own interface does."""
+        """Returns the levels of the name for the REST API."""
         return (self.root, *table.split("."))
 
     def securable(self, table: str) -> str:
         return f"table:default/{'/'.join(self.levels(table))}"
 
     def run(self, doing: str, statement: str) -> "list[Row]":
-        """Run a statement, and tell how far it is."""
+        """Runs a statement and reports its progress."""
         with report_task_progress(self.spark, doing, self.narrator.progress):
             return self.spark.sql(statement).collect()
 
     def row(self, statement: str) -> "Row":
-        """The only row of a query."""
+        """Returns the only row of a query."""
         (row,) = self.spark.sql(statement).collect()
         return row
 
@@ -87,8 +87,8 @@ class Stage:
 
 
 @contextlib.contextmanager
-def timed() -> Iterator[list[float]]:
-    """The seconds that the block took are in the list afterwards."""
+def measure_seconds() -> Iterator[list[float]]:
+    """Puts the duration of the block into the list."""
     taken: list[float] = []
     began = time.perf_counter()
     yield taken

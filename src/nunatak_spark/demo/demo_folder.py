@@ -1,4 +1,4 @@
-"""The folder that a demo leaves behind: taken by one at a time, and emptied only if an earlier demo made it."""
+"""The folder of a demo: used by one demo at a time, and emptied only if an earlier demo created it."""
 
 import contextlib
 import fcntl
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from nunatak_spark.errors import ConfigurationConflict
 
-MARK = ".nunatak-demo"  # whoever finds it knows that everything beside it may go
+MARK = ".nunatak-demo"  # marks a folder whose contents may be deleted
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[Path]:
-    """The folder, empty but for the mark, and nobody else's while the block runs."""
+def claim_folder(folder: Path) -> Iterator[Path]:
+    """Locks and empties the folder; raises ConfigurationConflict if it is in use or not a demo's."""
     mark = folder / MARK
     if folder.exists() and not mark.exists() and any(folder.iterdir()):
         raise ConfigurationConflict(

@@ -1,4 +1,4 @@
-"""The closing page: the figures of a performance as one HTML file that asks nobody for anything."""
+"""Renders the results of a demo as one self-contained HTML page."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -7,13 +7,13 @@ from decimal import Decimal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from nunatak_spark.demo import engines, plot_geometry
-from nunatak_spark.demo.demo_run import Play
+from nunatak_spark.demo.demo_run import DemoResult
 
 LOADER = PackageLoader("nunatak_spark.demo", ".")
 
 
-def render(play: Play, *, made_at: datetime, versions: Mapping[str, str], commands: Mapping[str, str]) -> str:
-    """`commands` are what to try next: a sentence to what is typed."""
+def render(result: DemoResult, *, made_at: datetime, versions: Mapping[str, str], commands: Mapping[str, str]) -> str:
+    """Returns the page; `commands` maps a sentence to the command to try."""
     environment = Environment(
         loader=LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -23,43 +23,43 @@ def render(play: Play, *, made_at: datetime, versions: Mapping[str, str], comman
         "seconds": seconds_text,
     }
     template = environment.get_template("page.html")
-    before, after = play.before.health, play.after.health
+    before, after = result.before.health, result.after.health
     return template.render(
-        play=play,
+        result=result,
         made_at=made_at,
         versions=versions,
         commands=commands,
-        revenue=revenue_plot(play),
-        published_day=max(row.day for row in play.gold.rows).strftime("%d %b"),
+        revenue=revenue_plot(result),
+        published_day=max(row.day for row in result.gold.rows).strftime("%d %b"),
         funnel=plot_geometry.bars(
             {
-                "events in bronze": play.bronze.events,
-                "of them sent again": play.bronze.resent,
-                "unreadable": play.bronze.unreadable,
-                "orders in silver": play.published.rows_after,
-                "of them corrected": play.silver.corrected,
-                "through the branch": play.published.rows_after - play.published.rows_before,
-                "rows in gold": len(play.gold.rows),
+                "events in bronze": result.bronze.events,
+                "of them sent again": result.bronze.resent,
+                "unreadable": result.bronze.unreadable,
+                "orders in silver": result.published.rows_after,
+                "of them corrected": result.silver.corrected,
+                "through the branch": result.published.rows_after - result.published.rows_before,
+                "rows in gold": len(result.gold.rows),
             }
         ),
         pairs=(
             _pair("files that a scan opens", before.files, after.files),
-            _pair("the same query", play.before.query_seconds, play.after.query_seconds, seconds_text),
+            _pair("the same query", result.before.query_seconds, result.after.query_seconds, seconds_text),
             _pair("snapshots", before.snapshots, after.snapshots),
             _pair("bytes of data", before.size_bytes, after.size_bytes, size_text),
         ),
         arcs={health: plot_geometry.arc(health.score, 52) for health in (before, after)},
-        faster=play.before.query_seconds / max(play.after.query_seconds, 0.001),
-        agree=engines.agree(play.answers),
-        spans=plot_geometry.spans({act.title: act.seconds for act in play.acts}),
-        problems=list(play.problems()),
+        faster=result.before.query_seconds / max(result.after.query_seconds, 0.001),
+        agree=engines.answers_agree(result.answers),
+        spans=plot_geometry.spans({act.title: act.seconds for act in result.acts}),
+        problems=list(result.problems()),
     )
 
 
-def revenue_plot(play: Play) -> plot_geometry.StackedArea:
-    days = sorted({row.day for row in play.gold.rows})
-    countries = sorted({row.country for row in play.gold.rows})
-    found = {(row.country, row.day): float(row.revenue) for row in play.gold.rows}
+def revenue_plot(result: DemoResult) -> plot_geometry.StackedArea:
+    days = sorted({row.day for row in result.gold.rows})
+    countries = sorted({row.country for row in result.gold.rows})
+    found = {(row.country, row.day): float(row.revenue) for row in result.gold.rows}
     series = {country: [found.get((country, day), 0.0) for day in days] for country in countries}
     largest_first = dict(sorted(series.items(), key=lambda pair: -sum(pair[1])))
     return plot_geometry.stacked_area([day.strftime("%d %b") for day in days], largest_first)

@@ -1,11 +1,11 @@
-"""Bronze, silver and gold: raw events are kept as they came, cleaned by MERGE, and summed up."""
+"""Bronze, silver and gold: raw events as they arrive, cleaned by MERGE, and aggregated."""
 
 import datetime
 from dataclasses import dataclass
 from decimal import Decimal
 
 from nunatak_spark.demo import sample_data
-from nunatak_spark.demo.demo_context import Stage
+from nunatak_spark.demo.demo_context import DemoContext
 
 OWNER = "data-team"
 LAYERS = {
@@ -22,7 +22,7 @@ REVENUE = "(day DATE, country STRING, orders BIGINT, customers BIGINT, revenue D
 
 @dataclass(frozen=True)
 class Bronze:
-    """How many events arrived, and what is wrong with them."""
+    """How many events arrived, and how many are resent or unreadable."""
 
     events: int
     resent: int
@@ -31,7 +31,7 @@ class Bronze:
 
 @dataclass(frozen=True)
 class Silver:
-    """How many orders there are, and how many of them were put right by the second MERGE."""
+    """How many orders there are, and how many the second MERGE corrected."""
 
     orders: int
     corrected: int
@@ -47,7 +47,7 @@ class DayRevenue:
 
 @dataclass(frozen=True)
 class Gold:
-    """The whole table, in order."""
+    """The whole table, sorted."""
 
     rows: tuple[DayRevenue, ...]
 
@@ -56,65 +56,65 @@ class Gold:
         return sum((row.revenue for row in self.rows), Decimal(0))
 
 
-def make_layers(stage: Stage) -> None:
-    """The namespaces and their tables, all empty."""
-    # Over REST: Spark keeps the property `owner` to itself.
-    stage.client.create_namespace((stage.root,), {"owner": OWNER})
+def make_layers(context: DemoContext) -> None:
+    """Creates the namespaces and empty tables."""
+    # Over REST: Spark reserves the property `owner`.
+    context.client.create_namespace((context.root,), {"owner": OWNER})
     for layer, meaning in LAYERS.items():
-        stage.client.create_namespace(stage.levels(layer), {"owner": OWNER, "comment": meaning})
+        context.client.create_namespace(context.levels(layer), {"owner": OWNER, "comment": meaning})
     for table, columns in {"bronze.events": EVENTS, "silver.orders": ORDERS, "gold.revenue": REVENUE}.items():
-        stage.spark.sql(f"CREATE TABLE {stage.name(table)} {columns}")
+        context.spark.sql(f"CREATE TABLE {context.name(table)} {columns}")
 
 
-def land(stage: Stage) -> Bronze:
-    """Append everything to bronze; nothing is judged yet."""
-    events = stage.name("bronze.events")
-    stage.run("landing orders", f"INSERT INTO {events} {sample_data.raw_orders(stage.size)}")
-    stage.run("landing corrections", f"INSERT INTO {events} {sample_data.raw_corrections(stage.size)}")
-    row = stage.row(f"""
+def land(context: DemoContext) -> Bronze:
+    """Appends all events to bronze."""
+    events = context.name("bronze.events")
+    context.run("landing orders", f"INSERT INTO {events} {sample_data.raw_orders(context.size)}")
+    context.run("landing corrections", f"INSERT INTO {events} {sample_data.raw_corrections(context.size)}")
+    row = context.row(f"""
         SELECT count(*) AS events, count_if(kind = 'order') - count(DISTINCT order_id) AS resent,
             count_if(amount IS NULL) AS unreadable
-        FROM ({sample_data.readable(events).replace("SELECT order_id", "SELECT kind, order_id", 1)})""")
+        FROM ({sample_data.parse_orders(events).replace("SELECT order_id", "SELECT kind, order_id", 1)})""")
     return Bronze(row.events, row.resent, row.unreadable)
 
 
-def clean(stage: Stage) -> Silver:
-    """Orders first and corrections second, as they came; MERGE keeps one row for each order, the newest."""
-    _merge(stage, "order", "merging orders")
-    before = _changed(stage)
-    _merge(stage, "correction", "merging corrections")
-    orders, corrected = stage.row(
-        f"SELECT count(*), count_if(changed_at > '{before}') FROM {stage.name('silver.orders')}"
+def clean(context: DemoContext) -> Silver:
+    """Merges orders, then corrections; MERGE keeps the newest row of each order."""
+    _merge(context, "order", "merging orders")
+    before = _last_change(context)
+    _merge(context, "correction", "merging corrections")
+    orders, corrected = context.row(
+        f"SELECT count(*), count_if(changed_at > '{before}') FROM {context.name('silver.orders')}"
     )
     return Silver(orders, corrected)
 
 
-def _merge(stage: Stage, kind: str, doing: str) -> None:
-    newest = sample_data.cleaned(f"{stage.name('bronze.events')} WHERE kind = '{kind}'")
-    stage.run(
+def _merge(context: DemoContext, kind: str, doing: str) -> None:
+    newest = sample_data.clean_orders(f"{context.name('bronze.events')} WHERE kind = '{kind}'")
+    context.run(
         doing,
         f"""
-        MERGE INTO {stage.name("silver.orders")} AS known USING ({newest}) AS news ON known.order_id = news.order_id
+        MERGE INTO {context.name("silver.orders")} AS known USING ({newest}) AS news ON known.order_id = news.order_id
         WHEN MATCHED AND news.changed_at > known.changed_at THEN UPDATE SET *
         WHEN NOT MATCHED THEN INSERT *""",
     )
 
 
-def _changed(stage: Stage) -> str:
-    """When the newest order was last changed."""
-    return str(stage.value(f"SELECT max(changed_at) FROM {stage.name('silver.orders')}"))
+def _last_change(context: DemoContext) -> str:
+    """Returns the time of the newest change."""
+    return str(context.value(f"SELECT max(changed_at) FROM {context.name('silver.orders')}"))
 
 
-def aggregate(stage: Stage) -> Gold:
-    """Replace gold by what silver says now, in one commit."""
-    stage.run(
+def aggregate(context: DemoContext) -> Gold:
+    """Overwrites gold from silver in one commit."""
+    context.run(
         "summing up",
         f"""
-        INSERT OVERWRITE {stage.name("gold.revenue")}
+        INSERT OVERWRITE {context.name("gold.revenue")}
         SELECT cast(ordered_at AS date) AS day, country, count(*), count(DISTINCT customer), sum(amount)
-        FROM {stage.name("silver.orders")} GROUP BY day, country ORDER BY day, country""",
+        FROM {context.name("silver.orders")} GROUP BY day, country ORDER BY day, country""",
     )
-    rows = stage.spark.sql(
-        f"SELECT day, country, orders, revenue FROM {stage.name('gold.revenue')} ORDER BY day, country"
+    rows = context.spark.sql(
+        f"SELECT day, country, orders, revenue FROM {context.name('gold.revenue')} ORDER BY day, country"
     ).collect()
     return Gold(tuple(DayRevenue(*row) for row in rows))

@@ -1,4 +1,4 @@
-"""The geometry of plots: numbers in, paths and places out; how they look is the page's affair."""
+"""The geometry of plots: numbers in, SVG paths and positions out; the page styles them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layer:
-    """One band of a stacked area."""
+    """One layer of a stacked area."""
 
     name: str
     path: str

@@ -1,6 +1,6 @@
-"""What the shop's events are: SQL over `range` and xxhash64, so the same rows whatever computes them. Runs nothing.
+"""The shop's events as SQL over `range` and xxhash64: the same rows on every machine. Runs nothing.
 
-Whole numbers only: floating point rounds differently from one machine to the next.
+Integer arithmetic only: floating point results differ between machines.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ FIRST_DAY = "2026-01-05"  # a Monday
 DAYS = 56
 CUSTOMERS = 5_000
 COUNTRIES = ("DK", "FI", "FO", "IS", "NO", "SE")
-# Sixteen draws: some countries buy more than others.
+# Sixteen entries: some countries buy more than others.
 DRAWN = ("NO",) * 5 + ("SE",) * 4 + ("DK",) * 3 + ("FI",) * 2 + ("IS", "FO")
 PAGES = ("home", "search", "product", "basket", "checkout")
-NEXT_MORNING = 10**8  # the first number of the orders that come after all others
+NEXT_MORNING = 10**8  # first id of the orders that arrive last
 CLICKS_PER_FILE = 100
-FILES_OF_A_DAY = 10  # at least: fewer in one partition are nothing to join
-FORGOTTEN = 20  # one customer in so many asks to be forgotten
+FILES_OF_A_DAY = 10  # minimum per partition, so that compaction has work
+FORGOTTEN = 20  # one customer in so many is deleted
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much there is of everything."""
+class DemoSize:
+    """The amounts of data."""
 
     orders: int
     files: int = 2_000
@@ -43,16 +43,16 @@ class Size:
         return max(1, min(10, self.commits, self.files // FILES_OF_A_DAY))
 
 
-def size_of(scale: float, files: int = 2_000) -> Size:
-    """A scale of 1 is 200,000 orders; the small files are as many at every scale."""
-    return Size(max(1_000, round(200_000 * scale)), files, min(20, max(1, files // FILES_OF_A_DAY)))
+def demo_size(scale: float, files: int = 2_000) -> DemoSize:
+    """Returns the size; scale 1 is 200,000 orders. The number of small files does not depend on the scale."""
+    return DemoSize(max(1_000, round(200_000 * scale)), files, min(20, max(1, files // FILES_OF_A_DAY)))
 
 
-# Raw, as the tills send it: everything is text, and some of it is wrong
+# Raw events: everything is text, and some of it is wrong
 
 
-def raw_orders(size: Size, partitions: int | None = None) -> str:
-    """Every order once, and one in 25 a second time, an hour later."""
+def raw_orders(size: DemoSize, partitions: int | None = None) -> str:
+    """Returns every order once, and one in 25 a second time, an hour later."""
     return f"""
         SELECT {_raw("'order'", "amount", f"if(n < {size.orders}, 0, 3600)")}
         FROM (SELECT *, {_order("amount")} FROM (
@@ -60,8 +60,8 @@ def raw_orders(size: Size, partitions: int | None = None) -> str:
             FROM {_range("n", 0, size.orders + size.resent, partitions)}))"""
 
 
-def raw_corrections(size: Size, partitions: int | None = None) -> str:
-    """Orders whose amount was wrong, some more than once; the last one counts."""
+def raw_corrections(size: DemoSize, partitions: int | None = None) -> str:
+    """Returns corrected orders, some more than once; the last correction counts."""
     return f"""
         SELECT {_raw("'correction'", "amount", f"86400 * {DAYS + 1} + n")}
         FROM (SELECT *, {_order("corrected")} FROM (
@@ -83,27 +83,27 @@ def _raw(kind: str, amount: str, later_seconds: str) -> str:
         timestampadd(SECOND, {later_seconds} + pmod(xxhash64(n, 'lag'), 60), {_moment()}) AS received_at"""
 
 
-# Cleaned, as the silver layer wants it
+# Cleaned, for the silver layer
 
 
-def cleaned(raw: str) -> str:
-    """The newest word on each order; amounts that cannot be read are left out."""
+def clean_orders(raw: str) -> str:
+    """Returns the newest version of each order; unreadable amounts are left out."""
     return f"""
         SELECT order_id, newest.* FROM (
             SELECT order_id, max_by(struct(ordered_at, customer, country, amount, changed_at), changed_at) AS newest
-            FROM ({readable(raw)}) WHERE amount IS NOT NULL GROUP BY order_id)"""
+            FROM ({parse_orders(raw)}) WHERE amount IS NOT NULL GROUP BY order_id)"""
 
 
-def readable(raw: str) -> str:
-    """Text as values; an amount that is none is null."""
+def parse_orders(raw: str) -> str:
+    """Parses text into values; an unreadable amount is null."""
     return f"""
         SELECT order_id, cast(sent_at AS timestamp) AS ordered_at, customer, upper(trim(country)) AS country,
             try_cast(replace(trim(amount), ',', '.') AS decimal(12,2)) AS amount, received_at AS changed_at
         FROM {raw}"""
 
 
-def new_orders(size: Size, *, spoiled: bool, partitions: int | None = None) -> str:
-    """The orders of the next morning, as a cleaning job hands them on; `spoiled` by one with three mistakes in it."""
+def new_orders(size: DemoSize, *, spoiled: bool, partitions: int | None = None) -> str:
+    """Returns the orders of the next morning, cleaned; if `spoiled`, with three kinds of mistakes."""
     sign = "if(id % 40 = 0, -1, 1)" if spoiled else "1"
     place = "if(id % 90 = 0, '??', country)" if spoiled else "country"
     twice = "explode(if(id % 200 = 0, array(1, 2), array(1)))" if spoiled else "1"
@@ -116,11 +116,11 @@ def new_orders(size: Size, *, spoiled: bool, partitions: int | None = None) -> s
                 FROM {_range("id", NEXT_MORNING, size.batch, partitions)}))"""
 
 
-# Clicks, as a stream writes them that commits too often
+# Clicks of a stream that commits too often
 
 
-def clicks(commit: int, size: Size) -> str:
-    """What one commit adds: as many files as there are partitions of the range."""
+def clicks(commit: int, size: DemoSize) -> str:
+    """Returns what one commit adds: one file per partition of the range."""
     files = files_of(commit, size)
     first = commit * (size.files // size.commits + 1) * CLICKS_PER_FILE
     day = commit * size.click_days // size.commits
@@ -133,19 +133,19 @@ def clicks(commit: int, size: Size) -> str:
         FROM {_range("id", first, files * CLICKS_PER_FILE, files)}"""
 
 
-def files_of(commit: int, size: Size) -> int:
-    """An equal share of the files, and one of those that are left over."""
+def files_of(commit: int, size: DemoSize) -> int:
+    """Returns the commit's share of the files."""
     share, more = divmod(size.files, size.commits)
     return share + (commit < more)
 
 
-# The parts that the statements share
+# Shared parts of the statements
 
 ORDER_ID = "concat('o-', lpad(cast(id AS string), 9, '0'))"
 
 
 def _order(amount: str) -> str:
-    """Everything about order `id` but its time of day: later days and weekends sell more."""
+    """Returns the columns of order `id` except its time; later days and weekends sell more."""
     drawn = ", ".join(f"'{country}'" for country in DRAWN)
     some_day = f"pmod(xxhash64(id, 'day'), {DAYS})"
     day = f"if(id % 3 = 0, greatest({some_day}, pmod(xxhash64(id, 'later'), {DAYS})), {some_day})"

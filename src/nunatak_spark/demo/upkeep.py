@@ -1,4 +1,4 @@
-"""A mess of small files, how the catalog sees it, and the maintenance jobs that clear it up."""
+"""Table maintenance in the demo: creates many small files, shows the table's health, and runs maintenance jobs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from nunatak.client import Client
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.demo import sample_data
-from nunatak_spark.demo.demo_context import Stage, timed
+from nunatak_spark.demo.demo_context import DemoContext, measure_seconds
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.shutdown import ShutdownSignal
@@ -17,8 +17,8 @@ CLICKS = """(id BIGINT, at TIMESTAMP, customer BIGINT, page STRING, wait_ms INT)
     TBLPROPERTIES ('write.distribution-mode' = 'none', 'write.delete.mode' = 'merge-on-read',
     'write.delete.distribution-mode' = 'none')"""
 QUERY = "SELECT page, count(*), sum(wait_ms), count(DISTINCT customer) FROM {table} GROUP BY page ORDER BY page"
-TRIES = 2  # the better one counts
-# Everything is due at once: an audience does not wait for a day to pass.
+TRIES = 2  # the faster one counts
+# Triggers that make every job due at once.
 POLICIES: tuple[dict[str, Any], ...] = (
     {"type": "data-compaction", "trigger": {"small-file-percent": 30}},
     {"type": "manifest-rewrite", "trigger": {"commits-since-last": 5}},
@@ -28,8 +28,8 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A check of the catalog that costs points."""
+class HealthFinding:
+    """A health check that costs points."""
 
     check: str
     points: int
@@ -38,25 +38,27 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Health:
+class TableHealth:
+    """The catalog's health report of a table."""
+
     score: int
     data_files: int
     delete_files: int
     size_bytes: int
     snapshots: int
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthFinding, ...]
 
     @property
     def files(self) -> int:
-        """All that a scan opens."""
+        """All files that a scan opens."""
         return self.data_files + self.delete_files
 
 
 @dataclass(frozen=True)
-class Condition:
-    """The table at one moment: its health, what it holds, and how long a query takes."""
+class TableCondition:
+    """A table at one moment: health, contents, and the duration of a query."""
 
-    health: Health
+    health: TableHealth
     content: Fingerprint
     query_seconds: float
 
@@ -69,36 +71,36 @@ class JobDone:
     remark: str
 
 
-def make_mess(stage: Stage) -> None:
-    """Small commits of tiny files, and then deletes that leave a delete file beside them."""
-    table, size = stage.name(TABLE), stage.size
-    stage.spark.sql(f"CREATE TABLE {table} {CLICKS}")
+def create_small_files(context: DemoContext) -> None:
+    """Commits tiny files, then deletes rows, which adds delete files."""
+    table, size = context.name(TABLE), context.size
+    context.spark.sql(f"CREATE TABLE {table} {CLICKS}")
     for commit in range(size.commits):
-        stage.run(f"commit {commit + 1} of {size.commits}", f"INSERT INTO {table} {sample_data.clicks(commit, size)}")
-    stage.run("forgetting customers", f"DELETE FROM {table} WHERE customer % {sample_data.FORGOTTEN} = 7")
+        context.run(f"commit {commit + 1} of {size.commits}", f"INSERT INTO {table} {sample_data.clicks(commit, size)}")
+    context.run("forgetting customers", f"DELETE FROM {table} WHERE customer % {sample_data.FORGOTTEN} = 7")
 
 
-def look(stage: Stage) -> Condition:
-    table = stage.name(TABLE)
-    health = health_of(stage.client, stage.securable(TABLE))
+def inspect_table(context: DemoContext) -> TableCondition:
+    table = context.name(TABLE)
+    health = load_health(context.client, context.securable(TABLE))
     taken = []
     for _ in range(TRIES):
-        with timed() as seconds:
-            stage.run("asking the same question", QUERY.format(table=table))
+        with measure_seconds() as seconds:
+            context.run("asking the same question", QUERY.format(table=table))
         taken += seconds
-    return Condition(health, fingerprint(stage.spark, table), min(taken))
+    return TableCondition(health, fingerprint(context.spark, table), min(taken))
 
 
-def health_of(client: Client, securable: str) -> Health:
-    """What `nunatak health --deep` shows."""
+def load_health(client: Client, securable: str) -> TableHealth:
+    """Returns what `nunatak health --deep` shows."""
     (table,) = client.manage("GET", ("health",), query={"securable": securable, "deep": "true"})["tables"]
     facts = table["facts"]
     findings = [
-        Finding(each["check"], each["points"], each["reason"], each["fix"] or "")
+        HealthFinding(each["check"], each["points"], each["reason"], each["fix"] or "")
         for each in table["checks"]
         if each["points"]
     ]
-    return Health(
+    return TableHealth(
         table["score"],
         facts["data-files"],
         facts["delete-files"],
@@ -108,28 +110,28 @@ def health_of(client: Client, securable: str) -> Health:
     )
 
 
-def tidy(stage: Stage) -> tuple[JobDone, ...]:
-    """Set policies, and let a worker do what is due by them, until nothing is."""
-    securable = stage.securable(TABLE)
+def run_due_jobs(context: DemoContext) -> tuple[JobDone, ...]:
+    """Sets policies and runs a worker until nothing is due."""
+    securable = context.securable(TABLE)
     for policy in POLICIES:
-        stage.client.manage("POST", ("policies",), {"securable": securable, "policy": policy})
+        context.client.manage("POST", ("policies",), {"securable": securable, "policy": policy})
     done: list[JobDone] = []
     types: dict[int | None, str] = {}
 
     def tell(event: WorkerEvent) -> None:
         if event.step is not None:
-            stage.narrator.progress(event.step)
+            context.narrator.progress(event.step)
         elif event.event == "begun" and event.type is not None:
             types[event.job_id] = event.type
         elif event.event == "ended":
             job = JobDone(types[event.job_id], event.state or "", event.seconds or 0.0, _remark(event))
             done.append(job)
-            stage.narrator.say(f"{job.type}: {job.state} in {job.seconds:.1f} s, {job.remark}")
+            context.narrator.say(f"{job.type}: {job.state} in {job.seconds:.1f} s, {job.remark}")
 
-    wishes = WorkerOptions(securable, unique_worker_name("demo"), stage.catalog, once=True, plan=True)
-    with Client(stage.uri) as beats:
-        session = SharedSession(lambda: stage.spark)
-        Worker(wishes, stage.client, beats, session, maintain, ShutdownSignal(), tell).run()
+    wishes = WorkerOptions(securable, unique_worker_name("demo"), context.catalog, once=True, plan=True)
+    with Client(context.uri) as beats:
+        session = SharedSession(lambda: context.spark)
+        Worker(wishes, context.client, beats, session, maintain, ShutdownSignal(), tell).run()
     return tuple(done)
 
 

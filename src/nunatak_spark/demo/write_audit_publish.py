@@ -1,13 +1,13 @@
-"""Write, audit, publish: a batch is written to a branch, looked at there, and shown to readers only if it is sound."""
+"""Write, audit, publish: writes a batch to a branch, audits it there, and publishes it only if it passes."""
 
 from dataclasses import dataclass
 
 from nunatak_spark.demo import sample_data
-from nunatak_spark.demo.demo_context import Stage
+from nunatak_spark.demo.demo_context import DemoContext
 
 BRANCH = "audit"
 TABLE = "silver.orders"
-# What must be 0 on the branch before readers may see it.
+# Counts that must be 0 on the branch before it is published.
 RULES = {
     "amounts that are not positive": "count_if(amount IS NULL OR amount <= 0)",
     "unknown countries": f"count_if(country NOT IN ({', '.join(map(repr, sample_data.COUNTRIES))}))",
@@ -18,7 +18,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Audit:
-    """What the rules found on the branch, and what readers of the table saw before and after."""
+    """The violations on the branch, and the rows that readers saw before and after."""
 
     violations: dict[str, int]
     rows_on_branch: int
@@ -34,21 +34,21 @@ class Audit:
         return self.rows_after > self.rows_before
 
 
-def publish(stage: Stage, *, spoiled: bool) -> Audit:
-    """Write the next morning's orders to the branch; main moves to it if the audit passes, else the branch goes."""
-    table = stage.name(TABLE)
-    before = _count(stage, table)
-    stage.spark.sql(f"ALTER TABLE {table} CREATE BRANCH {BRANCH}")
-    batch = sample_data.new_orders(stage.size, spoiled=spoiled)
-    stage.run("writing to the branch", f"INSERT INTO {table}.branch_{BRANCH} {batch}")
-    found = stage.row(f"SELECT {', '.join(RULES.values())} FROM {table}.branch_{BRANCH}")
+def publish(context: DemoContext, *, spoiled: bool) -> Audit:
+    """Writes the next morning's orders to a branch; fast-forwards main if the audit passes, then drops the branch."""
+    table = context.name(TABLE)
+    before = _count(context, table)
+    context.spark.sql(f"ALTER TABLE {table} CREATE BRANCH {BRANCH}")
+    batch = sample_data.new_orders(context.size, spoiled=spoiled)
+    context.run("writing to the branch", f"INSERT INTO {table}.branch_{BRANCH} {batch}")
+    found = context.row(f"SELECT {', '.join(RULES.values())} FROM {table}.branch_{BRANCH}")
     violations = dict(zip(RULES, map(int, found), strict=True))
-    on_branch = _count(stage, f"{table}.branch_{BRANCH}")
+    on_branch = _count(context, f"{table}.branch_{BRANCH}")
     if not any(violations.values()):
-        stage.spark.sql(f"CALL {stage.catalog}.system.fast_forward('{stage.root}.{TABLE}', 'main', '{BRANCH}')")
-    stage.spark.sql(f"ALTER TABLE {table} DROP BRANCH {BRANCH}")
-    return Audit(violations, on_branch, before, _count(stage, table))
+        context.spark.sql(f"CALL {context.catalog}.system.fast_forward('{context.root}.{TABLE}', 'main', '{BRANCH}')")
+    context.spark.sql(f"ALTER TABLE {table} DROP BRANCH {BRANCH}")
+    return Audit(violations, on_branch, before, _count(context, table))
 
 
-def _count(stage: Stage, table: str) -> int:
-    return int(stage.value(f"SELECT count(*) FROM {table}"))
+def _count(context: DemoContext, table: str) -> int:
+    return int(context.value(f"SELECT count(*) FROM {table}"))

@@ -1,1 +1,1 @@
-"""Moving tables of other catalogs into this one: what there is, how each gets over, and proof that nothing changed."""
+"""Migrates tables of other catalogs into this one: inventory, plan, shadow, verification and cut-over."""

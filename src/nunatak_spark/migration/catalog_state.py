@@ -1,7 +1,7 @@
-"""A migration that remembers in the target's database: documents behind the management API, for several operators.
+"""Migration state in the target's database: documents behind the management API, for several operators.
 
-One command works at a time: it holds a lease, a document that it renews, and that counts for nothing once it is old.
-Each document is replaced by compare and swap, so a command that lost its lease without noticing changes nothing.
+One command runs at a time: it holds a lease, a document that it renews and that expires. Each document is replaced by
+compare and swap, so a command that lost its lease without noticing changes nothing.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from nunatak_spark.migration.state import (
 )
 
 LEASE_SECONDS, RENEW_SECONDS = 90, 30  # three missed renewals
-MIGRATION, LEASE = "migration", "lease"  # documents; the others are named after what they hold
+MIGRATION, LEASE = "migration", "lease"  # document names; other documents are named after their content
 PREFIX = "nunatak://"
 
 Connect = Callable[[], AbstractContextManager[Client]]
@@ -44,14 +44,14 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def migration_name(state: str) -> str | None:
-    """The name of a migration in the catalog, or None if `state` is a folder."""
+    """Returns the name of a migration in the catalog, or None if `state` is a folder."""
     if state == "catalog":
         return "default"
     return (state.removeprefix(PREFIX) or "default") if state.startswith(PREFIX) else None
 
 
 class MigrationDocuments:
-    """The documents of one migration by their names; what was read once is known, for nobody else may change it."""
+    """The documents of one migration by name; versions are cached, because only the lease holder changes them."""
 
     def __init__(self, client: Client, migration: str) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class MigrationDocuments:
             yield found["document"], found["content"]
 
     def find(self, name: str) -> Json | None:
-        """With its version, and how old it is by the catalog's clock."""
+        """Returns the document with its version and its age by the server's clock, or None."""
         try:
             found = self._client.manage("GET", (*self._path, name))
         except NotFound as error:
@@ -92,7 +92,7 @@ class MigrationDocuments:
 
 
 class CatalogState(MigrationState):
-    """The memory of one migration; whatever a method changed is in the catalog's database when it returns."""
+    """The state of one migration in the catalog; every change is stored when the method returns."""
 
     def __init__(self, documents: MigrationDocuments, place: str, command: str, now_ms: Callable[[], int]) -> None:
         super().__init__(place, command, now_ms)
@@ -104,7 +104,7 @@ class CatalogState(MigrationState):
         self._lines = 0
 
     def _load(self, prefix: str, kind: type[Value]) -> dict[str, Value]:
-        """All of a kind at once: commands look at every table, several times."""
+        """Loads all documents of a kind at once: commands read every table several times."""
         return {name: msgspec.convert(content, kind) for name, content in self._documents.list(prefix)}
 
     def begin(self) -> None:
@@ -177,13 +177,13 @@ class CatalogState(MigrationState):
             known[key] = value
 
     def _line(self) -> str:
-        """Names that sort by time; a random end keeps two commands apart whose clocks say the same."""
+        """Returns a document name that sorts by time; a random suffix keeps commands with equal clocks apart."""
         self._lines += 1
         return f"{self._now_ms():015d}-{self._lines:06d}-{os.urandom(4).hex()}"
 
 
 def _key(kind: str, name: str) -> str:
-    """A short name for a document, whatever the thing is called."""
+    """Returns a short document name for any name."""
     return f"{kind}:{hashlib.sha256(name.encode()).hexdigest()[:40]}"
 
 
@@ -191,7 +191,7 @@ def _key(kind: str, name: str) -> str:
 def open_catalog_state(
     connect: Connect, migration: str, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
 ) -> Iterator[CatalogState]:
-    """The state, for this command alone: a second one is refused until this one is through, or silent for long."""
+    """Opens the state for this command alone; raises CannotRun while another command holds the lease."""
     with connect() as client:
         place = f"{PREFIX}{migration} at {client.uri}"
         _require_documents(client, migration, place, create=create)
@@ -216,7 +216,7 @@ def _require_documents(client: Client, migration: str, place: str, *, create: bo
 
 @contextlib.contextmanager
 def _hold_lease(connect: Connect, migration: str, command: str, place: str) -> Iterator[None]:
-    """Hold the lease, renewed by a thread of its own; given back at the end."""
+    """Takes the lease, renews it from a thread, and releases it at the end."""
     holder = {"holder": f"{socket.gethostname()}:{os.getpid()}", "command": command, "nonce": os.urandom(8).hex()}
     ended = threading.Event()
     with connect() as client:
@@ -225,7 +225,7 @@ def _hold_lease(connect: Connect, migration: str, command: str, place: str) -> I
 
         def renew() -> None:
             while not ended.wait(RENEW_SECONDS):
-                with contextlib.suppress(CatalogError, ConnectionError):  # the next try comes before the lease ends
+                with contextlib.suppress(CatalogError, ConnectionError):  # retried before the lease expires
                     if not _renew_lease(documents, holder):
                         return
 
@@ -236,12 +236,12 @@ def _hold_lease(connect: Connect, migration: str, command: str, place: str) -> I
         finally:
             ended.set()
             thread.join()
-            with contextlib.suppress(CatalogError, ConnectionError, KeyError):  # else it ends by itself
+            with contextlib.suppress(CatalogError, ConnectionError, KeyError):  # otherwise it expires
                 documents.drop(LEASE)
 
 
 def _renew_lease(documents: MigrationDocuments, holder: Json) -> bool:
-    """Whether the lease is still ours; a renewal whose answer got lost looks like somebody else's at first."""
+    """Renews the lease; returns whether it is still ours. After a lost response the version conflicts, so compare."""
     try:
         documents.save(LEASE, holder)
     except CannotRun:
@@ -255,7 +255,7 @@ def _take_lease(documents: MigrationDocuments, holder: Json, place: str) -> None
     if found is not None and found["now-ms"] - found["changed-ms"] < LEASE_SECONDS * 1000:
         other = found["content"]
         raise CannotRun(
-            f"Another command is at work on the migration in {place}: {other['command']} on {other['holder']}",
-            fix=f"Wait until it has ended; one that was killed is in the way for {LEASE_SECONDS} seconds at most.",
+            f"Another command uses the migration in {place}: {other['command']} on {other['holder']}",
+            fix=f"Wait until it has ended; the lease of a killed command expires after {LEASE_SECONDS} seconds.",
         )
     documents.save(LEASE, holder)

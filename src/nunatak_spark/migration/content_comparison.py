@@ -1,7 +1,7 @@
-"""L2, whether both tables hold the same rows: every value of both is read, and what differs is named down to rows.
+"""L2: compares the contents of both tables; reads every value, and names differences down to rows.
 
-Fingerprints of all rows and of each column are compared first. Only if they differ are the partitions looked at, and
-only inside those that differ are rows told apart, by the hash of each: unlike EXCEPT ALL that works for every type.
+Fingerprints of all rows and of each column are compared first. Only if they differ are partitions compared, and only in
+differing partitions are rows compared, by their hashes: unlike EXCEPT ALL this works for every type.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,10 +33,11 @@ Json = dict[str, Any]
 
 SHOWN_ROWS = 5  # of each side
 SHOWN_PARTITIONS = 20
-SEARCHED_PARTITIONS = 10  # for rows: the first few tell what went wrong
+SEARCHED_PARTITIONS = 10  # searched for differing rows; the first few show the problem
 
 
 def compare_contents(pair: TablePair, document: Json) -> LevelResult:
+    """Compares the rows of source and target."""
     spark = pair.spark
     rows = pair.source_rows()
     trimmed = padded_columns(rows.schema.jsonValue(), {one.name: one.type for one in pair.table.found.columns})
@@ -77,7 +78,9 @@ def compare_contents(pair: TablePair, document: Json) -> LevelResult:
 
 
 def _check_text_records(pair: TablePair, rows: int) -> tuple[Json, list[MigrationFinding]]:
-    """Text has no types, so the comparison is with what Spark reads from it; a second parser counts the records."""
+    """Counts the records of text files with a second parser: text has no types, so a comparison with
+    Spark's own reading proves little.
+    """
     found = pair.table.found
     counted = count_records(pair.spark, found)
     options = ", ".join(f"{key}={value!r}" for key, value in sorted(found.read_options.items()))
@@ -97,14 +100,14 @@ def _check_text_records(pair: TablePair, rows: int) -> tuple[Json, list[Migratio
 
 
 def padded_columns(schema: Json, declared: Mapping[str, str]) -> set[str]:
-    """Columns of type char, which are padded with spaces or not depending on who reads them."""
+    """Returns the char columns, which are padded with spaces depending on the reader."""
     types = {field["name"]: field.get("metadata", {}).get(DECLARED, field["type"]) for field in schema["fields"]}
     of_catalog = {name.lower(): kind for name, kind in declared.items()}
     return {name for name, kind in types.items() if str(of_catalog.get(name.lower(), kind)).startswith("char(")}
 
 
 def select_expressions(columns: Sequence[str], source_columns: Sequence[str], trimmed: Collection[str]) -> list[str]:
-    """Expressions for all columns of one side, under the names they have at the source: Hive knows no upper case."""
+    """Returns expressions for all columns of one side, named as at the source: Hive stores names in lower case."""
     names = {name.lower(): name for name in source_columns}
     expressions = []
     for column in columns:
@@ -115,7 +118,7 @@ def select_expressions(columns: Sequence[str], source_columns: Sequence[str], tr
 
 
 def partition_expressions(document: Json, catalog: str) -> list[str]:
-    """The target's default partition spec as SQL, for rows of any table with the same columns."""
+    """Returns the target's default partition spec as SQL, for rows of any table with the same columns."""
     known = normalize_document(document)
     paths = dict(_paths(current_schema(known)["fields"], ""))
     found = [
@@ -148,7 +151,7 @@ def _transform_sql(transform: str, value: str, functions: str) -> str | None:
 
 
 def fingerprint_statement(planned: Plan, table: str) -> str:
-    """The fingerprint as one statement that anybody can run again."""
+    """Returns the fingerprint as one SQL statement that anybody can repeat."""
     hashes, rows, sums = (", ".join(step) for step in (planned.hashes, planned.rows, planned.sums))
     return f"SELECT {sums} FROM (SELECT {rows} FROM (SELECT {hashes} FROM {table}))"
 
@@ -177,13 +180,13 @@ def _findings(difference: Difference) -> Iterator[MigrationFinding]:
 def _locate_differences(
     spark: "SparkSession", source: "DataFrame", target: "DataFrame", by: Sequence[str], catalog: str
 ) -> tuple[Json, list[MigrationFinding]]:
-    """Which partitions differ, and rows of them that only one side has."""
+    """Returns the partitions that differ, and some rows that only one side has."""
     facts: Json = {}
     findings: list[MigrationFinding] = []
     condition = "true"
     try:
         parts = compare_partitions(fingerprint_by(spark, source, by), fingerprint_by(spark, target, by)) if by else None
-    except TooManyPartitions as error:  # rows that differ are looked for in the whole table then
+    except TooManyPartitions as error:  # search the whole table for differing rows instead
         parts, facts["partitions"] = None, error.problem
     if parts is not None:
         findings = [
@@ -219,7 +222,7 @@ def _keys(by: Sequence[str]) -> list[str]:
 
 
 def _partition_condition(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str:
-    """A condition for the rows of the partitions with these names."""
+    """Returns a condition for the rows of the partitions with these names."""
     found = [tuple(row) for row in keys.distinct().collect()]  # at most MOST_PARTITIONS of each side
     wanted = [values for values in found if partition_name(by, values) in names]
     conditions = [
@@ -234,7 +237,7 @@ def _text(value: str | None) -> str:
 
 
 def _differing_rows(left: "DataFrame", right: "DataFrame") -> tuple[list[str], list[str]]:
-    """A few rows, as JSON, that the left side has more often than the right one, and the other way round."""
+    """Returns a few rows as JSON that occur more often on the left, and a few that occur more often on the right."""
     counts = _count_by_hash(left, "l").join(_count_by_hash(right, "r"), "hash", "full_outer")
     counts = counts.selectExpr("hash", "coalesce(l, 0) - coalesce(r, 0) AS more").where("more <> 0")
     more = counts.where("more > 0").limit(SHOWN_ROWS).collect()

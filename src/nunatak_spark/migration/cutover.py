@@ -1,4 +1,4 @@
-"""From one catalog to the other: verified, frozen, caught up, verified again; and what the source does afterwards."""
+"""Cut-over to the target: verify, freeze the source, catch up, verify again; and checks of the source afterwards."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -30,10 +30,10 @@ from nunatak_spark.migration.sources.source_catalog import SourceCatalog
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TRIES = 3  # a source that is written to all the time is frozen first, or never caught
+TRIES = 3  # a source with constant writes must be frozen first
 FINAL_LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2")
 MOVED_SOURCE = "moved-source"
-SOURCE_GONE = MigrationFinding("late-drop", "the source changed after the cut-over: it is gone")
+SOURCE_GONE = MigrationFinding("late-drop", "the source changed after the cut-over: the table is gone")
 
 Verify = Callable[[TablePair, Sequence[LevelName]], list[Evidence]]
 
@@ -41,7 +41,7 @@ Verify = Callable[[TablePair, Sequence[LevelName]], list[Evidence]]
 def verify_table(
     run: MigrationRun, verify: Verify, table: MigrationTable, levels: Sequence[LevelName] = LEVELS
 ) -> MigrationTable:
-    """Bring it up to date and look at it with each level; again if the source moved on meanwhile."""
+    """Brings the shadow up to date and runs the levels; repeats if the source was written to meanwhile."""
     for _ in range(TRIES):
         table = refresh_shadow(run, table)
         evidence = verify(table_pair(run, table), levels)
@@ -63,7 +63,7 @@ def require_green(evidence: Sequence[Evidence]) -> None:
 
 
 def table_pair(run: MigrationRun, table: MigrationTable, *, may_move: bool = False) -> TablePair:
-    """Both ends of a table; the source may move if its rows can be read as they were at `table.source_pointer`."""
+    """Returns both ends of a table. With `may_move`, the source may change if its snapshot stays readable."""
     found, origin, name = table.found, run.source_catalog(table.found), current_source_name(table)
     source, planned = pin_source(origin, found, name, table.source_pointer), require_plan(table)
 
@@ -103,7 +103,7 @@ def _cut_over(run: MigrationRun, verify: Verify, table: MigrationTable, *, freez
         table = _verify_and_freeze(run, verify, table, freeze=freeze)
         over = msgspec.structs.replace(table, state="done", problem="", failed_at="")
         table = run.state.save_table(over, "L0 L1 L2 green; the target is the source of truth")
-    # Written down before writers are let in: a cut-over that is repeated after their first commit must know that the
+    # Save the state before writers are allowed: a cut-over that is repeated after their first commit must know that the
     # table is done. After a crash between the two, the target refuses commits and names this command.
     mark_cut_over(run.client, table)
     if table.problem:
@@ -124,27 +124,27 @@ def _verify_and_freeze(run: MigrationRun, verify: Verify, table: MigrationTable,
 
 
 def _how_to_freeze(run: MigrationRun, table: MigrationTable, *, freeze: bool) -> tuple[str, str]:
-    if table.frozen.how:  # an earlier attempt got so far
+    if table.frozen.how:  # frozen by an earlier attempt
         return table.frozen.how, table.frozen.because
     if require_plan(table).method == "adopt":
         return "", "both catalogs serve the same row: writers of either kind go on, and nothing gets lost"
     if not freeze:
-        return "", "the operator said --no-freeze"
+        return "", "the operator chose --no-freeze"
     how, because = run.source_catalog(table.found).freeze_method(table.found)
     if not how:
-        raise StepBlocked(f"the source cannot be frozen: {because}; then say --no-freeze")
+        raise StepBlocked(f"the source cannot be frozen: {because}; then use --no-freeze")
     return how, because
 
 
 def _freeze_by_renaming(run: MigrationRun, table: MigrationTable, because: str) -> MigrationTable:
-    """Under another name no writer finds it, and whatever was committed before is in what we read after."""
+    """Renames the source table: writers no longer find it, and everything committed before is read afterwards."""
     found, origin = table.found, run.source_catalog(table.found)
     to = f"{found.name[-1]}{MOVED}"
     if table.frozen.how != "renamed":
         if origin.find_pointer(found, (*found.name[:-1], to)):
             raise StepBlocked(f"the source has a table {to} already, which is the name that a frozen table gets")
         frozen = SourceFreeze("renamed", require_pointer(run, table), to, because)
-        # Written down before it is done: whoever goes on after a crash looks which of the two names is there.
+        # Save the intent before the rename: after a crash, the next attempt checks which of the two names exists.
         intent = msgspec.structs.replace(table, state="cutover", frozen=frozen)
         table = run.state.save_table(intent, f"renaming it to {to} at the source")
     if not origin.find_pointer(found, current_source_name(table)):
@@ -153,7 +153,7 @@ def _freeze_by_renaming(run: MigrationRun, table: MigrationTable, because: str) 
 
 
 def _freeze_by_blocking(run: MigrationRun, verify: Verify, table: MigrationTable, because: str) -> MigrationTable:
-    """Once blocked it cannot be read either: so it is verified first, and blocked only if it has not moved since."""
+    """Verifies, then blocks the source if it has not changed since; a blocked table cannot be read."""
     origin = run.source_catalog(table.found)
     if table.frozen.how == "blocked" and origin.block(table.found, table.frozen.pointer):
         return table
@@ -171,7 +171,7 @@ def _freeze_by_blocking(run: MigrationRun, verify: Verify, table: MigrationTable
 
 
 def late_writes(run: MigrationRun, table: MigrationTable) -> list[MigrationFinding]:
-    """What happened at the source since the cut-over, where nothing should."""
+    """Returns changes at the source after the cut-over; there should be none."""
     origin = run.source_catalog(table.found)
     with translate_source_errors(origin.source):
         return _late_writes(origin, table)
@@ -184,7 +184,7 @@ def _late_writes(origin: SourceCatalog, table: MigrationTable) -> list[Migration
             return []
         if not origin.find_pointer(found, found.name):
             return [SOURCE_GONE]
-        return [MigrationFinding("late-write", "somebody took away what blocks the source")]
+        return [MigrationFinding("late-write", "the block at the source was removed")]
     findings = []
     if table.frozen.how == "renamed" and origin.find_pointer(found, found.name):
         findings.append(

@@ -1,7 +1,7 @@
-"""L3, whether engines agree: Spark, PyIceberg and DuckDB answer the same questions about the target by themselves.
+"""L3: compares engines; Spark, PyIceberg and DuckDB answer the same queries about the target independently.
 
-An engine that cannot answer, because it is not installed or does not know a type, is named with its reason; at least
-two must have answered everything.
+An engine that cannot answer, because it is not installed or does not support a type, is reported with its reason. At
+least two must have answered everything.
 """
 
 import contextlib
@@ -27,14 +27,16 @@ from nunatak_spark.redaction import redact_text
 Json = dict[str, Any]
 Answers = dict[str, str | None]
 
-IN_MEMORY_BYTES = 2 * 2**30  # PyIceberg reads a whole table into this process
+IN_MEMORY_BYTES = 2 * 2**30  # PyIceberg reads the whole table into memory
 SHOWN_CHARACTERS = 200
 ENOUGH = 2
 ATTACHED = itertools.count(1)
-DUCKDB_EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two, so they are loaded first
+DUCKDB_EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg depends on the other two: keep the order
 
 
 class Engine(Protocol):
+    """An engine that answers the queries."""
+
     def measure(self, asked: Sequence[ColumnMeasure]) -> tuple[int, list[Any]]: ...
 
     def rows(self, asked: SampleRows) -> list[list[Any]]: ...
@@ -44,7 +46,7 @@ class Engine(Protocol):
 
 @dataclass
 class SqlEngine:
-    """An engine that takes statements and gives Arrow tables."""
+    """An engine that runs SQL and returns Arrow tables."""
 
     run: Callable[[str], Any]
     table: str
@@ -101,6 +103,7 @@ class PyIcebergEngine:
 
 
 def compare_engines(pair: TablePair, document: Json) -> LevelResult:
+    """Asks every engine and compares the answers."""
     asked = EngineComparison(engine_queries.columns_of(document))
     with contextlib.ExitStack() as stack:
         for name, start in ENGINES.items():
@@ -108,12 +111,12 @@ def compare_engines(pair: TablePair, document: Json) -> LevelResult:
     return asked.outcome()
 
 
-# Asking
+# Comparing
 
 
 @dataclass
 class EngineComparison:
-    """The questions, the answers so far, and what is wrong with them."""
+    """The queries, the answers so far, and the differences."""
 
     columns: tuple[QueryColumn, ...]
     answers: dict[str, Answers] = field(default_factory=dict)
@@ -125,7 +128,9 @@ class EngineComparison:
     filters: tuple[CountFilter, ...] = ()
 
     def ask_engine(self, name: str, start: Callable[[], Engine]) -> None:
-        """All questions to one engine; what the first one measured decides which rows and filters all are asked for."""
+        """Asks one engine all queries; the measures of the first engine decide which rows and filters all
+        are asked for.
+        """
         try:
             engine = start()
             self.measures = self.measures or engine_queries.choose_measures(self.columns)
@@ -145,7 +150,7 @@ class EngineComparison:
             answers |= {one.question: str(count) for one, count in zip(self.filters, counted, strict=True)}
             self.answers[name] = answers
             self.statements += getattr(engine, "statements", [])
-        except Exception as error:  # one engine's trouble is a fact about that engine, and not the end
+        except Exception as error:  # record the failure of one engine and go on
             from_java = next(throwables(error), None) is not None
             text = failure_reason(error) if from_java else " ".join(str(error).split())
             self.cannot[name] = text[:SHOWN_CHARACTERS] or type(error).__name__
@@ -212,7 +217,7 @@ def _duckdb(pair: TablePair, _: Json) -> Iterator[Engine]:
         connection.execute("SET TimeZone = 'UTC'")
         try:
             _attach(connection, login, name)
-        except duckdb.Error as error:  # it quotes the statement, and the reason becomes part of a report
+        except duckdb.Error as error:  # the message quotes the statement, which contains secrets
             raise RuntimeError(remove_login_secrets(str(error), login)) from None
         try:
             *namespace, table = pair.planned.target
@@ -228,7 +233,7 @@ def _duckdb(pair: TablePair, _: Json) -> Iterator[Engine]:
 
 @functools.cache
 def _load_duckdb() -> Any:
-    """One database in memory for all tables: to load the extensions takes longer than a small table."""
+    """Returns one in-memory database for all tables: loading the extensions takes longer than reading a small table."""
     connection = load_module("duckdb", "L3").connect(config={"autoinstall_known_extensions": "false"})
     for name in DUCKDB_EXTENSIONS:
         connection.execute(f"LOAD '{_extension(name)}'")
@@ -249,7 +254,7 @@ def _current_bytes(document: Json) -> int:
 
 
 def _extension(name: str) -> str:
-    """From the wheel where there is one: then nothing is asked of the network."""
+    """Returns the path of the extension in its wheel, so that DuckDB downloads nothing; else its name."""
     try:
         folder = Path(str(importlib.resources.files(f"duckdb_extension_{name}")))
         return str(next(folder.rglob(f"{name}.duckdb_extension")))
@@ -258,7 +263,7 @@ def _extension(name: str) -> str:
 
 
 def _attach(connection: Any, login: Mapping[str, str], name: str) -> None:
-    """Each table by an attachment of its own, so that nothing is remembered from one to the next."""
+    """Attaches the catalog for one table, so that DuckDB caches nothing between tables."""
     literal, secret_name = engine_queries.DUCKDB.literal, f"{name}_login"
     options = f"TYPE iceberg, ENDPOINT {literal(login['uri'])}"
     if "credential" in login:
@@ -292,7 +297,7 @@ def _lists(table: Any) -> list[list[Any]]:
 
 
 def _values(data: Any, column: QueryColumn) -> Any:
-    """A column, or the field inside structs; a UUID as text."""
+    """Returns a column, or a field inside structs; UUIDs as text."""
     compute = load_module("pyarrow.compute", "L3")
     values = data.column(column.path[0])
     for name in column.path[1:]:

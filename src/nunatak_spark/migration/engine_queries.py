@@ -1,6 +1,6 @@
-"""What several engines are asked about one table, and when their answers are the same. Pure: a schema in, SQL out.
+"""The queries that engines answer about one table, and when answers are equal. Pure: a schema in, SQL out.
 
-First come measures of each column, then a few whole rows and filtered counts, chosen by what the measures told.
+First measures of each column, then a few whole rows and filtered counts, which are chosen by the measures.
 """
 
 import json
@@ -20,11 +20,11 @@ Kind = Literal[
     "integer", "decimal", "float", "boolean", "date", "timestamp", "string", "binary", "uuid", "list", "map", "other"
 ]  # fmt: skip
 
-COLUMNS_AT_MOST = 100  # fingerprints look at all of them; here the question is whether engines agree
-DISTINCT_AT_MOST = 8  # Spark writes every row once for each of these
+COLUMNS_AT_MOST = 100  # fingerprints cover all columns; here engines are compared
+DISTINCT_AT_MOST = 8  # Spark expands every row once per distinct aggregate
 FILTERS_AT_MOST = 4
 ROWS = 5
-TOLERANCE = 1e-9  # of sums of floats, which depend on the order
+TOLERANCE = 1e-9  # relative; float sums depend on the order
 
 KINDS: Mapping[str, Kind] = {
     "int": "integer", "long": "integer", "float": "float", "double": "float", "boolean": "boolean", "date": "date",
@@ -71,7 +71,7 @@ class ColumnMeasure:
 
 @dataclass(frozen=True)
 class CountFilter:
-    """How many rows have at most this value; Iceberg prunes files by it."""
+    """Counts the rows up to a value; Iceberg prunes files by it."""
 
     column: QueryColumn
     value: int | str | date
@@ -83,7 +83,7 @@ class CountFilter:
 
 @dataclass(frozen=True)
 class SampleRows:
-    """The first rows in the order of some columns; `columns` are those that are looked at."""
+    """The first rows in the order of some columns; `columns` are those that are compared."""
 
     columns: tuple[QueryColumn, ...]
     order: tuple[QueryColumn, ...]
@@ -93,11 +93,11 @@ class SampleRows:
         return f"first {ROWS} rows by {', '.join(column.name for column in self.order)}"
 
 
-# Choosing
+# Choosing queries
 
 
 def columns_of(document: Json) -> tuple[QueryColumn, ...]:
-    """Those of the current schema, structs taken apart."""
+    """Returns the columns of the current schema, with structs flattened."""
     return tuple(_leaves(current_schema(normal_document(document))["fields"], ()))[:COLUMNS_AT_MOST]
 
 
@@ -130,7 +130,7 @@ def choose_measures(columns: Sequence[QueryColumn]) -> tuple[ColumnMeasure, ...]
 
 
 def choose_rows(columns: Sequence[QueryColumn], answers: Mapping[str, str | None], rows: int) -> SampleRows | None:
-    """All of a row if some column tells rows apart; else only what they are sorted by, so that ties do not matter."""
+    """Returns whole rows if a column identifies rows; else only the sort columns, so that ties do not matter."""
     top = [column for column in columns if len(column.path) == 1]
     for column in top:
         unique = answers.get(ColumnMeasure(column, "distinct").question) == answers.get(
@@ -143,7 +143,7 @@ def choose_rows(columns: Sequence[QueryColumn], answers: Mapping[str, str | None
 
 
 def choose_filters(columns: Sequence[QueryColumn], answers: Mapping[str, str | None]) -> tuple[CountFilter, ...]:
-    """Half-way between the least and the most value where there is a middle, else at the least."""
+    """Returns filters at the middle of the value range, or at the minimum for strings."""
     found = []
     for column in columns:
         least, most = (answers.get(ColumnMeasure(column, of).question) for of in ("least", "most"))
@@ -165,7 +165,7 @@ def choose_filters(columns: Sequence[QueryColumn], answers: Mapping[str, str | N
 
 @dataclass(frozen=True)
 class Dialect:
-    """What engines that speak SQL say differently."""
+    """The differences between the SQL dialects."""
 
     quote: str
     text_bytes: str
@@ -208,7 +208,7 @@ DUCKDB = Dialect(
 
 
 def measures_sql(asked: Sequence[ColumnMeasure], table: str, dialect: Dialect) -> str:
-    """One statement for all; the first column is the number of rows."""
+    """Returns one statement for all measures; its first column is the row count."""
     expressions = ["count(*) AS n", *(f"{_measure_sql(one, dialect)} AS m{i}" for i, one in enumerate(asked))]
     return f"SELECT {', '.join(expressions)} FROM {table}"
 
@@ -248,7 +248,7 @@ def rows_sql(asked: SampleRows, table: str, dialect: Dialect) -> str:
 
 
 def filters_sql(asked: Sequence[CountFilter], table: str, dialect: Dialect) -> str:
-    """One statement of one part each, so that each prunes for itself; a row is the number of a filter and a count."""
+    """Returns one UNION ALL statement, so that each filter prunes separately; rows are filter number and count."""
     return " UNION ALL ".join(
         f"SELECT {i} AS i, count(*) AS n FROM {table} WHERE {dialect.value(one.column)} <= {dialect.literal(one.value)}"
         for i, one in enumerate(asked)
@@ -259,7 +259,7 @@ def filters_sql(asked: Sequence[CountFilter], table: str, dialect: Dialect) -> s
 
 
 def normalize_value(value: Any) -> str | None:
-    """One text for one value, whatever engine it comes from."""
+    """Returns one text per value, whatever engine it comes from."""
     if value is None:
         return None
     inner = _inner(value)
@@ -282,7 +282,7 @@ def _inner(value: Any) -> Any:
             return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
         case dict():
             return {str(key): _inner(inside) for key, inside in value.items()}
-        case list() if value and all(isinstance(one, tuple) for one in value):  # a map, as Arrow gives it
+        case list() if value and all(isinstance(one, tuple) for one in value):  # Arrow returns maps as lists of tuples
             return sorted(([_inner(key), _inner(inside)] for key, inside in value), key=json.dumps)
         case list():
             return [_inner(one) for one in value]
@@ -293,7 +293,7 @@ def _inner(value: Any) -> Any:
 def answers_agree(
     measure: ColumnMeasure | None, left: str | None, right: str | None, answers: Mapping[str, str | None]
 ) -> bool:
-    """Whether two answers are the same; sums of floats may differ a little, as `answers` tell how large they can be."""
+    """Returns whether two answers are equal; float sums may differ by TOLERANCE."""
     if left == right:
         return True
     if measure is None or (measure.of, measure.column.kind) != ("sum", "float") or left is None or right is None:
@@ -304,7 +304,7 @@ def answers_agree(
 
 
 def _largest_sum(column: QueryColumn, answers: Mapping[str, str | None]) -> float:
-    """What the absolute values of a column can add up to."""
+    """Returns an upper bound of the sum of absolute values of a column."""
     count, least, most = (answers.get(ColumnMeasure(column, of).question) for of in ("count", "least", "most"))
     found = int(count or 0) * max((abs(float(end)) for end in (least, most) if end is not None), default=0.0)
     return found if math.isfinite(found) else 0.0

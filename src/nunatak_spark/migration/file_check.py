@@ -1,7 +1,7 @@
-"""Whether the files that a source needs are still there: counted, and the missing ones named. Nothing is changed.
+"""Checks whether the files that a source needs still exist, and names missing ones. Changes nothing.
 
-Looked at is what the current snapshot, the branches and the tags of a table need: manifest lists, manifests, data and
-delete files. Few files are looked for from here, many by Spark's executors.
+Checked are the files of the current snapshot, the branches and the tags: manifest lists, manifests, data and delete
+files. Few files are checked from here, many by Spark's executors.
 """
 
 import importlib
@@ -20,18 +20,18 @@ from nunatak_spark.migration.source_files import StartSpark, UnreadableFile, loc
 Json = dict[str, Any]
 Access = Sequence[tuple[str, Mapping[str, str]]]
 
-FEW_FILES = 10_000  # looked for from here; Spark takes longer to start
+FEW_FILES = 10_000  # checked from here: starting Spark would take longer
 FILES_PER_TASK, TASKS_AT_MOST = 20_000, 500
-NAMED_PER_TASK = 20  # missing files by name, so 10,000 at most come back from Spark
+NAMED_PER_TASK = 20  # missing files that a task names: at most 10,000 in all
 MANIFESTS_AT_ONCE = 8
-SNAPSHOTS_AT_MOST = 1_000  # the current one, branches and tags
+SNAPSHOTS_AT_MOST = 1_000  # of the current snapshot, branches and tags
 DELETED = 2  # Spec, status of a manifest entry
 CHECKED = "path string, files bigint, missing bigint"
 
 
 @dataclass(frozen=True)
 class FileCounts:
-    """How many files were looked for and are missing; `named` are some of the missing ones."""
+    """How many files were checked and how many are missing; `named` are some of the missing ones."""
 
     files: int = 0
     missing: int = 0
@@ -42,7 +42,9 @@ class FileCounts:
 
 
 def check_files(spark: StartSpark, metadata_location: str, access: Callable[[], Access]) -> FileCounts:
-    """Look for every file that a metadata file needs; `access` opens files of other stores, by prefix."""
+    """Checks every file that a metadata file needs; `access` returns file access settings by prefix, for
+    object stores.
+    """
     try:
         document = read_document(spark, metadata_location).content
     except UnreadableFile:
@@ -59,10 +61,10 @@ def _needed_snapshots(document: Json) -> list[Json]:
 
 
 def _read_manifest_lists(spark: StartSpark, snapshots: Iterable[Json]) -> tuple[FileCounts, dict[str, int]]:
-    """Each manifest once, with the number of files that it names."""
+    """Returns each manifest once, with the number of files that it names."""
     found, manifests = FileCounts(), dict[str, int]()
     for snapshot in snapshots:
-        manifests |= dict.fromkeys(snapshot.get("manifests") or (), 0)  # format 1 may name them itself
+        manifests |= dict.fromkeys(snapshot.get("manifests") or (), 0)  # a v1 snapshot may list manifests itself
         location = snapshot.get("manifest-list")
         if location is None:
             continue
@@ -89,7 +91,7 @@ def _check_manifests(spark: StartSpark, paths: list[str], files: int, access: Ca
     try:
         told = rows.mapInArrow(as_arrow_function(check), CHECKED).collect()
     except import_pyspark("pyspark.errors").PythonException as error:
-        # Where the executors' Python lacks a package, this one does the work.
+        # The executors' Python lacks a package: check from here.
         if "ModuleNotFoundError" not in python_error(str(error)):
             raise
         return _sum_counts(check(paths))
@@ -104,7 +106,7 @@ def _sum_counts(rows: Iterable[tuple[str | None, int, int]]) -> FileCounts:
 
 
 def as_arrow_function(check: Callable[[Iterable[str]], Iterator[Any]]) -> Callable[[Any], Any]:
-    """The same check as Spark runs it on batches of rows."""
+    """Returns the check as a function for mapInArrow."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         arrow = importlib.import_module("pyarrow")
@@ -118,10 +120,11 @@ def as_arrow_function(check: Callable[[Iterable[str]], Iterator[Any]]) -> Callab
 
 
 def manifest_checker(access: Access) -> Callable[[Iterable[str]], Iterator[tuple[str | None, int, int]]]:
-    """What looks for manifests and for the files in them: a row (path, 0, 0) for each named one, and one of counts.
+    """Returns a function that checks manifests and their files: yields (path, 0, 0) per named file, and one row of
+    counts.
 
-    It brings everything along, so executors need fastavro, and PyIceberg for files that lie elsewhere, but not this
-    package.
+    It is self-contained, because it is pickled for the executors: they need fastavro, and PyIceberg for object stores,
+    but not this package.
     """
     given, named_at_most, at_once, deleted = list(access), NAMED_PER_TASK, MANIFESTS_AT_ONCE, DELETED
     stores: dict[tuple[str, str], Any] = {}
@@ -165,7 +168,7 @@ def manifest_checker(access: Access) -> Callable[[Iterable[str]], Iterator[tuple
 
 
 def describe_files(found: FileCounts) -> str:
-    """What was found, in words."""
+    """Returns the result as a sentence."""
     if not found.missing:
         return f"every file is still there ({found.files} looked for)"
     shown = ", ".join(found.named[:5])

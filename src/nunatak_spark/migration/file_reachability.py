@@ -1,7 +1,7 @@
-"""L1, whether every file that a table needs is there: opened from Spark's executors with the target's own credentials.
+"""L1: checks that every file of a table can be opened from Spark's executors with the target's credentials.
 
-What a table needs is what its metadata name: manifest lists, manifests, data and delete files of all its snapshots, and
-statistics. Each file is opened, its size compared, and its last byte read, so one that only seems to be there is found.
+Checked are manifest lists, manifests, data and delete files of all snapshots, and statistics. Each file is opened, its
+size compared, and its last byte read, so that a file that only appears in a listing is found missing.
 """
 
 import functools
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-NAMED_PER_TASK = 100  # if a whole bucket is out of reach, the first hundred tell as much as all
+NAMED_PER_TASK = 100  # if a whole bucket is unreachable, the first hundred are enough
 FILES_PER_TASK = 2_000
 TASKS_AT_MOST = 500
-TOGETHER_TASKS = 8  # for many small tables
-OPEN_AT_ONCE = 16  # in each task: opening is waiting
+TOGETHER_TASKS = 8  # for a batch of small tables
+OPEN_AT_ONCE = 16  # per task: opening files waits for the storage
 FILES = "table_number int, kind string, path string, size bigint"
 CHECKED = "table_number int, kind string, path string, problem string, detail string, files bigint, bytes bigint"
 CONTENTS = {0: "data file", 1: "position delete file", 2: "equality delete file"}  # Spec, content of a data file
 
 
 def check_reachability(pair: TablePair, document: Json, metadata_location: str) -> LevelResult:
-    """All at once; only if Spark itself stops at a missing manifest, one kind after the other."""
+    """Checks all files in one job; if Spark fails at a missing manifest, one kind of file after the other."""
     statements = _statements(pair.target_name)
     named = [(0, *file) for file in metadata_files(document, metadata_location)]
     steps = [pair.spark.createDataFrame(named, FILES), *(pair.spark.sql(statement) for statement in statements)]
@@ -42,7 +42,7 @@ def check_reachability(pair: TablePair, document: Json, metadata_location: str) 
     seen = ReachabilityCounts()
     try:
         seen.add(functools.reduce(lambda left, right: left.unionAll(right), steps).repartition(tasks), check)
-    except Exception:  # Spark names one file and gives up
+    except Exception:  # Spark stops at the first missing manifest
         seen = ReachabilityCounts()
         for step in steps:
             seen.add(step.repartition(tasks), check)
@@ -56,9 +56,9 @@ def check_reachability(pair: TablePair, document: Json, metadata_location: str) 
 
 
 def check_reachability_together(tables: Sequence[tuple[TablePair, Json, str]]) -> list[LevelResult | None]:
-    """The same for many small tables by one job; each is given with its metadata document and where that lies.
+    """Checks many small tables in one job; each is given with its metadata document and location.
 
-    None for a table that has to be looked at by itself, because something is wrong with it or with one of the others.
+    Returns None for every table that has to be checked alone, because it or another one has a problem.
     """
     if not tables:
         return []
@@ -71,12 +71,12 @@ def check_reachability_together(tables: Sequence[tuple[TablePair, Json, str]]) -
             for number, (_, document, location) in enumerate(tables)
             for file in metadata_files(document, location)
         ]
-        # Once for all tables: each DISTINCT would be a shuffle of its own.
+        # One DISTINCT for all tables: each one would be a separate shuffle.
         files = " UNION ALL ".join(one.replace("DISTINCT ", "", 1) for statements in by_table for one in statements)
         whole = spark.createDataFrame(named, FILES).unionAll(spark.sql(files)).distinct().repartition(TOGETHER_TASKS)
         check: Callable[[Any], Any] = reachability_checker(access)
         rows = [row.asDict() for row in whole.mapInArrow(check, CHECKED).collect()]
-    except Exception:  # whatever it is, looking at the tables one by one tells which of them it is about
+    except Exception:  # checking the tables one by one finds the cause
         return [None] * len(tables)
     seen = [ReachabilityCounts() for _ in tables]
     for row in rows:
@@ -90,12 +90,12 @@ def check_reachability_together(tables: Sequence[tuple[TablePair, Json, str]]) -
 
 
 def is_small(document: Json) -> bool:
-    """Whether a table is one for `look_together`."""
+    """Returns whether the table may be checked together with others."""
     return tasks_for(document) == 1
 
 
 def metadata_files(document: Json, metadata_location: str) -> list[tuple[str, str, int | None]]:
-    """Kind, path and size of every file that the metadata document itself names; its older versions are not needed."""
+    """Returns kind, path and size of every file that the metadata document names, except earlier metadata files."""
     found: list[tuple[str, str, int | None]] = [("metadata file", metadata_location, None)]
     snapshots = document.get("snapshots") or []
     found += [("manifest list", one["manifest-list"], None) for one in snapshots if "manifest-list" in one]
@@ -105,7 +105,7 @@ def metadata_files(document: Json, metadata_location: str) -> list[tuple[str, st
 
 
 def tasks_for(document: Json) -> int:
-    """By what the snapshots say of themselves; a guess is enough here."""
+    """Returns the number of tasks, estimated from the snapshot summaries."""
     summaries = [snapshot.get("summary", {}) for snapshot in document.get("snapshots") or []]
     totals = [int(one.get("total-data-files", 0)) + int(one.get("total-delete-files", 0)) for one in summaries]
     return min(TASKS_AT_MOST, 1 + max(totals, default=0) // FILES_PER_TASK)
@@ -123,7 +123,7 @@ def _statements(target: str, number: int = 0) -> tuple[str, ...]:
 
 @dataclass
 class ReachabilityCounts:
-    """What the executors told so far."""
+    """The results of the executors so far."""
 
     files: int = 0
     bytes: int = 0
@@ -136,7 +136,7 @@ class ReachabilityCounts:
             self.add_row(row)
 
     def add_row(self, row: Json) -> None:
-        """One row of an answer: a file that is out of reach, or how many files of a kind a task opened."""
+        """Adds one row: an unreachable file, or a count of opened files of one kind."""
         if row["path"] is not None:
             self.problems.append(row)
         else:
@@ -148,7 +148,7 @@ class ReachabilityCounts:
         return {"files": self.files, "bytes": self.bytes, "by-kind": self.kinds, **self.facts}
 
     def _check_rows(self, files: "DataFrame", check: Callable[[Any], Any]) -> list[Json]:
-        """From the executors, or from here where their Python cannot do it; then Spark still reads the files for L2."""
+        """Runs the check on the executors, or here if their Python lacks a package."""
         if "not-from-executors" not in self.facts:
             try:
                 # At most NAMED_PER_TASK rows and a count of each kind from each of TASKS_AT_MOST tasks.
@@ -159,7 +159,7 @@ class ReachabilityCounts:
 
 
 def _batches(files: "DataFrame") -> Iterator[Any]:
-    """The rows in batches, one partition of them on this machine at a time."""
+    """Yields the rows in batches; only one partition at a time is on this machine."""
     arrow = importlib.import_module("pyarrow")
     rows = (row.asDict() for row in files.toLocalIterator())
     while batch := list(itertools.islice(rows, FILES_PER_TASK)):
@@ -167,7 +167,7 @@ def _batches(files: "DataFrame") -> Iterator[Any]:
 
 
 def python_error(text: str) -> str:
-    """The line of a traceback that says what is wrong."""
+    """Returns the line of a traceback with the error."""
     lines = [line.strip() for line in text.splitlines()]
     return next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line)), lines[0] if lines else ""
@@ -177,10 +177,10 @@ def python_error(text: str) -> str:
 def reachability_checker(
     access: Sequence[Sequence[tuple[str, Mapping[str, str]]]],
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What each task runs on its part of the files: a row for each that is out of reach, and the counts of all.
+    """Returns the function that each task runs: one row per unreachable file, and counts of all.
 
-    `access` are, for each table, settings by the prefix of files that they open. Everything it needs is inside, so the
-    executors need PyIceberg and PyArrow but not this package.
+    `access` are file access settings by prefix, per table. The function is self-contained, because it is pickled for
+    the executors: they need PyIceberg and PyArrow, but not this package.
     """
     given, named_at_most, open_at_once = list(access), NAMED_PER_TASK, OPEN_AT_ONCE
 
@@ -193,7 +193,7 @@ def reachability_checker(
                 stream.read(1)
         except FileNotFoundError:
             return "missing-file", "", 0
-        except Exception as error:  # whatever a store says, the file cannot be had
+        except Exception as error:  # any error of the store means that the file is unreachable
             return "unreachable-file", " ".join(str(error).split())[:300] or type(error).__name__, 0
         if size is not None and found != size:
             return "wrong-size", f"{found} bytes instead of {size}", found
@@ -237,7 +237,7 @@ def reachability_checker(
 
 
 def _find_refs_using(pair: TablePair, document: Json, paths: list[str]) -> dict[str, list[str]]:
-    """Which branches and tags need these files now; a file that none needs belongs to an earlier snapshot."""
+    """Returns the branches and tags that need these files; files without one belong to earlier snapshots only."""
     refs = {name: ref["snapshot-id"] for name, ref in (document.get("refs") or {}).items()}
     if not paths or not refs:
         return {}

@@ -1,4 +1,4 @@
-"""What a source holds, written into the migration's folder; nothing is changed anywhere else."""
+"""Takes the inventory of a source and saves it in the migration's state. Changes nothing at the source."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +14,12 @@ from nunatak_spark.migration.risks import name_risks, with_overlaps
 from nunatak_spark.migration.source_files import MetadataDocument, UnreadableFile, read_document
 from nunatak_spark.migration.sources.source_kinds import open_source_catalog
 
-TOLD_EVERY = 10  # tables; nobody knows beforehand how many there are
-THREADS = 8  # reading a metadata file is waiting for the storage
+TOLD_EVERY = 10  # tables per progress report; the total is unknown
+THREADS = 8  # reading metadata files waits for the storage
 
 
 def take_inventory(run: MigrationRun, source: MigrationSource) -> list[MigrationTable]:
-    """Look at all of it, and remember it. A table that has been moved since keeps what is known about it."""
+    """Lists all tables of the source and saves them. Tables that are at the target already stay as they are."""
     run.state.save_source(source)
     origin = open_source_catalog(source, run.spark, run.environment)
     try:
@@ -77,7 +77,7 @@ def _forget_missing_tables(run: MigrationRun, source: MigrationSource, there: se
 
 
 def _save_with_overlaps(run: MigrationRun, tables: Iterable[MigrationTable]) -> None:
-    """Two sources may hold the same folder, so all are looked at together; what did not change is not written."""
+    """Saves changed tables. All sources are checked together, because two may share a folder."""
     wanted = list(tables)
     stored = {table_title(table.found): table for table in run.state.list_tables()}
     for table, found in zip(wanted, with_overlaps([table.found for table in wanted]), strict=True):

@@ -1,7 +1,7 @@
-"""L0, whether two tables are the same one by what their metadata say: documents in, findings out. No I/O.
+"""L0: compares metadata documents, or columns for a table that was created anew. Documents in, findings out; no I/O.
 
-Of a table that was registered every member of the document must be as it was. A table that was made anew has other ids,
-snapshots and files by right, so only its columns are compared, and what may differ about them is said.
+For a registered table every member of the document must be equal. A table that was created anew has its own ids,
+snapshots and files, so only its columns are compared; documented differences are reported as accepted.
 """
 
 import hashlib
@@ -16,15 +16,15 @@ from nunatak_spark.migration.model import MigrationFinding
 
 Json = dict[str, Any]
 
-NAMED_AT_MOST = 5  # of ids in one sentence: a table may have thousands of snapshots
-# What Iceberg has no type for becomes the next wider one; Spark, Hive and Iceberg's documentation agree on these.
+NAMED_AT_MOST = 5  # ids per sentence: a table may have thousands of snapshots
+# Types that Iceberg lacks become the next wider one, as Iceberg's documentation says.
 WIDENED = {("byte", "integer"), ("short", "integer")}
-REPLACED = {("uuid", "string"), ("fixed", "binary")}  # Spark reads both, and writes neither
-DECLARED = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps that a string was declared as char or varchar
+REPLACED = {("uuid", "string"), ("fixed", "binary")}  # Spark reads these Iceberg types, but cannot write them
+DECLARED = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's field metadata for columns declared as char or varchar
 
 
 def compare_documents(source: Json, target: Json) -> tuple[MigrationFinding, ...]:
-    """How the target's metadata document differs from the source's; nothing if it says the same."""
+    """Returns how the target's metadata document differs from the source's."""
     left, right = normalize_document(source), normalize_document(target)
     findings = list(_schema_drift(current_schema(left), current_schema(right)))
     differing = [member for member in sorted(left.keys() | right.keys()) if left.get(member) != right.get(member)]
@@ -39,7 +39,7 @@ def compare_documents(source: Json, target: Json) -> tuple[MigrationFinding, ...
 
 
 def document_facts(source: Json, target: Json) -> Json:
-    """What the documents are, for people who look again."""
+    """Returns facts about both documents for the evidence."""
     left, right = normalize_document(source), normalize_document(target)
     return {
         "compared": "metadata documents",
@@ -55,7 +55,7 @@ def document_facts(source: Json, target: Json) -> Json:
 
 
 def document_digest(document: Json) -> str:
-    """The same for the same document, however it was written down."""
+    """Returns a digest that does not depend on formatting."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -63,9 +63,9 @@ def document_digest(document: Json) -> str:
 
 
 def normalize_document(document: Json) -> Json:
-    """The document with what may be left out filled in, and lists whose order means nothing as maps by id."""
+    """Returns the document with defaults filled in, and with lists as maps by id."""
     filled = {key: value for key, value in document.items() if value is not None}
-    schema, spec = filled.pop("schema", None), filled.pop("partition-spec", None)  # v1 writes them beside the lists
+    schema, spec = filled.pop("schema", None), filled.pop("partition-spec", None)  # v1 members
     if "schemas" not in filled and schema is not None:
         filled["schemas"] = [{"schema-id": 0, **schema}]
         filled.setdefault("current-schema-id", filled["schemas"][0]["schema-id"])
@@ -73,7 +73,7 @@ def normalize_document(document: Json) -> Json:
         filled["partition-specs"] = [{"spec-id": 0, "fields": spec}]
         filled.setdefault("default-spec-id", 0)
     current = filled.get("current-snapshot-id", -1)
-    filled["current-snapshot-id"] = current if current != -1 else None  # Spec: -1 is an older way to say none
+    filled["current-snapshot-id"] = current if current != -1 else None  # Spec: -1 means no snapshot in older metadata
     refs = dict(filled.get("refs", {}))
     if filled["current-snapshot-id"] is not None:
         refs.setdefault("main", {"snapshot-id": current, "type": "branch"})
@@ -98,7 +98,7 @@ LISTS = {
 
 
 def current_schema(document: Json) -> Json:
-    """Of a document in its normal form."""
+    """Returns the current schema of a normalized document."""
     return dict(document["schemas"].get(str(document.get("current-schema-id", 0))) or {"type": "struct", "fields": []})
 
 
@@ -117,7 +117,7 @@ def _one_value(kind: str, what: str) -> Callable[[str, Any, Any], list[Migration
 
 
 def _by_key(kind: str, one: str, many: str) -> Callable[[str, Any, Any], list[MigrationFinding]]:
-    """For maps: which keys are missing, which are new, and which stand for something else."""
+    """Returns a comparison of maps: missing keys, new keys, and keys with different values."""
 
     def look(member: str, left: Any, right: Any) -> list[MigrationFinding]:
         left, right = left or {}, right or {}
@@ -200,7 +200,7 @@ class _Field:
 
 
 def _schema_drift(left: Json, right: Json) -> Iterator[MigrationFinding]:
-    """Columns are matched by field id, as Iceberg does, so that one that was renamed is named so."""
+    """Compares two Iceberg schemas. Columns are matched by field id, so that renames are reported as such."""
     before, after = dict(_fields(left)), dict(_fields(right))
     for key, field_ in before.items():
         if key not in after:
@@ -227,7 +227,7 @@ def _schema_drift(left: Json, right: Json) -> Iterator[MigrationFinding]:
 
 
 def _fields(kind: Any, path: str = "") -> Iterator[tuple[int, _Field]]:
-    """Every field of a type with its id, however deep."""
+    """Yields every field of a type with its id, at any depth."""
     if not isinstance(kind, dict):
         return
     for position, (key, name, inner, said) in enumerate(_parts(kind)):
@@ -251,30 +251,32 @@ def _parts(kind: Json) -> Iterator[tuple[int, str, Any, Json]]:
 
 
 def _outer_type(kind: Any) -> str:
-    """A type without what is inside, which is looked at by itself; spaces mean nothing in `decimal(9, 2)`."""
+    """Returns a type without its inner fields, which are compared separately; spaces in `decimal(9, 2)` do
+    not count.
+    """
     return str(kind["type"]) if isinstance(kind, dict) else str(kind).replace(" ", "")
 
 
-# Columns of a table that was made anew
+# Columns of a table that was created anew
 
 
 @dataclass
 class ColumnComparison:
-    """What became of columns that were copied: what is wrong, and what differs as documented."""
+    """The comparison of copied columns: problems, and documented differences."""
 
     findings: list[MigrationFinding] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
 
 
 def compare_columns(source: Json, target: Json) -> ColumnComparison:
-    """The same question for a table that has ids of its own; schemas are in Spark's JSON form, order means nothing."""
+    """Compares the columns of a table with ids of its own; schemas are in Spark's JSON form, order does not matter."""
     found = ColumnComparison()
     _compare_fields(source["fields"], target["fields"], "", found)
     return found
 
 
 def replaced_types(source: Json, target: Json) -> list[str]:
-    """Types of Iceberg's that Spark has not, and what a copy by Spark made of them; both are metadata documents."""
+    """Returns the Iceberg types that a copy by Spark replaced; both arguments are metadata documents."""
     before, after = (
         {one.path: one.said["type"] for _, one in _fields(current_schema(normalize_document(document)))}
         for document in (source, target)
@@ -287,7 +289,7 @@ def replaced_types(source: Json, target: Json) -> list[str]:
 
 
 def _compare_fields(left: Collection[Json], right: Collection[Json], path: str, found: ColumnComparison) -> None:
-    # Hive keeps names in lower case; Spark finds a column in any.
+    # Hive stores names in lower case; Spark resolves columns case-insensitively.
     before, after = ({str(one["name"]).lower(): one for one in side} for side in (left, right))
     for key, one in before.items():
         here = f"{path}{one['name']}"

@@ -1,4 +1,4 @@
-"""What a metadata document tells about a table without looking at its data. Pure: documents in, values out."""
+"""Facts about a table from its metadata document, without reading data. Pure: documents in, values out."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 
 
 def with_document(found: InventoryTable, document: MetadataDocument) -> InventoryTable:
-    """The same table with what its metadata file says."""
+    """Returns the table with the facts of its metadata file."""
     content = document.content
     summary = _summary(content)
     known = msgspec.structs.replace(
@@ -37,7 +37,7 @@ def with_document(found: InventoryTable, document: MetadataDocument) -> Inventor
 
 
 def with_files(found: InventoryTable, files: list[SourceFile], pointer: str) -> InventoryTable:
-    """The same for a table that is nothing but files."""
+    """Returns the table, which consists of files only, with the facts of these files."""
     return msgspec.structs.replace(
         found,
         pointer=pointer,
@@ -53,7 +53,7 @@ def _summary(content: Json) -> Json:
         if snapshot.get("snapshot-id") == current:
             summary: Json = snapshot.get("summary") or {}
             return summary
-    # Without a snapshot there is nothing in the table, and that is known.
+    # Without a snapshot the table is empty.
     return {"total-data-files": 0, "total-files-size": 0, "total-records": 0, "total-delete-files": 0}
 
 
@@ -65,7 +65,7 @@ def _number(summary: Json, key: str) -> int | None:
 
 
 def partition_expressions(content: Json) -> tuple[str, ...]:
-    """The default partition spec as SQL writes it; parts over columns that are gone are left out."""
+    """Returns the default partition spec as SQL; fields of dropped columns are left out."""
     specs = {spec["spec-id"]: spec["fields"] for spec in content.get("partition-specs") or ()}
     fields: Iterable[Json] = specs.get(content.get("default-spec-id")) or content.get("partition-spec") or ()
     columns = _column_names(content)
@@ -92,5 +92,5 @@ def _expression(transform: str, column: str) -> str:
             return f"{kind}s({name})"
         case "bucket" | "truncate":
             return f"{kind}({size}, {name})"
-        case _:  # void: was dropped from a table of format 1
+        case _:  # void: a field that was dropped from a v1 spec
             return ""

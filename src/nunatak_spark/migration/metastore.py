@@ -1,6 +1,6 @@
-"""A Hive metastore through PyIceberg's Thrift bindings: its databases and tables, who may use them, and a rename.
+"""A client of the Hive metastore over PyIceberg's Thrift bindings: databases, tables, permissions, and a rename.
 
-How to connect is said by the properties that Iceberg's own Hive catalog reads in Spark: `hadoop.hive.metastore.…`.
+Connection properties are those of Iceberg's Hive catalog in Spark: `hadoop.hive.metastore.…`.
 """
 
 import getpass
@@ -19,7 +19,7 @@ from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.model import SourceColumn, SourcePermission
 from nunatak_spark.migration.optional_packages import load_module
 
-logging.getLogger("thrift").addHandler(logging.NullHandler())  # what it would print is raised as well
+logging.getLogger("thrift").addHandler(logging.NullHandler())  # thrift logs errors that it also raises
 
 BATCH = 100  # tables or partitions per call
 ALL_PARTITIONS = -1
@@ -27,7 +27,7 @@ PRINCIPAL_TYPES = {1: "user", 2: "role", 3: "group"}
 LOCK_TRIES, LOCK_WAIT_SECONDS = 60, 1.0
 DEFAULT_PORT = 9083
 TIMEOUT_MS = 60_000
-LARGEST_ANSWER_BYTES = 1 << 30  # a length beyond this is not a length: somebody else speaks there
+LARGEST_ANSWER_BYTES = 1 << 30  # a larger length means that the peer does not speak Thrift
 LARGEST_LIST = 100_000_000
 
 # Settings of Hive's clients, under the prefix by which Iceberg's Spark catalogs hand them to Hadoop.
@@ -37,12 +37,12 @@ USE_SASL = f"{HADOOP}hive.metastore.sasl.enabled"
 PRINCIPAL = f"{HADOOP}hive.metastore.kerberos.principal"
 AUTH_MODE = f"{HADOOP}hive.metastore.client.auth.mode"
 PLAIN_USER = f"{HADOOP}hive.metastore.client.plain.username"
-PASSWORD = "password"  # from the environment; no property of the source
+PASSWORD = "password"  # from the environment, never a property of the source
 
 
 @dataclass(frozen=True)
 class HiveTable:
-    """A table as the metastore describes it; `described` is the whole description as it came."""
+    """A table of the metastore; `described` is the original Thrift object."""
 
     database: str
     name: str
@@ -60,7 +60,7 @@ class HiveTable:
 
 
 class Metastore:
-    """One connection to a metastore; calls are made one after the other."""
+    """One connection to a metastore; not for concurrent calls."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Metastore:
             self._transport.close()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """One call of the metastore's interface; CannotRun if it refuses or does not answer."""
+        """Calls a method of the Thrift interface; raises CannotRun if the metastore refuses or does not answer."""
         try:
             return getattr(self._client, name)(*arguments)
         except self._types.NoSuchObjectException:
@@ -120,7 +120,7 @@ class Metastore:
         return sorted(self.call("get_all_databases"))
 
     def database_properties(self, database: str) -> dict[str, str]:
-        """As Iceberg's Hive catalog gives them for a namespace."""
+        """Returns the database's properties as Iceberg's Hive catalog maps them for a namespace."""
         found = self.call("get_database", database)
         known = {"comment": found.description, "location": found.locationUri}
         if found.ownerName:
@@ -129,7 +129,7 @@ class Metastore:
         return {**(found.parameters or {}), **{key: value for key, value in known.items() if value}}
 
     def tables(self, database: str) -> Iterator[HiveTable]:
-        """All of a database, some at a time."""
+        """Yields all tables of a database, loaded in batches."""
         names = sorted(self.call("get_all_tables", database))
         for start in range(0, len(names), BATCH):
             found = self.call("get_table_objects_by_name", database, names[start : start + BATCH])
@@ -142,7 +142,7 @@ class Metastore:
             return None
 
     def partition_locations(self, database: str, name: str) -> list[str]:
-        """Of every partition; only names and places are held, descriptions come some at a time."""
+        """Returns the location of every partition; partitions are loaded in batches."""
         names = self.call("get_partition_names", database, name, ALL_PARTITIONS)
         places = []
         for start in range(0, len(names), BATCH):
@@ -151,7 +151,7 @@ class Metastore:
         return places
 
     def permissions(self, database: str, table: str = "") -> tuple[SourcePermission, ...]:
-        """What was granted on a table, or on the database itself."""
+        """Returns the privileges granted on a table, or on the database itself."""
         kinds = self._types.HiveObjectType
         reference = self._types.HiveObjectRef(
             objectType=kinds.TABLE if table else kinds.DATABASE, dbName=database, objectName=table or None
@@ -159,11 +159,11 @@ class Metastore:
         try:
             found = self._client.list_privileges(None, None, reference)
         except (self._types.MetaException, self._errors.TApplicationException):
-            return ()  # some metastores leave permissions to others, and say so
+            return ()  # the metastore does not manage privileges
         return tuple(_permission(one) for one in found)
 
     def rename(self, database: str, name: str, new: str) -> None:
-        """Rename a table that is not managed, under the lock that Iceberg's commits take: none of them gets lost."""
+        """Renames an external table under the lock that Iceberg's commits take, so that no commit is lost."""
         with self._lock_table(database, name):
             table = self.find_table(database, name)
             if table is None:
@@ -222,7 +222,7 @@ def _transport(host: str, port: int, properties: Mapping[str, str], secrets: Map
 def _socket(host: str, port: int, properties: Mapping[str, str]) -> Any:
     if not _is_true(properties, USE_TLS):
         return _load("thrift.transport.TSocket").TSocket(host, port)
-    # Certificates are checked against the system's authorities, or those that SSL_CERT_FILE names.
+    # Certificates are verified against the system's CAs, or those in SSL_CERT_FILE.
     return _load("thrift.transport.TSSLSocket").TSSLSocket(host, port, ssl_context=ssl.create_default_context())
 
 
@@ -236,11 +236,11 @@ def _is_true(properties: Mapping[str, str], key: str) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """What an error says; those of the metastore have a message of their own."""
+    """Returns an error's text; the metastore's errors have their own `message`."""
     return str(getattr(error, "message", None) or error or type(error).__name__)
 
 
-# What the metastore describes
+# Thrift objects
 
 
 def _permission(one: Any) -> SourcePermission:

@@ -1,4 +1,4 @@
-"""A migration as one HTML page with all its evidence, or as JSON; the page asks nobody for anything, ever."""
+"""Renders a migration as one self-contained HTML page with all evidence, or as JSON."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ from nunatak_spark.migration.optional_packages import load_module
 from nunatak_spark.migration.verification import MEANINGS
 
 HERE = Path(__file__).parent
-FULL_TABLES = 500  # of more than these, those without findings show only their sums: a page must open
+FULL_TABLES = 500  # above this, tables without findings show only totals: browsers must open the page
 SHOWN_LOG = 300
 BAR_WIDTH = 1000
 NEXT: Mapping[State, str] = {
@@ -48,7 +48,7 @@ KEEPS: Mapping[str, str] = {
 
 
 def render(migration: Migration, *, now_ms: Callable[[], int] = wall_clock_ms) -> str:
-    """The page. Every name in it comes from somewhere else and is escaped; only the one script of ours may run."""
+    """Returns the page. All names are escaped, and a CSP allows only our own script."""
     jinja2 = load_module("jinja2", "the HTML report")
     environment = jinja2.Environment(
         autoescape=True,
@@ -84,13 +84,13 @@ def render(migration: Migration, *, now_ms: Callable[[], int] = wall_clock_ms) -
 
 
 def as_json(migration: Migration) -> bytes:
-    """The same for programs, whole: also what the page leaves out for brevity."""
+    """Returns everything as JSON, also what the page leaves out."""
     views = [_table_view(migration, table) for table in migration.tables]
     told = {"summary": summary(migration, views), **msgspec.to_builtins(migration)}
     return msgspec.json.format(msgspec.json.encode(told), indent=2)
 
 
-# What the page shows
+# View models of the page
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _table_view(migration: Migration, table: MigrationTable) -> TableView:
 
 
 def is_current(table: MigrationTable, evidence: Evidence) -> bool:
-    """Whether evidence is about the table that is at the target now; a rollback ends what was shown before."""
+    """Returns whether the evidence is about the table now at the target; a rollback invalidates earlier evidence."""
     return table.state != "rolled-back" and evidence.started_ms >= table.rolled_back_ms
 
 
@@ -146,7 +146,7 @@ def _level_view(level: LevelName, evidence: Sequence[Evidence]) -> LevelView:
 
 
 def _columns(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Both fingerprints of L2 side by side, a line for all rows first and one for each column."""
+    """Returns both fingerprints of L2 side by side: a line for all rows, then one per column."""
     source, target = facts.get("source"), facts.get("target")
     if not isinstance(source, dict) or not isinstance(target, dict):
         return []
@@ -163,7 +163,7 @@ def _line(name: str, source: Mapping[str, Any] | None, target: Mapping[str, Any]
 
 
 def summary(migration: Migration, views: Sequence[TableView]) -> dict[str, Any]:
-    """The numbers at the top."""
+    """Returns the totals at the top of the page."""
     newest = [one.evidence for view in views for one in view.levels if one.evidence is not None]
     read = [one.facts for one in newest if one.level == "L2" and one.ok]
     opened = [one.facts for one in newest if one.level == "L1" and one.ok]
@@ -188,7 +188,7 @@ def _states(migration: Migration) -> dict[State, int]:
 
 
 def _segments(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Pieces of a bar, each with its place; widths add up to the whole."""
+    """Returns the segments of a bar with position and width."""
     total = sum(count for _, count in counts) or 1
     pieces, before = [], 0
     for name, count in counts:
@@ -205,7 +205,7 @@ def _level_bar(level: LevelName, views: Sequence[TableView]) -> dict[str, Any]:
 
 
 def _remaining(views: Sequence[TableView]) -> list[dict[str, Any]]:
-    """What there is to do, by the command that does it."""
+    """Returns the open tables by the command to run next."""
     found: dict[str, list[TableView]] = {}
     for view in views:
         if view.table.state in OVER or view.is_refused:
@@ -218,7 +218,7 @@ def _remaining(views: Sequence[TableView]) -> list[dict[str, Any]]:
 
 
 def _retirement_views(migration: Migration, views: Sequence[TableView]) -> list[dict[str, Any]]:
-    """Phase 4: for each source, what may be removed there, and what has to go over first."""
+    """Returns for each source what may be removed there, and which tables have to be migrated first."""
     return [
         {
             "source": source,
@@ -234,7 +234,7 @@ def _retirement_views(migration: Migration, views: Sequence[TableView]) -> list[
     ]
 
 
-# Numbers for people
+# Formatting
 
 
 def format_number(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What every step of a migration is handed: the folder, both ends, Spark when needed, and how to tell of progress."""
+"""The context of a migration command: state, source catalogs, target client, Spark on demand, and progress."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,19 +27,19 @@ from nunatak_spark.session_settings import temporary_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOT_CARRIED = frozenset({"location"})  # of a namespace: the target decides itself where new tables lie
-MOVED = "__moved"  # what a frozen table's name at the source ends with
+NOT_CARRIED = frozenset({"location"})  # namespace properties; the target decides where new tables lie
+MOVED = "__moved"  # suffix of a frozen table's name at the source
 
 
 class StepBlocked(Exception):
-    """This table cannot go on; the others can. The text says why, and what to do about it."""
+    """This table cannot continue, others can. The text says why, and what to do."""
 
 
 @dataclass
 class MigrationRun:
-    """One command. `connect` gives a new client of the target; sources are opened once and closed with the run.
+    """One command. `connect` returns a new client of the target; source catalogs are opened once, closed at the end.
 
-    While it runs, its Spark session reads files as `reading` says, whatever the session's own settings are.
+    While it runs, the Spark session has the settings of `reader_options`.
     """
 
     state: MigrationState
@@ -48,7 +48,7 @@ class MigrationRun:
     catalog: str
     environment: Mapping[str, str]
     progress: Progress = no_progress
-    source_lock: threading.Lock = field(default_factory=threading.Lock)  # clients of sources know one thread at a time
+    source_lock: threading.Lock = field(default_factory=threading.Lock)  # source clients are not thread-safe
     _source_catalogs: dict[str, SourceCatalog] = field(default_factory=dict)
     _client: Client | None = None
     carried: set[tuple[str, Levels, Levels]] = field(default_factory=set)  # namespaces, once for each run
@@ -78,13 +78,13 @@ class MigrationRun:
 
     @property
     def client(self) -> Client:
-        """One client of the target that lives as long as the run, for this thread."""
+        """The client of the target for the main thread; open until the end of the run."""
         if self._client is None:
             self._client = self._open.enter_context(self.connect())
         return self._client
 
     def namespace_properties(self, found: InventoryTable, namespace: Levels) -> dict[str, str]:
-        """The properties of a source's namespace that a target can have; each namespace is asked for once."""
+        """Returns the properties of a source namespace that the target accepts; each namespace is read once."""
         key = (found.source, namespace)
         if key not in self._namespaces:
             properties = self.source_catalog(found).namespace_properties(namespace)
@@ -92,7 +92,7 @@ class MigrationRun:
         return self._namespaces[key]
 
     def require_shadow_support(self) -> None:
-        """Ask the target once whether it knows shadows."""
+        """Checks once that the target supports shadows; raises CannotRun."""
         if not self._knows_shadows:
             require_shadow_support(self.client)
             self._knows_shadows = True
@@ -107,7 +107,7 @@ class MigrationRun:
     def run_step(
         self, tables: Iterable[MigrationTable], step: str, action: Callable[[MigrationTable], MigrationTable]
     ) -> list[MigrationTable]:
-        """Take one step with every table; one that gets stuck keeps its state and a note, and the rest goes on."""
+        """Runs a step for every table; a failed table keeps its state and gets a note, the others go on."""
         wanted = list(tables)
         results = []
         for done, table in enumerate(wanted, 1):
@@ -124,10 +124,12 @@ class MigrationRun:
             return self.mark_failed(table, step, error)
 
     def mark_failed(self, table: MigrationTable, step: str, error: Exception) -> MigrationTable:
-        """Note why a step failed. The table stays in the state that it had, so a refused rollback leaves it watched."""
-        known = self.state.find_table(table_title(table.found)) or table  # the action may have stored more by now
+        """Records why a step failed. The table keeps its state, so that a refused rollback leaves it cut over."""
+        known = (
+            self.state.find_table(table_title(table.found)) or table
+        )  # the action may have saved the table meanwhile
         problem = redact_text(error_text(error))
-        # A table whose verification is not green any more must not pass for verified.
+        # A failed verification must not leave the state `verified`.
         state = "shadowed" if step == "verify" and known.state == "verified" else known.state
         failed = msgspec.structs.replace(known, state=state, problem=problem, failed_at=step)
         return self.state.save_table(failed, f"failed: {problem}")
@@ -147,13 +149,13 @@ def error_text(error: Exception) -> str:
 
 @contextmanager
 def translate_source_errors(source: MigrationSource) -> Iterator[None]:
-    """What a source does instead of answering becomes one error that says where to look.
+    """Turns any error of a source into CannotRun with the source's address.
 
-    Metastores, storage, Amazon's client and Spark each raise something else, and these have no base in common.
+    Metastores, storage, AWS clients and Spark raise different errors without a common base class.
     """
     try:
         yield
-    except (CannotRun, CatalogError, ServerUnreachable):  # they say it themselves
+    except (CannotRun, CatalogError, ServerUnreachable):  # their messages are clear already
         raise
     except Exception as error:
         raise CannotRun(
@@ -163,7 +165,7 @@ def translate_source_errors(source: MigrationSource) -> Iterator[None]:
 
 
 def current_source_name(table: MigrationTable) -> tuple[str, ...]:
-    """What the table is called at the source while it is, or is not, frozen."""
+    """Returns the table's current name at the source, which differs while it is frozen by renaming."""
     found = table.found
     return (*found.name[:-1], table.frozen.to) if table.frozen.how == "renamed" else found.name
 

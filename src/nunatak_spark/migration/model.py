@@ -1,4 +1,7 @@
-"""What a migration speaks of: sources, tables found there, how each gets over, where it stands, and the evidence."""
+"""The data of a migration: sources, tables, plans, states and evidence.
+
+Saved as JSON: field names are a file format.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SourceKind = Literal["hive", "glue", "jdbc", "hadoop", "rest", "folder"]
-TableKind = Literal["iceberg", "hive", "files", "view"]  # hive: a table of a metastore that is not Iceberg's
+TableKind = Literal["iceberg", "hive", "files", "view"]  # hive: a metastore table that is not Iceberg
 Method = Literal["register", "adopt", "add_files", "copy", "refused"]
 State = Literal["discovered", "planned", "shadowed", "verified", "cutover", "done", "retired", "rolled-back", "failed"]
 LevelName = Literal["L0", "L1", "L2", "L3"]
@@ -34,9 +37,9 @@ LEVELS: tuple[LevelName, ...] = ("L0", "L1", "L2", "L3")
 
 
 class MigrationSource(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """Where tables come from: `name` is what it is called in SQL, `properties` are those of the Spark catalog.
+    """A source of tables: `name` is its catalog name in SQL, `properties` are those of the Spark catalog.
 
-    Nothing here is secret; how to log in comes from the environment each time.
+    Contains no secrets; logins come from the environment each time.
     """
 
     kind: SourceKind
@@ -47,7 +50,7 @@ class MigrationSource(msgspec.Struct, frozen=True, rename="kebab", kw_only=True,
 
 
 class MigrationFinding(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """Something to know: a `kind` for programs, a sentence for people, and where: a column, a file, a partition."""
+    """A finding: `kind` for programs, `text` for people, and `where`: a column, file or partition."""
 
     kind: str
     text: str
@@ -55,7 +58,7 @@ class MigrationFinding(msgspec.Struct, frozen=True, rename="kebab", omit_default
 
 
 class SourcePermission(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """What somebody may do at the source, in its own words."""
+    """A permission at the source, in its own terms."""
 
     principal: str
     privilege: str
@@ -63,18 +66,18 @@ class SourcePermission(msgspec.Struct, frozen=True, rename="kebab", omit_default
 
 
 class SourceColumn(msgspec.Struct, frozen=True, rename="kebab"):
-    """One column as the source declares it; `type` is in Spark's words, such as `decimal(9,2)` or `char(3)`."""
+    """A column as the source declares it; `type` is a Spark type such as `decimal(9,2)` or `char(3)`."""
 
     name: str
     type: str
 
 
 class InventoryTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """One line of the inventory: a table or view of a source, and what its metadata tell for free.
+    """An inventory entry: a table or view of a source, and facts from its metadata.
 
-    `name` are its levels there. `pointer` is the metadata file of an Iceberg table, and of files a digest of their
-    list: either way it is another one after the source was written to. `columns` and `partitioned_by` are of tables
-    that are not Iceberg's, whose data are files of `format` below `location`.
+    `name` are its levels at the source. `pointer` is the metadata file of an Iceberg table, or a digest of the file
+    list: either one changes with every write. `columns` and `partitioned_by` are set for tables that are not Iceberg,
+    whose data are files of `format` below `location`.
     """
 
     source: str
@@ -102,7 +105,7 @@ class InventoryTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, 
 
 
 class TablePlan(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """How a table gets over, and under which name; `because` is the reason for the method, above all of a refusal."""
+    """The method and the target name of a table; `because` is the reason, above all of a refusal."""
 
     method: Method
     target: tuple[str, ...]
@@ -111,7 +114,7 @@ class TablePlan(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
 
 
 class Evidence(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """What one level of verification showed, with all that is needed to look again."""
+    """The result of one verification level, with everything needed to repeat it."""
 
     level: LevelName
     ok: bool
@@ -125,7 +128,7 @@ class Evidence(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_d
 
 
 class LevelResult(msgspec.Struct, frozen=True):
-    """What one level of verification found out, before it becomes evidence with its times and pointers."""
+    """The result of one verification level, before times and pointers are added."""
 
     findings: tuple[MigrationFinding, ...] = ()
     facts: dict[str, Any] = {}
@@ -133,7 +136,7 @@ class LevelResult(msgspec.Struct, frozen=True):
 
 
 class SourceFreeze(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """How the source was kept from being written to, and what is needed to undo it; `how` is empty if it was not."""
+    """How the source was frozen, and what is needed to undo it; `how` is empty if it is not frozen."""
 
     how: Literal["", "renamed", "blocked"] = ""
     pointer: str = ""
@@ -142,11 +145,11 @@ class SourceFreeze(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
 
 
 class MigrationTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """One table of a migration and where it stands.
+    """One table of a migration and its state.
 
-    `source_pointer` and `target_pointer` are what the last copy read and made; another pointer at the target means
-    that somebody wrote there. `problem` is why the last step failed, and `failed_at` which one that was; the state
-    stays that of the step before. Evidence from before `rolled_back_ms` says nothing about the table of today.
+    `source_pointer` and `target_pointer` are what the last refresh read and wrote; another pointer at the target means
+    that somebody committed there. `problem` is why the last step failed, `failed_at` which step; the state stays that
+    of the step before. Evidence from before `rolled_back_ms` is not about the current table.
     """
 
     found: InventoryTable
@@ -162,9 +165,9 @@ class MigrationTable(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, 
 
 
 class CopiedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
-    """A namespace of a source, what it is called at the target, and which of its properties were set there.
+    """A source namespace, its name at the target, and the properties that were set there.
 
-    `kept` are properties for which the target had another value before, which it keeps.
+    `kept` are properties that had another value at the target before, which is kept.
     """
 
     source: str
@@ -175,7 +178,7 @@ class CopiedNamespace(msgspec.Struct, frozen=True, rename="kebab", kw_only=True,
 
 
 class LogEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    """One thing that a command did."""
+    """One action of a command."""
 
     at_ms: int
     command: str
@@ -184,9 +187,9 @@ class LogEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
 
 
 class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
-    """All that the folder of a migration knows; what the report is made of. `evidence` is by title of the table.
+    """The whole state of a migration, for the report. `evidence` is by table title.
 
-    `grants` are the commands that would give at the target what people hold at the source; `unmapped` is the rest.
+    `grants` are commands that give people at the target what they have at the source; `unmapped` is the rest.
     """
 
     target_uri: str
@@ -202,7 +205,7 @@ class Migration(msgspec.Struct, frozen=True, rename="kebab", kw_only=True):
 
 @dataclass(frozen=True)
 class NamespacePair:
-    """One namespace at both ends: its properties there and here; of those in `kept` the target has its own value."""
+    """A namespace at both ends with its properties; for those in `kept` the target has its own value."""
 
     name: tuple[str, ...]
     target: tuple[str, ...]
@@ -213,13 +216,12 @@ class NamespacePair:
 
 @dataclass(frozen=True)
 class TablePair:
-    """One table at both ends, as the levels of verification look at it.
+    """A table at both ends, as the verification levels see it.
 
-    `catalog` is what the target is called in SQL. `source_pointer` asks the source where it stands now, and answers
-    with an empty text if the table is gone. `source_metadata` and `source_rows` give the metadata document (None if it
-    is not an Iceberg table) and the rows; if the source `may_move`, they are those of `table.source_pointer`, whatever
-    was committed since. `reached` is what L1 found if it looked at many tables together. `namespaces` were read when
-    the pair was made, by the thread that may use the migration's state.
+    `catalog` is the target's name in SQL. `source_pointer` returns the source's current pointer, empty if the table is
+    gone. `source_metadata` and `source_rows` return the metadata document (None if it is not Iceberg) and the rows;
+    with `may_move` those of `table.source_pointer`, whatever was committed since. `reached` is the L1 result of a
+    batch. `namespaces` were read by the main thread, which alone may use the state.
     """
 
     spark: "SparkSession"
@@ -236,7 +238,7 @@ class TablePair:
 
     @property
     def target_name(self) -> str:
-        """In SQL."""
+        """The SQL name."""
         return sql_name(self.catalog, self.planned.target)
 
 
@@ -245,12 +247,12 @@ def sql_name(catalog: str, levels: tuple[str, ...]) -> str:
 
 
 def display_name(levels: tuple[str, ...]) -> str:
-    """As the command line prints and takes names: in double quotes where a level holds a dot or a quote."""
+    """Returns a name as the command line prints and takes it: levels with a dot or quote in double quotes."""
     return ".".join('"' + level.replace('"', '""') + '"' if set(level) & set('."') else level for level in levels)
 
 
 def table_title(found: InventoryTable) -> str:
-    """One name for a table among all sources: a key of the folder, and a property of what we make at the target."""
+    """Returns a unique name of the table among all sources: a key of the state, and a property at the target."""
     return f"{found.source}:{'.'.join(map(_quote_level, found.name))}"
 
 

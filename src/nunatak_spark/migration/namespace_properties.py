@@ -1,7 +1,7 @@
-"""Properties of namespaces: carried from the source to the target, and compared for L0.
+"""Copies namespace properties from the source to the target, and compares them for L0.
 
-A property that the target's namespace had before is not overwritten, and this is written down. A location is not
-carried: the target decides itself where new tables lie.
+A property that the target's namespace had before is not overwritten, which is recorded. A location is not copied: the
+target decides where new tables lie.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,19 @@ from nunatak_spark.migration.model import (
 
 
 def match_namespaces(found: InventoryTable, target: Levels) -> list[tuple[Levels, Levels]]:
-    """Namespaces of the source and what they become, parents first, as far up as their names tell which is which."""
+    """Returns pairs of source and target namespaces, parents first, as far up as their names match."""
     before, after = found.name[:-1], target[:-1]
     pairs: list[tuple[Levels, Levels]] = []
     while before and after:
         pairs.insert(0, (before, after))
-        if before[-1] != after[-1]:  # renamed as a whole by --map, or put into another one
+        if before[-1] != after[-1]:  # renamed by --map, or moved below another namespace by --into
             break
         before, after = before[:-1], after[:-1]
     return pairs
 
 
 def copy_namespaces(run: MigrationRun, table: MigrationTable) -> None:
-    """Make the namespaces that a planned table needs, with the properties that they have at the source."""
+    """Creates the namespaces of a planned table, with the properties that they have at the source."""
     planned = table.planned
     if planned is None or planned.method == "adopt":
         return
@@ -49,7 +49,7 @@ def _copy_properties(run: MigrationRun, found: InventoryTable, before: Levels, a
     known = run.state.find_namespace(found.source, before, after)
     carried = known.properties if known else {}
     there = _properties(run.client, after)
-    # Ours is what is absent, and what still is as an earlier attempt set it.
+    # Set a property if it is absent, or still has the value that an earlier attempt set.
     ours = {key: value for key, value in wanted.items() if there.get(key) in {None, value, carried.get(key)}}
     updates = {key: value for key, value in ours.items() if there.get(key) != value}
     gone = [key for key, value in carried.items() if key not in wanted and there.get(key) == value]
@@ -75,10 +75,10 @@ def _properties(client: Client, namespace: Levels) -> dict[str, str]:
 
 
 def namespace_pairs(run: MigrationRun, table: MigrationTable) -> Iterator[NamespacePair]:
-    """The namespaces of a table at both ends, as they are now."""
+    """Yields the current namespaces of a table at both ends."""
     planned = table.planned
     if planned is None or planned.method == "adopt":
-        return  # both catalogs serve the same rows
+        return  # both catalogs serve the same database rows
     for before, after in match_namespaces(table.found, planned.target):
         known = run.state.find_namespace(table.found.source, before, after)
         yield NamespacePair(
@@ -91,7 +91,7 @@ def namespace_pairs(run: MigrationRun, table: MigrationTable) -> Iterator[Namesp
 
 
 def compare_namespaces(pairs: Sequence[NamespacePair]) -> LevelResult:
-    """A finding for each property of the source that the target lacks or has otherwise, unless it was there before."""
+    """Returns a finding per property that the target lacks or has with another value, except kept ones."""
     findings = []
     for pair in pairs:
         for key, value in sorted(pair.before.items()):
@@ -117,6 +117,6 @@ def compare_namespaces(pairs: Sequence[NamespacePair]) -> LevelResult:
 
 
 def add_namespace_findings(looked: LevelResult, pairs: Sequence[NamespacePair]) -> LevelResult:
-    """L0 of a table, with what its namespaces show."""
+    """Returns the L0 result of a table together with that of its namespaces."""
     spaces = compare_namespaces(pairs)
     return LevelResult((*looked.findings, *spaces.findings), {**looked.facts, **spaces.facts}, looked.statements)

@@ -1,4 +1,4 @@
-"""Packages that only some steps of a migration need: imported when a step does, with the fix if one is missing."""
+"""Imports optional Python packages that only some migration steps need; raises CannotRun with the pip command."""
 
 import importlib
 from typing import Any

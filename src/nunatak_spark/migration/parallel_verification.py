@@ -1,6 +1,6 @@
-"""Many tables verified at once: L1 of small ones by one Spark job, the other levels by several threads.
+"""Verifies many tables in parallel: L1 of small tables in one Spark job, the other levels in several threads.
 
-This thread alone asks the sources for their pointers and writes down what was found. The others read both ends.
+Only the main thread asks sources for pointers and writes the state. The other threads read both ends.
 """
 
 import contextlib
@@ -22,24 +22,24 @@ from nunatak_spark.migration.shadow import refresh_shadow
 from nunatak_spark.migration.verification import check_files_of_many
 from nunatak_spark.session_settings import temporary_settings
 
-THREADS = 4  # most of a small table is waiting for catalogs, planning and scheduling
+THREADS = 4  # small tables mostly wait for catalogs, planning and scheduling
 SMALL_BYTES = 64 << 20
-# A small table costs planning and compiling, and hardly any reading.
+# For small tables planning and code generation cost more than reading.
 SMALL_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-TOGETHER = 25  # tables; how many are brought up to date before they are looked at
+TOGETHER = 25  # tables per batch
 
 
 def verify_tables(
     run: MigrationRun, verify: Verify, tables: Sequence[MigrationTable], levels: Sequence[LevelName]
 ) -> list[MigrationTable]:
-    """Bring every table up to date and look at it with each level; again if its source moved on meanwhile.
+    """Refreshes and verifies every table; repeats a table if its source changed meanwhile.
 
-    A source whose snapshots can be read by their id may move: what is proven is the state the target was made from.
+    A source whose snapshots can be read by id may change: verified is the state from which the target was made.
     """
     if not tables:
         return []  # Spark is not started for nothing
@@ -61,14 +61,16 @@ def verify_tables(
 
 
 def is_small(table: MigrationTable) -> bool:
-    """By what the inventory knew; whether that is still so decides about speed alone."""
+    """Returns whether the inventory says that the table is small; this only affects speed."""
     size = table.found.size_bytes
     return size is not None and size <= SMALL_BYTES
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Tables that are looked at together; a level that cannot be carried out is tried again with the `others`."""
+    """Tables that are verified together; if Spark fails with the settings for small tables, `others` get a
+    second try.
+    """
 
     run: MigrationRun
     verify_pair: Verify
@@ -79,7 +81,7 @@ class _Batch:
     def verify(
         self, tables: Sequence[tuple[int, MigrationTable]], results: dict[int, MigrationTable], workers: "_Workers"
     ) -> list[tuple[int, MigrationTable]]:
-        """Put into `results` what became of each table; the answer are those to be looked at once more."""
+        """Puts the result of each table into `results`; returns the tables to repeat."""
         pairs: list[tuple[int, TablePair]] = []
         for number, table in tables:
             try:
@@ -117,7 +119,7 @@ class _Batch:
 
 
 def _is_unfinished(evidence: Sequence[Evidence]) -> bool:
-    """Whether Spark could not do something, which may be due to the settings for small tables."""
+    """Returns whether Spark failed, perhaps because of the settings for small tables."""
     kinds = {finding.kind for each in evidence for finding in each.findings}
     answers = [each.facts.get("engines", {}).get("spark", "answered") for each in evidence]
     return "not-carried-out" in kinds or any(answer != "answered" for answer in answers)
@@ -125,7 +127,7 @@ def _is_unfinished(evidence: Sequence[Evidence]) -> bool:
 
 @dataclass(frozen=True)
 class _Workers:
-    """Threads, and for each a client of the target and a pool of Spark's scheduler."""
+    """Threads, each with its own client of the target and its own scheduler pool."""
 
     pool: ThreadPoolExecutor
     clients: "queue.SimpleQueue[tuple[int, Client]]"
@@ -138,7 +140,7 @@ class _Workers:
             try:
                 with _scheduler_pool(pair, f"verify-{number}"):
                     return verify(replace(pair, client=client), levels)
-            except Exception as error:  # one table's trouble is its own
+            except Exception as error:  # a failure concerns only this table
                 return error
             finally:
                 self.clients.put((number, client))
@@ -148,7 +150,7 @@ class _Workers:
 
 @contextlib.contextmanager
 def _start_workers(run: MigrationRun) -> Iterator[_Workers]:
-    """Held for all threads: what a fingerprint needs from the session, which belongs to all of them."""
+    """Starts the threads and sets the fingerprint settings of the session, which all threads share."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(fingerprint_settings(run.spark()))
         clients: queue.SimpleQueue[tuple[int, Client]] = queue.SimpleQueue()
@@ -159,8 +161,8 @@ def _start_workers(run: MigrationRun) -> Iterator[_Workers]:
 
 @contextlib.contextmanager
 def _scheduler_pool(pair: TablePair, name: str) -> Iterator[None]:
-    """Let the jobs of this thread share the cores with those of the others, if the scheduler is a fair one."""
-    if import_pyspark("pyspark.sql.utils").is_remote():  # there the server decides
+    """Runs the thread's Spark jobs in their own scheduler pool, so that a fair scheduler shares the cores."""
+    if import_pyspark("pyspark.sql.utils").is_remote():  # over Connect the server decides
         yield
         return
     context = pair.spark.sparkContext

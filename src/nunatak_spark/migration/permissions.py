@@ -1,4 +1,4 @@
-"""What people may do at the source, as the grants that would let them do it at the target. Pure; nothing is granted."""
+"""Maps permissions of the source to grants of the target. Pure; grants nothing."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from nunatak_spark.migration.model import (
     table_title,
 )
 
-# Words of Hive and of Lake Formation, in the target's; the strongest bundle that was granted says it all.
+# Privileges of Hive and Lake Formation, mapped to those of the target; the largest bundle includes the others.
 PRIVILEGES = {
     "SELECT": "READ",
     "DESCRIBE": "TABLE_LIST,TABLE_READ_META",
@@ -27,7 +27,7 @@ PRIVILEGES = {
     "SUPER": "ADMIN",
     "OWNER": "ADMIN",
 }
-BUNDLES = ("ADMIN", "WRITE", "READ")  # each holds the ones after it
+BUNDLES = ("ADMIN", "WRITE", "READ")  # each one includes those after it
 HELD_BY_ADMIN = {"TABLE_DROP", "TABLE_ALTER"}
 IAM = re.compile(r"arn:[^:]*:(?:iam|sts)::\d*:(user|role|group|assumed-role)/(?:.*/)?([^/]+)")
 DEFAULT_WAREHOUSE = "default"
@@ -35,14 +35,14 @@ DEFAULT_WAREHOUSE = "default"
 
 @dataclass(frozen=True)
 class MappedPermissions:
-    """`grants` are commands, a line each; `unmapped` is what a person has to decide."""
+    """`grants` are commands, one per line; `unmapped` are permissions that need a decision."""
 
     grants: tuple[str, ...]
     unmapped: tuple[MigrationFinding, ...]
 
 
 def map_permissions(tables: Iterable[MigrationTable], warehouse: str) -> MappedPermissions:
-    """For every table that has a place at the target."""
+    """Maps the permissions of every table that has a name at the target."""
     grants: list[str] = []
     unmapped: list[MigrationFinding] = []
     for table in tables:
@@ -70,7 +70,7 @@ def _permissions_with_owner(found: InventoryTable) -> Iterable[SourcePermission]
 
 
 def grantee_of(permission: SourcePermission) -> str:
-    """As the target names people and roles; a group of a directory is a role, which tokens bring along."""
+    """Returns the principal or role at the target; groups become roles, which tokens carry."""
     match permission.principal_type:
         case "user" | "owner":
             return f"principal:{permission.principal}" if permission.principal else ""
@@ -86,7 +86,7 @@ def grantee_of(permission: SourcePermission) -> str:
 
 
 def reduce_privileges(names: Iterable[str]) -> Sequence[str]:
-    """The fewest words that say the same: what a bundle holds is not said again."""
+    """Returns the fewest privileges with the same effect: bundles include others."""
     left = set(names)
     for position, bundle in enumerate(BUNDLES):
         if bundle in left:

@@ -1,4 +1,4 @@
-"""What a source held at one pointer, while writers go on there."""
+"""A source table at one pointer, while writers go on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class PinnedSource:
-    """The metadata document of one pointer (None if it is not Iceberg's), and the rows.
+    """The metadata document at one pointer (None if it is not an Iceberg table), and the rows.
 
-    The rows are those of the pointer if `is_fixed`, and else those that are there when they are read.
+    If `is_fixed`, the rows are those of the pointer; otherwise those at the time of reading.
     """
 
     document: Json | None
@@ -35,10 +35,10 @@ def pin_source(origin: SourceCatalog, found: InventoryTable, name: Levels, point
 
 
 def has_current_schema(document: Json) -> bool:
-    """Whether the rows of the document can be read by the id of its snapshot alone.
+    """Returns whether the document's rows can be read by snapshot id alone.
 
-    A snapshot is read with the schema that was current when it was written. Where columns changed since, that is not
-    the schema of the document, and the table has to stand still while it is read.
+    A snapshot is read with the schema that was current when it was written. If columns changed since, that is not the
+    document's schema, and the table must not change while it is read.
     """
     known = normalize_document(document)
     snapshot = known["snapshots"].get(str(known["current-snapshot-id"]))

@@ -1,4 +1,4 @@
-"""How each table gets over: method, target name and wave, and what is refused and why. Pure."""
+"""Plans each table: method, target name and wave, or why it is refused. Pure."""
 
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,16 +14,16 @@ from nunatak_spark.migration.model import (
     table_title,
 )
 
-ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # what an Iceberg table can have for data files
+ADDED_AS_THEY_ARE = {"parquet", "orc", "avro"}  # file formats of Iceberg tables
 COPIED = {"csv", "json", "text"}
 FATAL = {"unreadable"}
-# add_files takes values from the names of folders, and columns by the very names that the files write.
+# add_files takes partition values from folder names, and matches columns by the exact names in the files.
 NOT_ADDED = {"partition-elsewhere", "timestamp-partition", "name-case", "mixed-types"}
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What the operator wants. Patterns are of names such as `sales.*`, or of one source as `old:sales.*`."""
+    """What the operator asked for. Patterns match names such as `sales.*`, or those of one source as `old:sales.*`."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def plan_migration(
     taken: Collection[tuple[str, ...]],
     wishes: PlanOptions,
 ) -> dict[str, TablePlan]:
-    """Plans by title, for all tables that are wished for and not decided. `taken` are the names that the target has."""
+    """Returns plans by title for all selected tables that are not at the target. `taken` are the target's names."""
     kinds = {source.name: source for source in sources}
     used = {
         _fold_case(table.planned.target): table_title(table.found)
@@ -54,7 +54,7 @@ def plan_migration(
         if is_at_target(table) or not is_wanted(table.found, wishes.include, wishes.exclude):
             continue
         planned = _plan_table(table.found, kinds[table.found.source], wishes)
-        # What was planned before may have been begun: its name at the target is then its own.
+        # A table that was planned before may exist at the target already: its own name is not taken.
         others = there if table.planned is None else there - {_fold_case(table.planned.target)}
         plans[name] = _without_collision(planned, name, used, others)
         if plans[name].method != "refused":
@@ -63,7 +63,7 @@ def plan_migration(
 
 
 def is_at_target(table: MigrationTable) -> bool:
-    """Whether it is at the target: then its method and its name are facts, and no plan changes them."""
+    """Returns whether the table is at the target: then no plan changes its method and name."""
     return bool(table.target_pointer)
 
 
@@ -72,7 +72,7 @@ def is_wanted(found: InventoryTable, include: Sequence[str], exclude: Sequence[s
 
 
 def matches(found: InventoryTable, patterns: Sequence[str]) -> bool:
-    """By the name as it is printed, which is one table's alone, or by its levels without any quotes."""
+    """Returns whether a pattern matches the quoted or the plain name, with or without the source."""
     names = {display_name(found.name), ".".join(found.name)}
     names |= {f"{found.source}:{name}" for name in names}
     return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
@@ -85,7 +85,9 @@ def _plan_table(found: InventoryTable, source: MigrationSource, wishes: PlanOpti
 
 
 def target_name(found: InventoryTable, wishes: PlanOptions) -> tuple[str, ...]:
-    """Where it goes: the longest namespace that was renamed decides; a table without a namespace gets its source's."""
+    """Returns the target name: the longest renamed namespace wins; a table without a namespace gets its
+    source's name.
+    """
     namespace, name = found.name[:-1] or (found.source,), found.name[-1]
     for size in range(len(namespace), 0, -1):
         if namespace[:size] in wishes.renamed:
@@ -111,7 +113,7 @@ def _method(found: InventoryTable, source: MigrationSource, wishes: PlanOptions)
 
 def _method_for_files(found: InventoryTable) -> tuple[Method, str]:
     if not found.columns:
-        return "refused", "nothing is known about its columns"
+        return "refused", "its columns are unknown"
     if found.format in ADDED_AS_THEY_ARE:
         not_added = [risk for risk in found.risks if risk.kind in NOT_ADDED]
         if not_added:
@@ -137,5 +139,5 @@ def _without_collision(planned: TablePlan, name: str, used: Mapping[str, str], t
 
 
 def _fold_case(name: tuple[str, ...]) -> str:
-    """Names that differ in capitals alone are one for many engines."""
+    """Folds the case: many engines treat names that differ in case alone as equal."""
     return "\0".join(name).lower()

@@ -1,4 +1,4 @@
-"""What may go wrong when a table moves, told from its inventory line; whether to refuse is decided in plans."""
+"""Risks of moving a table, from its inventory entry; whether to refuse is decided while planning."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,15 +8,15 @@ import msgspec
 from nunatak_spark.migration.model import InventoryTable, MigrationFinding, table_title
 from nunatak_spark.migration.source_files import SourceFile, int96_columns, location_segments
 
-LARGE_METADATA_BYTES = 8 << 20  # beyond it every commit writes so much; expire snapshots first
+LARGE_METADATA_BYTES = 8 << 20  # every commit rewrites the metadata file; expire snapshots first
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MANAGED = "MANAGED_TABLE"
-# What a metastore keeps beside a table of Iceberg's, and Iceberg itself does not know.
+# Property of the metastore entry, which Iceberg's metadata does not have.
 TABLE_TYPE = "hive.table-type"
 
 
 def document_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
-    """Those of an Iceberg table, by what its metadata say."""
+    """Yields risks of an Iceberg table, from its metadata."""
     if found.format_version == 1:
         yield MigrationFinding("format-1", "is of format version 1: no row-level deletes; upgrade it after the move")
     properties = found.properties
@@ -40,7 +40,7 @@ def document_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
 
 
 def declared_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
-    """Those of a table that is not Iceberg's, by what is declared and by its name."""
+    """Yields risks of a table that is not Iceberg, from its declared columns."""
     for column in found.columns:
         if re.match(r"(var)?char\(", column.type):
             yield MigrationFinding(
@@ -62,7 +62,7 @@ def _managed_table_risk(found: InventoryTable) -> Iterator[MigrationFinding]:
 
 
 def file_risks(found: InventoryTable, files: Sequence[SourceFile]) -> Iterator[MigrationFinding]:
-    """Those of a table of files, by their names, and by what the first of them holds."""
+    """Yields risks of a table of files, from their names and from the first file."""
     nulls = [file.path for file in files if NULL_PARTITION in file.path]
     if nulls:
         yield MigrationFinding("null-partition", f"has partitions {NULL_PARTITION}, which become null", nulls[0])
@@ -81,10 +81,10 @@ def name_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
 
 
 def with_overlaps(tables: Sequence[InventoryTable]) -> list[InventoryTable]:
-    """All of them, each with a risk if its location is, holds or lies in that of another one."""
+    """Returns all tables, with a risk for each location that equals, contains or lies in another one."""
     placed = sorted((location_segments(found.location), table_title(found)) for found in tables if found.location)
     others: dict[str, str] = {}
-    open_places: list[tuple[tuple[str, ...], str]] = []  # each of them holds the ones after it
+    open_places: list[tuple[tuple[str, ...], str]] = []  # each one contains those after it
     for place, name in placed:
         while open_places and place[: len(open_places[-1][0])] != open_places[-1][0]:
             open_places.pop()

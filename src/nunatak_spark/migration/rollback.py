@@ -1,4 +1,4 @@
-"""The way back to the source, and the end of the way there: what the operator decides about a table that has moved."""
+"""Rollback to the source, and retirement of the source: the operator's decisions about a table at the target."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ def roll_back(
 
 
 def _roll_back(run: MigrationRun, table: MigrationTable, *, discard: bool, accept_loss: bool) -> MigrationTable:
-    """The target's entry goes first: two catalogs that both take commits would part for good.
+    """Drops the target's entry first: two catalogs that both accept commits would diverge for good.
 
-    Before anything is changed, the source is looked at: after the drop nobody but the source knows the table.
+    The source is checked before anything is changed: after the drop only the source has the table.
     """
     found, origin, frozen = table.found, run.source_catalog(table.found), table.frozen
     said = _look_at_source(run, origin, table, accept_loss=accept_loss)
@@ -55,7 +55,7 @@ def _roll_back(run: MigrationRun, table: MigrationTable, *, discard: bool, accep
 
 
 def _look_at_source(run: MigrationRun, origin: SourceCatalog, table: MigrationTable, *, accept_loss: bool) -> str:
-    """What to say about the source's files; Stuck if something is missing and nobody accepted that."""
+    """Returns a text about the source's files; raises StepBlocked if some are missing, unless accepted."""
     method = require_plan(table).method
     if method == "adopt":
         return "both catalogs serve the same row, so nothing was changed"
@@ -77,13 +77,13 @@ def _look_at_source(run: MigrationRun, origin: SourceCatalog, table: MigrationTa
 
 
 def _source_pointer(origin: SourceCatalog, table: MigrationTable) -> str:
-    """Where the source stands, under whichever of its two names; Stuck if both of them are taken."""
+    """Returns the source's pointer under either of its two names; raises StepBlocked if both exist."""
     found, frozen = table.found, table.frozen
     if frozen.how == "blocked" and origin.is_blocked(found, frozen.pointer):
         return frozen.pointer
     try:
         pointer = origin.find_pointer(found, found.name)
-    except UnreadableFile:  # the folder of its files is gone
+    except UnreadableFile:  # the folder is gone
         pointer = ""
     if frozen.how != "renamed":
         return pointer
@@ -101,12 +101,12 @@ def _find_source_files(run: MigrationRun, table: MigrationTable, pointer: str) -
         return check_files(run.spark, pointer, lambda: _access(run, table))
     if pointer == table.source_pointer:  # a digest of the list of all files
         return FileCounts(table.found.files or 0)
-    # Files were added or removed since: the ones that the target was made of are those that have to be there.
+    # Files were added or removed since: check those that the target references.
     return check_files(run.spark, table.target_pointer, lambda: _access(run, table))
 
 
 def _access(run: MigrationRun, table: MigrationTable) -> Access:
-    """As the target opens the files, or as the session does if an earlier attempt dropped the target's entry."""
+    """Returns file access as the target grants it, or the session's own if an earlier attempt dropped the entry."""
     try:
         return file_access(table_pair(run, table))
     except NotFound:
@@ -117,7 +117,7 @@ def _access(run: MigrationRun, table: MigrationTable) -> Access:
 
 
 def retire(run: MigrationRun, tables: Sequence[MigrationTable]) -> list[MigrationTable]:
-    """The operator says that the source is switched off for good: its files belong to the target from now on."""
+    """Retires the source: from now on its files belong to the target."""
     return run.run_step(tables, "retire", lambda table: _retire(run, table))
 
 
@@ -129,9 +129,9 @@ def _retire(run: MigrationRun, table: MigrationTable) -> MigrationTable:
 
 
 def _refuse_late_writes(run: MigrationRun, table: MigrationTable) -> str:
-    """A source that still answers must not hold commits that the target lacks; one that is off cannot be asked.
+    """Raises StepBlocked if the source has commits that the target lacks. A source that does not answer is accepted.
 
-    Returns what was learned. That the source dropped the table is no late write: retiring it may mean just that.
+    Returns a text for the log. A dropped source table is no late write: retiring may mean just that.
     """
     try:
         findings = late_writes(run, table)

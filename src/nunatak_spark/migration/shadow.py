@@ -1,4 +1,4 @@
-"""A table's second life: made at the target beside the source, brought up to date, taken away. No file is deleted."""
+"""Shadow tables: creates a table at the target beside the source, refreshes it, and drops it. Deletes no file."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,20 +19,20 @@ from nunatak_spark.migration.source_files import location_segments
 from nunatak_spark.migration.sources.folder import plain_type
 from nunatak_spark.sql_text import literal, quote_identifier
 
-THREADS = 8  # registering is waiting for the two catalogs
+THREADS = 8  # registering waits for the two catalogs
 NOT_FROM_HERE = "the target has a table {} that does not come from here; plan another name"
-FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # how a table that we made is known again
+FROM, POINTER = "nunatak.migrated-from", "nunatak.source-pointer"  # properties that identify a table that we created
 
 
 def shadow(run: MigrationRun, tables: Sequence[MigrationTable]) -> list[MigrationTable]:
-    """Make every table at the target; those that are a pointer alone by several threads, the others one by one."""
+    """Creates every table at the target; registrations run in several threads, copies one by one."""
     pointers = [table for table in tables if require_plan(table).method in {"register", "adopt"}]
     files = [table for table in tables if require_plan(table).method in {"add_files", "copy"}]
     return [*_register_tables(run, pointers), *run.run_step(files, "shadow", lambda table: refresh_shadow(run, table))]
 
 
 def _register_tables(run: MigrationRun, tables: Sequence[MigrationTable]) -> list[MigrationTable]:
-    """Sources are asked by this thread, the target by the others; the folder is written by this one."""
+    """Registers tables: this thread asks the sources and writes the state, the others call the target."""
     results = []
     with ThreadPoolExecutor(THREADS) as pool:
         waiting = {}
@@ -56,7 +56,7 @@ def _register_tables(run: MigrationRun, tables: Sequence[MigrationTable]) -> lis
 
 
 def refresh_shadow(run: MigrationRun, table: MigrationTable) -> MigrationTable:
-    """The table at the target as the source is now: made if it is not there, made anew if the source moved on."""
+    """Brings the target's table up to date: creates it if missing, replaces it if the source has changed."""
     pointer = require_pointer(run, table)
     copy_namespaces(run, table)
     if require_plan(table).method in {"register", "adopt"}:
@@ -72,9 +72,9 @@ def refresh_shadow(run: MigrationRun, table: MigrationTable) -> MigrationTable:
 
 
 def _save_intent(run: MigrationRun, table: MigrationTable, pointer: str) -> MigrationTable:
-    """Write down what the target is about to point at, so that it is known for ours after a crash.
+    """Saves what the target will point at, so that it is recognized as ours after a crash.
 
-    What an earlier attempt was about to do, and may have done, is found out before its intent is forgotten.
+    If an earlier attempt may have registered another pointer, that is checked before its intent is overwritten.
     """
     if table.source_pointer == pointer:
         return table
@@ -86,7 +86,7 @@ def _save_intent(run: MigrationRun, table: MigrationTable, pointer: str) -> Migr
 
 
 def _look_again(run: MigrationRun, table: MigrationTable) -> MigrationTable:
-    """The table as it is at the source now; what the inventory knew beyond that is kept."""
+    """Reloads the table from the source; keeps what only the inventory knew."""
     again = run.source_catalog(table.found).reload(table.found, current_source_name(table))
     fatal = [risk.text for risk in again.risks if risk.kind in FATAL]
     if fatal:
@@ -128,9 +128,9 @@ def require_plan(table: MigrationTable) -> TablePlan:
 
 
 def _register(run: MigrationRun, table: MigrationTable, pointer: str, *, is_begun: bool) -> str:
-    """Let the target point where the source does; return where that is in the target's words.
+    """Points the target at the source's metadata file; returns its metadata location at the target.
 
-    Before the first attempt was written down, nothing at the target can be ours, even if it points at the same file.
+    Before a first attempt was saved, no table at the target can be ours, even if it points at the same file.
     """
     planned = require_plan(table)
     with run.connect() as client:
@@ -142,7 +142,7 @@ def _register(run: MigrationRun, table: MigrationTable, pointer: str, *, is_begu
         elif not is_begun:
             raise StepBlocked(NOT_FROM_HERE.format(display_name(planned.target)))
         elif location_segments(metadata_location(there)) == location_segments(pointer):
-            answer = there  # an earlier attempt got so far, perhaps one of a version without flags
+            answer = there  # registered by an earlier attempt, perhaps by a version without flags
             ensure_shadow(client, table, planned.target)
         else:
             require_ours(table, there)
@@ -178,13 +178,13 @@ def _target_pointer(run: MigrationRun, table: MigrationTable) -> str:
 
 
 def is_ours(table: MigrationTable, location: str) -> bool:
-    """Whether the target is as we left it, or as an earlier attempt was about to leave it."""
+    """Returns whether the target points where we left it, or where an earlier attempt intended."""
     known = [pointer for pointer in (table.target_pointer, table.source_pointer) if pointer]
     return any(location_segments(pointer) == location_segments(location) for pointer in known)
 
 
 def require_ours(table: MigrationTable, there: Json) -> None:
-    """Whoever put something else there did so knowing of it: it is not ours to move or to drop."""
+    """Raises StepBlocked if somebody else changed or created the table at the target."""
     if is_ours(table, metadata_location(there)):
         return
     if (
@@ -202,7 +202,7 @@ def require_ours(table: MigrationTable, there: Json) -> None:
 
 
 def _create_and_fill(run: MigrationRun, table: MigrationTable, pointer: str) -> str:
-    """A new table over the source's files, or with its rows; one of an earlier attempt or of an earlier state goes."""
+    """Creates a table over the source's files, or with its rows; replaces one of an earlier attempt or state."""
     planned = require_plan(table)
     with run.connect() as client:
         there = find_target(client, planned.target)
@@ -213,7 +213,7 @@ def _create_and_fill(run: MigrationRun, table: MigrationTable, pointer: str) -> 
             if properties.get(POINTER) == pointer and is_whole:
                 ensure_shadow(client, table, planned.target)
                 return metadata_location(there)
-            client.drop_table(planned.target)  # the files stay, those of the source above all
+            client.drop_table(planned.target)  # without purge: all files stay, above all the source's
         _forget(run, table)
         try:
             if planned.method == "add_files":
@@ -223,13 +223,14 @@ def _create_and_fill(run: MigrationRun, table: MigrationTable, pointer: str) -> 
         except Exception:
             _drop_unfinished(client, table, pointer)
             raise
-        # Only now, because a shadow takes no commits; until here gc.enabled=false keeps the source's files.
+        # Set the flag last, because a shadow accepts no commits; until then gc.enabled=false protects the source's
+        # files.
         ensure_shadow(client, table, planned.target)
         return metadata_location(client.load_table(planned.target))
 
 
 def _drop_unfinished(client: Client, table: MigrationTable, pointer: str) -> None:
-    """A table that was made and not filled must not stand at the target: it would look like an empty one."""
+    """Drops a table that was created but not filled: it would look like an empty table."""
     target = require_plan(table).target
     there = find_target(client, target)
     marks = {} if there is None else there["metadata"].get("properties", {})
@@ -238,8 +239,8 @@ def _drop_unfinished(client: Client, table: MigrationTable, pointer: str) -> Non
 
 
 def _forget(run: MigrationRun, table: MigrationTable) -> None:
-    """Spark remembers tables for half a minute, and would take one that was dropped for one that is there."""
-    with suppress(Exception):  # it knows nothing of it, which is as well
+    """Refreshes the name in Spark, which caches tables for half a minute, also dropped ones."""
+    with suppress(Exception):  # Spark has not cached it
         run.spark().sql(f"REFRESH TABLE {sql_name(run.catalog, require_plan(table).target)}")
 
 
@@ -248,7 +249,7 @@ def _add_files(run: MigrationRun, table: MigrationTable, pointer: str) -> None:
     spark = run.spark()
     spark.sql(create_statement(name, found, _marks(table, pointer, keeps_files=True)))
     if found.files:
-        # Duplicates are looked for: adding a file twice would double its rows without a word.
+        # add_files checks for duplicates by default: adding a file twice would silently double its rows.
         spark.sql(add_files_statement(run.catalog, name, found))
 
 
@@ -272,7 +273,7 @@ def create_statement(name: str, found: InventoryTable, properties: dict[str, str
 
 
 def create_table_head(name: str, found: InventoryTable, properties: dict[str, str]) -> str:
-    """The beginning of a CREATE TABLE; Iceberg's expressions of partitions stand as they are, columns are quoted."""
+    """Returns the start of a CREATE TABLE; columns are quoted, partition expressions are used as they are."""
     names = {column.name for column in found.columns}
     parts = ", ".join(quote_identifier(part) if part in names else part for part in found.partitioned_by)
     pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
@@ -288,7 +289,10 @@ def add_files_statement(catalog: str, name: str, found: InventoryTable) -> str:
 
 
 def _marks(table: MigrationTable, pointer: str, *, keeps_files: bool) -> dict[str, str]:
-    """Properties of a table that we make. Files that belong to the source must never be removed by the target."""
+    """Returns the properties of a table that we create.
+
+    The target must never remove files that belong to the source.
+    """
     marks = {FROM: table_title(table.found), POINTER: pointer}
     return {**marks, "gc.enabled": "false"} if keeps_files else marks
 
@@ -297,10 +301,10 @@ def _marks(table: MigrationTable, pointer: str, *, keeps_files: bool) -> dict[st
 
 
 def drop_target(run: MigrationRun, table: MigrationTable, *, discard: bool) -> None:
-    """The target's entry, never a file; what somebody wrote there since is thrown away only if `discard` says so."""
+    """Drops the target's entry without files; with `discard` also if somebody committed to it."""
     planned = require_plan(table)
     if planned.method == "adopt":
-        return  # it is the source's own row
+        return  # it is the source's own database row
     with run.connect() as client:
         there = find_target(client, planned.target)
         if there is None:

@@ -1,7 +1,8 @@
-"""The target's flag on a table that the source still owns: `shadow` sets it, `cutover` changes it, `retire` lifts it.
+"""The target's shadow flag on a table that the source still owns: `shadow` sets it, `cutover` changes it, `retire`
+removes it.
 
-While the flag says `shadow`, the target refuses commits and runs no maintenance on the table; while it says `cut-over`,
-commits work and no job deletes a file. Adopted tables are the source's own rows and have no flag.
+While it is `shadow`, the target refuses commits and runs no maintenance; while it is `cut-over`, commits work and no
+job deletes files. Adopted tables are the source's own database rows and have no flag.
 """
 
 from contextlib import suppress
@@ -11,17 +12,17 @@ from nunatak.errors import CatalogError, Forbidden, NoSuchTable
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.model import MigrationTable, table_title
 
-LONGEST_SOURCE = 500  # characters that the server keeps of a source's name
+LONGEST_SOURCE = 500  # characters; the server's limit
 
 
 def shadow_source(table: MigrationTable) -> str:
-    """What the target is told about where a table comes from; printable, and of bounded length."""
+    """Returns the source's name for the flag: printable and cut to the limit."""
     name = "".join(letter if letter.isprintable() else "?" for letter in table_title(table.found))
     return name[:LONGEST_SOURCE]
 
 
 def require_shadow_support(client: Client) -> None:
-    """Refuse a target that would treat a shadow as its own table, and so might delete the source's files."""
+    """Raises CannotRun if the target does not know shadows: its maintenance could delete the source's files."""
     try:
         client.list_shadows()
     except CatalogError as error:
@@ -33,13 +34,16 @@ def require_shadow_support(client: Client) -> None:
 
 
 def ensure_shadow(client: Client, table: MigrationTable, name: tuple[str, ...]) -> None:
-    """Flag a table at the target unless it is flagged already; a flag `cut-over` is left as it is."""
+    """Sets the flag unless there is one; `cut-over` stays."""
     if client.find_shadow(name) is None:
         client.set_shadow(name, shadow_source(table), "shadow")
 
 
 def mark_cut_over(client: Client, table: MigrationTable) -> None:
-    """Let writers in. Files that the source also knows stay until it is retired; a copy has files of its own."""
+    """Allows commits.
+
+    Files that the source also references are protected until it is retired; a copy has its own files.
+    """
     if table.planned is None or table.planned.method == "adopt":
         return
     if table.planned.method == "copy":
@@ -49,7 +53,7 @@ def mark_cut_over(client: Client, table: MigrationTable) -> None:
 
 
 def lift_flag(client: Client, table: MigrationTable) -> None:
-    """Remove the flag, wherever the table is now; a table that was dropped has none."""
+    """Removes the flag, also if the table was renamed; a dropped table has none."""
     flag = find_flag(client, table)
     if flag is not None:
         with suppress(NoSuchTable):
@@ -57,7 +61,7 @@ def lift_flag(client: Client, table: MigrationTable) -> None:
 
 
 def find_flag(client: Client, table: MigrationTable) -> Json | None:
-    """The flag by the planned name, or by the source that it names if the table was renamed at the target."""
+    """Returns the flag of the planned name, or of a renamed table with the same source."""
     if table.planned is None or table.planned.method == "adopt":
         return None
     with suppress(NoSuchTable):
@@ -65,7 +69,7 @@ def find_flag(client: Client, table: MigrationTable) -> Json | None:
         if flag is not None:
             return flag
     source, uuid = shadow_source(table), table.found.uuid if table.planned.method == "register" else ""
-    with suppress(Forbidden):  # whoever may not see the whole warehouse sees the planned name alone
+    with suppress(Forbidden):  # without the privilege only the planned name can be checked
         for flag in client.list_shadows():
             if flag["source"] == source and uuid in {"", flag["table-uuid"]}:
                 return flag

@@ -1,6 +1,6 @@
-"""Files of a source that are read as they are: metadata documents, and lists of data files; none is ever changed.
+"""Reads and lists files of a source: metadata documents and data files. Never changes a file.
 
-What lies on this machine is read here; for everything else Spark is asked, which knows the storage.
+Local files are read directly; for all others Spark is used, which knows the storage.
 """
 
 import gzip
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GZIP = b"\x1f\x8b"
-MOST_FILES = 1_000_000  # of one folder, some two hundred bytes each on the driver
+MOST_FILES = 1_000_000  # per folder; some 200 bytes each on the driver
 
-StartSpark = Callable[[], "SparkSession"]  # starts one when somebody first needs it
+StartSpark = Callable[[], "SparkSession"]  # starts Spark on the first call
 
 
 class UnreadableFile(Exception):
-    """A file cannot be read, or is not what it should be."""
+    """A file cannot be read, or has the wrong content."""
 
 
 @dataclass(frozen=True)
 class MetadataDocument:
-    """A metadata file: what it says, and how many bytes it has."""
+    """A metadata file: its content and its size."""
 
     content: dict[str, Any]
     size_bytes: int
@@ -47,24 +47,24 @@ class SourceFile:
 
 
 def local_path(location: str) -> Path | None:
-    """The path on this machine that a location means, or None if it lies elsewhere."""
+    """Returns the local path of a location, or None if it is not on this machine."""
     if location.startswith("/"):
         return Path(location)
     if not location.startswith("file:"):
         return None
     path = location.removeprefix("file:")
-    return Path("/" + path.lstrip("/"))  # Iceberg takes what follows the scheme as it stands, so nothing is decoded
+    return Path("/" + path.lstrip("/"))  # Iceberg does not percent-decode paths
 
 
 def location_segments(location: str) -> tuple[str, ...]:
-    """A location in pieces, alike for file:/a, file:///a and /a, and for s3a and s3."""
+    """Splits a location into segments, equal for file:/a, file:///a and /a, and for s3a and s3."""
     text = location if ":" in location.partition("/")[0] else f"file:{location}"
     scheme, _, path = text.partition(":")
     return (re.sub(r"^s3[an]$", "s3", scheme), *(piece for piece in path.split("/") if piece))
 
 
 def read_document(spark: StartSpark, location: str) -> MetadataDocument:
-    """A metadata file of a table or view, compressed or not."""
+    """Reads a metadata file of a table or view, compressed or not; raises UnreadableFile."""
     content = read_bytes(spark, location)
     try:
         found = json.loads(gzip.decompress(content) if content.startswith(GZIP) else content)
@@ -76,21 +76,21 @@ def read_document(spark: StartSpark, location: str) -> MetadataDocument:
 
 
 def read_bytes(spark: StartSpark, location: str) -> bytes:
-    """A whole file, on this machine or through Spark; Unreadable if it cannot be had."""
+    """Reads a whole file, locally or through Spark; raises UnreadableFile."""
     path = local_path(location)
     try:
         if path is not None:
             return path.read_bytes()
         ((content,),) = spark().read.format("binaryFile").load(location).select("content").collect()
         return bytes(content)
-    except CannotRun:  # no Spark: that is to be mended here, and says nothing about the file
+    except CannotRun:  # Spark cannot start: a problem of this machine, not of the file
         raise
-    except Exception as error:  # Spark's have no common base that could be named without pyspark
+    except Exception as error:  # Spark's errors have no common base class without pyspark
         raise UnreadableFile(f"{location} cannot be read: {failure_reason(error)}") from error
 
 
 def list_files(spark: StartSpark, location: str) -> list[SourceFile]:
-    """Every file below a folder that engines take for data, sorted by path."""
+    """Lists the data files below a folder, sorted by path; hidden files are skipped as engines do."""
     path = local_path(location)
     if path is None:
         return sorted(_list_files_with_spark(spark(), location), key=lambda file: file.path)
@@ -108,7 +108,11 @@ def _list_local_files(folder: Path) -> Iterator[SourceFile]:
 
 def _list_files_with_spark(spark: "SparkSession", location: str) -> Iterator[SourceFile]:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    columns = "path", "length", "unix_millis(modificationTime) as modified"  # the content is not among them, nor read
+    columns = (
+        "path",
+        "length",
+        "unix_millis(modificationTime) as modified",
+    )  # without the content column, files are not read
     try:
         rows = reader.load(location).selectExpr(*columns).limit(MOST_FILES + 1).collect()
     except Exception as error:
@@ -125,24 +129,24 @@ def _list_files_with_spark(spark: "SparkSession", location: str) -> Iterator[Sou
 
 
 def _is_hidden(part: str) -> bool:
-    """What Spark and Hive pass over; a folder `_key=value` is a partition all the same."""
+    """Returns whether Spark and Hive skip the name; `_key=value` is a partition folder."""
     return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
 def files_digest(files: Sequence[SourceFile]) -> str:
-    """Another one as soon as a file is added, removed or written anew."""
+    """Returns a digest that changes when a file is added, removed or rewritten."""
     lines = (f"{file.path}\0{file.size_bytes}\0{file.modified_ms}" for file in files)
     return "files:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def int96_columns(files: Sequence[SourceFile]) -> list[str]:
-    """Columns of Parquet's old kind of timestamps in the first of the files, if it lies here and pyarrow is there."""
+    """Returns the INT96 timestamp columns of the first file, if it is local and pyarrow is installed."""
     path = local_path(files[0].path) if files else None
     if path is None or importlib.util.find_spec("pyarrow") is None:
         return []
     try:
         schema = importlib.import_module("pyarrow.parquet").read_metadata(path).schema
-    except (OSError, ValueError):  # pyarrow's own errors are among them; whoever reads the data will say it better
+    except (OSError, ValueError):  # includes pyarrow's errors; reading the data gives a better message
         return []
     columns = (schema.column(position) for position in range(len(schema)))
     return [str(column.path) for column in columns if column.physical_type == "INT96"]

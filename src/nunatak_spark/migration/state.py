@@ -1,4 +1,4 @@
-"""What a migration remembers, and how it does so in a folder: a database in it, changed by one command at a time."""
+"""The state of a migration, and its storage in a folder: an SQLite database, used by one command at a time."""
 
 import contextlib
 import fcntl
@@ -41,8 +41,7 @@ def wall_clock_ms() -> int:
 
 
 class MigrationState(ABC):
-    """The memory of one migration, wherever it is kept: `place` says where. What a method changed is safe when it
-    returns."""
+    """The state of one migration; `place` says where it is stored. Every change is stored when the method returns."""
 
     def __init__(self, place: str, command: str, now_ms: Callable[[], int]) -> None:
         self.place = place
@@ -78,7 +77,7 @@ class MigrationState(ABC):
 
     @abstractmethod
     def save_table(self, table: MigrationTable, said: str = "") -> MigrationTable:
-        """Store where a table stands, and a line of the log if something is `said`."""
+        """Saves the table, and a log entry if `said` is given."""
 
     @abstractmethod
     def find_table(self, name: str) -> MigrationTable | None: ...
@@ -103,7 +102,7 @@ class MigrationState(ABC):
 
     @abstractmethod
     def list_evidence(self, table: MigrationTable) -> tuple[Evidence, ...]:
-        """All that was ever found, the oldest first."""
+        """Returns all evidence, oldest first."""
 
     @abstractmethod
     def say(self, text: str, table: str = "") -> None: ...
@@ -130,7 +129,7 @@ class MigrationState(ABC):
 
 
 class FolderState(MigrationState):
-    """A migration that remembers in a folder of this machine."""
+    """The state of a migration in a local folder."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, command: str, now_ms: Callable[[], int]) -> None:
         super().__init__(str(path), command, now_ms)
@@ -157,7 +156,7 @@ class FolderState(MigrationState):
         return [msgspec.json.decode(json, type=MigrationSource) for (json,) in rows]
 
     def save_table(self, table: MigrationTable, said: str = "") -> MigrationTable:
-        """Store where a table stands, and in the same moment a line of the log if something is `said`."""
+        """Saves the table, and in the same transaction a log entry if `said` is given."""
         now = self._now_ms()
         stored = msgspec.structs.replace(table, changed_ms=now)
         with self._database as change:
@@ -203,7 +202,7 @@ class FolderState(MigrationState):
             change.executemany("INSERT INTO evidence (title, json) VALUES (?, ?)", rows)
 
     def list_evidence(self, table: MigrationTable) -> tuple[Evidence, ...]:
-        """All that was ever found, the oldest first."""
+        """Returns all evidence, oldest first."""
         query = "SELECT json FROM evidence WHERE title = ? ORDER BY id"
         rows = self._database.execute(query, (table_title(table.found),))
         return tuple(msgspec.json.decode(json, type=Evidence) for (json,) in rows)
@@ -221,20 +220,18 @@ class FolderState(MigrationState):
 def open_folder_state(
     path: Path, command: str, *, create: bool = False, now_ms: Callable[[], int] = wall_clock_ms
 ) -> Iterator[FolderState]:
-    """The folder, for this command alone: a second one is refused until this process is through, or dead."""
+    """Opens the folder for this command alone; raises CannotRun while another command runs."""
     if not create and not (path / FILE).is_file():
         raise CannotRun(f"There is no migration in {path}", fix="Begin with `nunatak migrate inventory`.")
     path.mkdir(parents=True, exist_ok=True)
-    with (path / LOCK).open("w") as lock:  # the system gives the lock back, also after kill -9
+    with (path / LOCK).open("w") as lock:  # the kernel releases the lock, also after kill -9
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CannotRun(
-                f"Another command is at work on the migration in {path}", fix="Wait until it has ended."
-            ) from error
+            raise CannotRun(f"Another command uses the migration in {path}", fix="Wait until it has ended.") from error
         try:
             with contextlib.closing(sqlite3.connect(path / FILE)) as connection:
-                connection.execute("PRAGMA synchronous = EXTRA")  # a step is taken only after the one before is on disk
+                connection.execute("PRAGMA synchronous = EXTRA")  # each step must be on disk before the next one starts
                 connection.executescript(SCHEMA)
                 _require_format(connection, path)
                 yield FolderState(path, connection, command, now_ms)
@@ -269,7 +266,7 @@ def _add_log(change: sqlite3.Connection, line: LogEntry) -> None:
 
 
 def upgrade_table(table: MigrationTable) -> MigrationTable:
-    """A table as it is meant; earlier versions wrote the state `failed`, which hid how far the table had come."""
+    """Replaces the state `failed`, which earlier versions wrote, by the state before the failure."""
     if table.state != "failed":
         return table
     return msgspec.structs.replace(table, state=_state_before_failure(table))

@@ -1,4 +1,4 @@
-"""Plans, written down: what planning decides about the tables of the folder, with the target asked what it takes."""
+"""The plan step: plans the tables of a migration, checks the plans with the target, and saves them."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from nunatak_spark.migration.target_checks import TargetChecks, find_duplicate_t
 
 
 def plan_tables(run: MigrationRun, wishes: PlanOptions) -> list[MigrationTable]:
-    """All tables that are wished for and not at the target yet, as they are planned now."""
+    """Plans all selected tables that are not at the target; returns them with their plans."""
     tables = run.state.list_tables()
     planned = _check_with_target(
         run, tables, plan_migration(tables, run.state.list_sources(), _target_names(run), wishes)
@@ -24,7 +24,7 @@ def plan_tables(run: MigrationRun, wishes: PlanOptions) -> list[MigrationTable]:
 
 
 def _target_names(run: MigrationRun) -> set[tuple[str, ...]]:
-    """The names of all tables and views of the target."""
+    """Returns the names of all tables and views of the target."""
     client = run.client
     return {
         name
@@ -37,7 +37,7 @@ def _target_names(run: MigrationRun) -> set[tuple[str, ...]]:
 def _check_with_target(
     run: MigrationRun, tables: list[MigrationTable], planned: dict[str, TablePlan]
 ) -> dict[str, TablePlan]:
-    """The same plans, with `refused` for what the target would refuse at `shadow`, and why."""
+    """Returns the plans, with `refused` and the reason for tables that the target would refuse at `shadow`."""
     target = TargetChecks(run.client)
     before = [
         (table.found, table.planned) for table in tables if table.planned and table_title(table.found) not in planned

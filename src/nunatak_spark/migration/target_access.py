@@ -1,4 +1,4 @@
-"""How engines other than Spark reach the target and its files, by the same login as the session's own catalog."""
+"""Access to the target and its files for engines other than Spark, with the login of the session's catalog."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ from nunatak_spark.migration.optional_packages import load_module
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Settings of Iceberg's REST client that mean the same in Spark and in PyIceberg.
+# REST catalog settings with the same meaning in Spark and PyIceberg.
 SHARED = ("uri", "warehouse", "token", "credential", "oauth2-server-uri", "scope", "prefix")
 STORAGE = ("s3.", "client.", "gcs.", "adls.")
 VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 
 
 def login_settings(spark: "SparkSession", catalog: str) -> dict[str, str]:
-    """Where the session's catalog is and how it logs in."""
+    """Returns address and login of the session's catalog."""
     found = {name: spark.conf.get(f"{CATALOG}{catalog}.{name}", None) for name in SHARED}
     return {name: value for name, value in found.items() if value}
 
 
 @contextlib.contextmanager
 def rest_catalog(pair: TablePair) -> Iterator[Any]:
-    """PyIceberg's view of the target."""
+    """Opens the target as a PyIceberg catalog."""
     module = load_module("pyiceberg.catalog.rest", "reading the target without Spark")
     with contextlib.closing(module.RestCatalog(pair.catalog, **login_settings(pair.spark, pair.catalog))) as catalog:
         yield catalog
 
 
 def file_access(pair: TablePair) -> list[tuple[str, dict[str, str]]]:
-    """What opens files below each prefix as the target lets its clients do, the longest prefix first.
+    """Returns file access settings by prefix, as the target gives them to its clients; longest prefix first.
 
-    Asked for without PyIceberg's catalog, which refuses a table with a type that it does not know.
+    Does not use PyIceberg's catalog, which refuses tables with types that it does not know.
     """
     login = login_settings(pair.spark, pair.catalog)
     client_id, _, secret = login.get("credential", "").partition(":")
@@ -58,7 +58,7 @@ def file_access(pair: TablePair) -> list[tuple[str, dict[str, str]]]:
 
 
 def _storage_settings(spark: "SparkSession", catalog: str) -> dict[str, str]:
-    """What the session's catalog is told about storage: where the target hands out nothing, this is what counts."""
+    """Returns the storage settings of the session's catalog, used where the target returns none."""
     prefix = f"{CATALOG}{catalog}."
     settings: dict[str, str] = getattr(spark.conf, "getAll", {})
     return {

@@ -1,6 +1,6 @@
-"""What the target would refuse at `shadow`, found out while planning: places, rights, names, and types.
+"""Checks while planning whether the target would refuse a table at `shadow`: locations, privileges, names, types.
 
-The target is asked for what it allows; nothing is changed there. Each obstacle is a sentence with what to do about it.
+Only reads from the target. Each reason is a sentence that says what to do.
 """
 
 import re
@@ -13,10 +13,10 @@ from nunatak_spark.migration.model import InventoryTable, MigrationSource, Table
 from nunatak_spark.migration.source_files import location_segments
 
 SETTING = "NUNATAK_ALLOWED_LOCATIONS"
-NEWEST_FORMAT = 3  # of tables that the target serves
-# Properties that say where engines write; the target refuses a table whose files would go elsewhere.
+NEWEST_FORMAT = 3  # highest format version that the target serves
+# Properties with write locations; the target refuses a table that writes outside of the allowed locations.
 STEERING = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-# Types of Spark and Hive for which Iceberg has none.
+# Types of Spark and Hive that Iceberg does not have.
 UNKNOWN_TYPES = re.compile(r"\b(interval|void|null|uniontype|calendarinterval)\b")
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "register": ("TABLE_CREATE", "LOCATION_CHOOSE"),
@@ -26,7 +26,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
 
 
 class TargetChecks:
-    """What the target says of itself; each question is asked once."""
+    """Checks against the target; each request is made once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class TargetChecks:
         self._exists: dict[Levels, bool] = {}
 
     def refusal_reasons(self, found: InventoryTable, planned: TablePlan, source: MigrationSource) -> list[str]:
-        """Every reason for which the target would refuse the table; the first one is enough to fix."""
+        """Returns every reason for which the target would refuse the table."""
         if planned.method in {"refused", "adopt"}:
             return []
         reasons = [*_unknown_columns(found), *_unknown_format(found, planned), *self._same_catalog(planned, source)]
@@ -44,7 +44,7 @@ class TargetChecks:
         return [*reasons, *self._name_reasons(planned.target), *self._privilege_reasons(planned)]
 
     def _same_catalog(self, planned: TablePlan, source: MigrationSource) -> Iterable[str]:
-        """One warehouse holds a table under one name while it is a shadow; a rename needs no migration."""
+        """A warehouse holds a table under one name only, so a shadow in the source's own warehouse is impossible."""
         is_same = source.kind == "rest" and _base_uri(source.address) == _base_uri(self._client.uri)
         warehouse = source.properties.get("warehouse")
         if (
@@ -61,7 +61,7 @@ class TargetChecks:
             yield f"{place}; {self._advice(found.location or outside[0])}"
 
     def _is_allowed(self, place: str) -> bool:
-        # A server that does not tell decides when the time comes.
+        # An older server does not list them; it decides at `shadow`.
         told = self._warehouse().get("allowed-locations")
         if told is None:
             return True
@@ -71,7 +71,8 @@ class TargetChecks:
     def _advice(self, location: str) -> str:
         if self._warehouse()["default"]:
             return f"add {location} to {SETTING} there"
-        return "make a warehouse there whose location holds it, or move it into the default one"  # which has a setting
+        # Only the default warehouse has the setting.
+        return "create a warehouse there whose location contains it, or move it into the default one"
 
     def _warehouse(self) -> Json:
         if self._home is None:
@@ -80,7 +81,7 @@ class TargetChecks:
         return self._home
 
     def _name_reasons(self, target: Levels) -> Iterable[str]:
-        """The target looks at a name whenever it is asked for one."""
+        """Asks for the table: the target validates the name first."""
         try:
             self._client.table_exists(target)
         except BadRequest as error:
@@ -104,13 +105,13 @@ class TargetChecks:
         return self._exists[namespace]
 
     def _missing_privilege(self, namespace: Levels, privilege: str) -> str:
-        """Who we are there if we lack the privilege, or nothing."""
+        """Returns our principal at the target if it lacks the privilege, else an empty text."""
         key = (namespace, privilege)
         if key not in self._rights:
             query = {"securable": self._client.securable_of(namespace), "privilege": privilege}
             try:
                 told = self._client.manage("GET", ("access", "explain"), query=query)
-            except CatalogError:  # whoever may not ask is told when the time comes
+            except CatalogError:  # not allowed to ask: the target decides at `shadow`
                 told = {"allowed": True}
             is_held = told["allowed"] or told.get("decided-by") == "nobody"
             self._rights[key] = "" if is_held else str(told["principal"])
@@ -122,7 +123,7 @@ def _base_uri(uri: str) -> str:
 
 
 def table_locations(found: InventoryTable) -> list[str]:
-    """Where a table says that its files are and go."""
+    """Returns the locations where a table keeps and writes its files."""
     steered = [found.properties[key] for key in STEERING if found.properties.get(key)]
     return [place for place in (found.pointer, found.location, *steered) if place]
 
@@ -139,7 +140,9 @@ def _unknown_format(found: InventoryTable, planned: TablePlan) -> Iterable[str]:
 
 
 def allowed_locations_value(outside: Sequence[InventoryTable]) -> str:
-    """One value for all tables that lie elsewhere: the folders around their locations, none of them inside another."""
+    """Returns one setting value for all tables outside of the allowed locations: their parent folders,
+    without nested ones.
+    """
     folders = sorted({found.location.rstrip("/").rpartition("/")[0] for found in outside if found.location}, key=len)
     chosen: list[str] = []
     for folder in folders:
@@ -150,7 +153,7 @@ def allowed_locations_value(outside: Sequence[InventoryTable]) -> str:
 
 
 def find_duplicate_tables(planned: Iterable[tuple[InventoryTable, TablePlan]]) -> dict[str, str]:
-    """Tables that are registered twice because two sources hold them: by title, with the one that goes first."""
+    """Returns tables that two sources hold, by title, with the title of the one that is registered first."""
     first: dict[str, str] = {}
     twins = {}
     for found, plan in planned:

@@ -1,7 +1,7 @@
-"""How many records text files hold, by a parser that is not Spark's: Python's own, and a strict one.
+"""Counts the records of text files with Python's strict parsers instead of Spark's.
 
-Spark passes over what follows a JSON value in its line, takes the last of two keys of one name, and puts a
-replacement for bytes that are no text. A second reading by Spark would do the same.
+Spark ignores what follows a JSON value on its line, keeps the last of two equal keys, and replaces invalid bytes. A
+second read by Spark would do the same.
 """
 
 import bz2
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNTED = "path string, records bigint, problem string"
-LARGEST_BYTES = 256 << 20  # a file is read whole by one task
+LARGEST_BYTES = 256 << 20  # a task reads a whole file
 NAMED_FILES = 20
 ONE_FILE_EACH = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
-ALONE = threading.Lock()  # the setting is the session's, and several threads may count
-PACKED = (".zst", ".snappy", ".lz4")  # Python cannot unpack these without more packages
-# What Python's parser can be told as well. Other options may change what a record is, so then nothing is counted.
+ALONE = threading.Lock()  # the setting belongs to the session, which threads share
+PACKED = (".zst", ".snappy", ".lz4")  # Python needs extra packages for these
+# Options that Python's parsers support or that do not matter. Others may change what a record is: then do not count.
 UNDERSTOOD = frozenset(
     ("mode", "timezone", "header", "multiline", "escape", "enforceschema", "primitivesasstring", "inferschema",
      "sep", "delimiter", "quote", "nullvalue", "emptyvalue", "encoding", "charset", "dateformat", "timestampformat",
@@ -38,7 +38,7 @@ UNDERSTOOD = frozenset(
 
 @dataclass(frozen=True)
 class RecordCount:
-    """What was counted: `records` is None if that could not be done, for the reason in `note`."""
+    """The result: `records` is None if counting was not possible, for the reason in `note`."""
 
     records: int | None
     note: str
@@ -46,6 +46,7 @@ class RecordCount:
 
 
 def count_records(spark: "SparkSession", found: InventoryTable) -> RecordCount:
+    """Counts the records of all files of a table."""
     strange = sorted(key for key in found.read_options if key.lower() not in UNDERSTOOD)
     if strange:
         return RecordCount(None, f"not counted by a second parser: the option {strange[0]} is Spark's alone")
@@ -66,7 +67,9 @@ def count_records(spark: "SparkSession", found: InventoryTable) -> RecordCount:
 
 
 def record_counter(kind: str, options: Mapping[str, str]) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """What each task runs on its files; it is sent whole, so the executors need PyArrow and not this package."""
+    """Returns the function that each task runs; it is pickled whole, so executors need PyArrow, but not
+    this package.
+    """
     said = {key.lower(): value for key, value in options.items()}
     encoding = said.get("encoding") or said.get("charset") or "utf-8"
     quote, escape = said.get("quote", '"'), said.get("escape", "\\")
@@ -92,7 +95,7 @@ def record_counter(kind: str, options: Mapping[str, str]) -> Callable[[Iterable[
         width, count = 0, 0
         for row in rows:
             if not row:
-                continue  # Spark passes over empty lines, too
+                continue  # Spark skips empty lines too
             if width and len(row) != width:
                 raise ValueError(f"record {count + 1} has {len(row)} values, and the first one {width}")
             width = width or len(row)
@@ -123,7 +126,7 @@ def record_counter(kind: str, options: Mapping[str, str]) -> Callable[[Iterable[
                 try:
                     text = text_of(file["path"], file["content"])
                     rows.append((file["path"], csv_records(text) if kind == "csv" else json_records(text), None))
-                except Exception as error:  # also those of its parsers, which have no base in common
+                except Exception as error:  # parsers have no common error class
                     rows.append((file["path"], 0, " ".join(str(error).split())[:300] or type(error).__name__))
             names = ["path", "records", "problem"]
             types = [pyarrow.string(), pyarrow.int64(), pyarrow.string()]

@@ -1,8 +1,8 @@
-"""The levels of verification, one after the other, each as evidence: what was compared, what was found, and when.
+"""Runs the verification levels one after the other and returns evidence: what was compared, found, and when.
 
-A level that cannot be carried out is evidence too, and not a green one. All levels look at one state: the source as it
-was at the pointer that the target was made from, and the target as it is when the first level begins. A source that has
-no snapshots, or that is about to be cut over, may not move meanwhile; the target never may.
+A level that fails is evidence too, and not green. All levels look at one state: the source at the pointer from which
+the target was made, and the target as it is when the first level starts. A source without snapshots, or one about to be
+cut over, must not change meanwhile; the target never may.
 """
 
 import re
@@ -37,7 +37,7 @@ MEANINGS: dict[LevelName, str] = {
     "L3": "engines: several of them give the same answers",
 }
 NEEDS_SOURCE: tuple[LevelName, ...] = ("L0", "L2")
-# Spark's words for a file that it could not open; the path is worth more than the rest of the message.
+# Spark's messages for a file that it could not open; the path is the useful part.
 LOST_FILE = re.compile(
     r"(?:Failed to open input stream for file|File does not exist|Location does not exist): (?P<path>\S+)"
 )
@@ -50,7 +50,7 @@ def verify(
     progress: Progress = no_progress,
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> list[Evidence]:
-    """Evidence of each level, in order; a finding `moved-source` asks to catch up and to verify again."""
+    """Returns the evidence of each level in order; a finding `moved-source` means: refresh and verify again."""
     wanted = [level for level in LEVELS if level in levels]
     started, source = now_ms(), pair.table.source_pointer if pair.may_move else pair.source_pointer()
     target = _load_target(pair)
@@ -58,7 +58,7 @@ def verify(
     if early is not None or target is None:
         found = (early,) if early is not None else ()
         return [_evidence(level, LevelResult(found), started, now_ms(), source, _pointer(target)) for level in wanted]
-    pair.spark.sql(f"REFRESH TABLE {pair.target_name}")  # Spark remembers tables for half a minute
+    pair.spark.sql(f"REFRESH TABLE {pair.target_name}")  # Spark caches tables for half a minute
     evidence = []
     for done, level in enumerate(wanted):
         progress(ProgressStep(f"{level} of {table_title(pair.table.found)}", done, len(wanted)))
@@ -71,7 +71,7 @@ def verify(
 
 
 def check_files_of_many(pairs: Sequence[TablePair]) -> list[TablePair]:
-    """The same pairs; those of small tables with what L1 finds, by one job for all of them."""
+    """Returns the pairs; small tables with their L1 result, computed by one job."""
     targets = [(number, _load_target(pair)) for number, pair in enumerate(pairs)]
     small = [
         (number, target)
@@ -102,7 +102,7 @@ def _run_level(pair: TablePair, level: LevelName, target: Json, source_pointer: 
                 return content_comparison.compare_contents(pair, target["metadata"])
             case "L3":
                 return engine_comparison.compare_engines(pair, target["metadata"])
-    except Exception as error:  # whatever kept the level from its end is what it has to tell
+    except Exception as error:  # any failure is the level's finding
         return LevelResult((failure_finding(error),))
 
 
@@ -129,7 +129,7 @@ def _identity(pair: TablePair, document: Json) -> LevelResult:
     return LevelResult(tuple(columns.findings), {**facts, "accepted": accepted} if accepted else facts)
 
 
-# What else may be wrong
+# Other findings
 
 
 def _load_target(pair: TablePair) -> Json | None:
@@ -144,7 +144,7 @@ def _pointer(target: Json | None) -> str:
 
 
 def _find_early_mismatch(pair: TablePair, source: str, target: Json | None) -> MigrationFinding | None:
-    """A reason not to look at all: what is at the target cannot be what is at the source."""
+    """Returns a finding if the target cannot match the source, so that no level needs to run."""
     if target is None:
         return MigrationFinding("no-target", f"the target has no table {'.'.join(pair.planned.target)}")
     known = pair.table.source_pointer
@@ -156,7 +156,10 @@ def _find_early_mismatch(pair: TablePair, source: str, target: Json | None) -> M
 def _find_moved_pointers(
     pair: TablePair, source: str, target: str, *, ask_source: bool
 ) -> tuple[MigrationFinding, ...]:
-    """What moved. A source that may move is asked only if something is wrong: its snapshot may have been expired."""
+    """Returns findings about changed pointers.
+
+    A source that may change is asked only if a level is red: its snapshot may have been expired.
+    """
     findings = []
     now = pair.source_pointer() if ask_source else source
     if now != source:
@@ -176,7 +179,7 @@ def _moved_source_finding(before: str, now: str, when: str) -> MigrationFinding:
 
 
 def failure_finding(error: Exception) -> MigrationFinding:
-    """Why a level did not get to its end, above all the file that Spark could not open."""
+    """Returns why a level failed, above all the file that Spark could not open."""
     text = str(error).strip()
     lost = LOST_FILE.search(text)
     if lost:

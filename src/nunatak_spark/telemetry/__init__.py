@@ -1,1 +1,1 @@
-"""What happened in the catalog, as Iceberg tables of its own: ingested from the server's spool, viewed, reported."""
+"""Telemetry of the catalog as Iceberg tables: ingested from the server's spool, with views and a report."""

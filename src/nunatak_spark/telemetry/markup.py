@@ -1,10 +1,10 @@
-"""HTML and SVG written as nested calls: whatever is not markup already is escaped, so nothing has to be remembered."""
+"""HTML and SVG as nested calls: everything that is not Markup already is escaped."""
 
 from html import escape
 
 
 class Markup(str):
-    """Text that is markup; only `tag` and `together` make it."""
+    """Escaped text; only `tag` and `concat` create it."""
 
     __slots__ = ()
 
@@ -14,16 +14,19 @@ Attribute = str | int | float | None
 
 
 def tag(name: str, *children: Child, **attributes: Attribute) -> Markup:
-    """`<name …>children</name>`; None is left out. In an attribute's name `_` is `-`, and one at its end nothing."""
+    """Returns `<name …>children</name>`; None is left out.
+
+    In attribute names `_` becomes `-`, a trailing `_` is dropped.
+    """
     written = "".join(
         f' {key.removesuffix("_").replace("_", "-")}="{escape(_text(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{written}>{together(*children)}</{name}>")
+    return Markup(f"<{name}{written}>{concat(*children)}</{name}>")
 
 
-def together(*children: Child) -> Markup:
+def concat(*children: Child) -> Markup:
     return Markup("".join(_safe(child) for child in children if child is not None))
 
 
@@ -32,5 +35,5 @@ def _safe(child: str | float) -> str:
 
 
 def _text(value: str | float) -> str:
-    """Coordinates need no more than a tenth."""
+    """Formats a value; coordinates with one decimal."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The folder in which the server leaves telemetry: which files wait there, and how those that are ingested go."""
+"""The spool folder where the server writes telemetry: finds waiting files, and deletes ingested ones."""
 
 import contextlib
 import fcntl
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENDING = ".jsonl"
-CHECKPOINTS = "_checkpoints"  # Spark looks at no name that begins so
+CHECKPOINTS = "_checkpoints"  # Spark skips names with a leading underscore
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """Files of one day that were there when somebody looked: `<spool>/<kind>/<day>/…`.
+class WaitingFiles:
+    """The files of one day: `<spool>/<kind>/<day>/…`.
 
-    `elsewhere` tells how many of each kind only Spark can see; those have no names here and are never deleted.
+    `elsewhere` counts files by kind that only Spark can see; their names are unknown, and they are never deleted.
     """
 
     day: str
@@ -31,8 +31,8 @@ class Waiting:
 
     @property
     def kinds(self) -> list[str]:
-        """In the order of KINDS, so that the same are ingested in the same order."""
-        present = {*(place_of(file)[0] for file in self.files), *self.elsewhere}
+        """In the order of KINDS, so that runs ingest in the same order."""
+        present = {*(kind_and_day(file)[0] for file in self.files), *self.elsewhere}
         return [kind for kind in KINDS if kind in present]
 
     @property
@@ -40,33 +40,33 @@ class Waiting:
         return len(self.files) + sum(self.elsewhere.values())
 
 
-def place_of(file: str) -> tuple[str, str]:
-    """Kind and day of a file, which are its folders."""
+def kind_and_day(file: str) -> tuple[str, str]:
+    """Returns kind and day of a file, which are its folders."""
     kind, day, _ = file.rsplit("/", 3)[-3:]
     return kind, day
 
 
 def local_folder(spool: str) -> Path | None:
-    """The spool as a folder of this machine; None if it lies elsewhere, or only Spark can see it."""
+    """Returns the spool as a local folder; None if only Spark can see it."""
     if "://" in spool and not spool.startswith("file:///"):
         return None
     folder = Path(spool.removeprefix("file://").removeprefix("file:"))
     return folder if folder.is_dir() else None
 
 
-def find_waiting(spark: "SparkSession", spool: str) -> list[Waiting]:
-    """All finished files of the kinds we know, the oldest day first."""
+def find_waiting(spark: "SparkSession", spool: str) -> list[WaitingFiles]:
+    """Returns all finished files of known kinds, oldest day first."""
     folder = local_folder(spool)
     if folder is None:
-        return _counted_by_spark(spark, spool)
-    # The server keeps the spool below the size that its settings allow, so these are not too many to list.
+        return _count_with_spark(spark, spool)
+    # The server limits the size of the spool, so the list is short.
     found = [str(path) for path in folder.glob(f"*/*/*{ENDING}") if not path.name.startswith(".")]
-    return by_day([file for file in found if place_of(file)[0] in KINDS])
+    return group_by_day([file for file in found if kind_and_day(file)[0] in KINDS])
 
 
-def _counted_by_spark(spark: "SparkSession", spool: str) -> list[Waiting]:
-    """Files elsewhere stay until somebody removes them, and may be very many: only their days reach the driver."""
-    # Only names are asked for, so no file is read. It works wherever Spark can read, and over Connect.
+def _count_with_spark(spark: "SparkSession", spool: str) -> list[WaitingFiles]:
+    """Counts files by day and kind with Spark: remote files are never deleted and may be very many."""
+    # Only paths are selected, so no file is read. Works with every storage of Spark, and over Connect.
     listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     paths = listed.option("pathGlobFilter", f"*{ENDING}").load(spool).selectExpr("split(path, '/') AS parts")
     places = paths.selectExpr("element_at(parts, -3) AS kind", "element_at(parts, -2) AS day")
@@ -74,31 +74,31 @@ def _counted_by_spark(spark: "SparkSession", spool: str) -> list[Waiting]:
     days: dict[str, dict[str, int]] = {}
     for row in rows:
         days.setdefault(str(row["day"]), {})[str(row["kind"])] = int(row["count"])
-    return [Waiting(day, elsewhere=days[day]) for day in sorted(days)]
+    return [WaitingFiles(day, elsewhere=days[day]) for day in sorted(days)]
 
 
-def by_day(files: Sequence[str]) -> list[Waiting]:
-    """The oldest day first."""
+def group_by_day(files: Sequence[str]) -> list[WaitingFiles]:
+    """Groups files by day, oldest first."""
     days: dict[str, list[str]] = {}
     for file in files:
-        days.setdefault(place_of(file)[1], []).append(file)
-    return [Waiting(day, tuple(sorted(days[day]))) for day in sorted(days)]
+        days.setdefault(kind_and_day(file)[1], []).append(file)
+    return [WaitingFiles(day, tuple(sorted(days[day]))) for day in sorted(days)]
 
 
-def delete(waiting: Waiting) -> int:
-    """Remove files that were ingested; returns how many could be, which are those of this machine."""
+def delete_files(waiting: WaitingFiles) -> int:
+    """Deletes ingested local files; returns how many were deleted."""
     removed = 0
     for file in waiting.files:
-        with contextlib.suppress(OSError):  # somebody else's machine, or somebody was quicker
+        with contextlib.suppress(OSError):  # not permitted, or deleted already
             Path(file).unlink()
             removed += 1
     return removed
 
 
 def forget_days(folder: Path, checkpoints: Path | None, before: str) -> None:
-    """Remove what was kept about days for which nothing can come any more: empty folders, and Spark's memory of them.
+    """Removes empty folders and Spark checkpoints of days that get no more files.
 
-    Spark remembers every file it has seen; by the day, so that this does not grow for ever.
+    A checkpoint lists every file that it has seen; one per day, so that it does not grow forever.
     """
     for day in (day for kind in KINDS for day in (folder / kind).glob("*-*-*")):
         if day.name < before:
@@ -110,8 +110,8 @@ def forget_days(folder: Path, checkpoints: Path | None, before: str) -> None:
 
 
 @contextlib.contextmanager
-def held(folder: Path | None) -> Iterator[None]:
-    """Nobody else ingests from this folder meanwhile."""
+def lock_spool(folder: Path | None) -> Iterator[None]:
+    """Locks the folder against a second ingest; raises CannotRun."""
     if folder is None:
         yield
         return

@@ -1,10 +1,10 @@
-"""Plots as SVG, drawn from plain numbers; colours are the page's."""
+"""SVG plots from plain numbers; the page's style sheet sets the colours."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nunatak_spark.telemetry.markup import Markup, tag, together
+from nunatak_spark.telemetry.markup import Markup, concat, tag
 
 WIDTH, HEIGHT = 560, 200
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 26
@@ -14,15 +14,15 @@ Print = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one layer of the bars; None is a gap."""
+    """One line, or one layer of stacked bars; None is a gap."""
 
     name: str
     values: Sequence[float | None]
-    colour: int = 1  # of those the page has
+    colour: int = 1  # index into the style sheet's colours
 
 
 def bars(labels: Sequence[str], layers: Sequence[Series], printed: Print, *, binary: bool = False) -> Markup:
-    """Bars by label, the layers on top of each other; negative values count as nothing. Bytes are `binary`."""
+    """Draws stacked bars by label; negative values count as 0. `binary`: ticks for bytes."""
     heights = [sum(max(layer.values[i] or 0, 0) for layer in layers) for i in range(len(labels))]
     axis = Axis.upto(max(heights, default=0), binary=binary)
     step = _step(labels)
@@ -39,11 +39,11 @@ def bars(labels: Sequence[str], layers: Sequence[Series], printed: Print, *, bin
             place = {"x": x, "y": top, "width": width, "height": max(bottom - top, 1.0), "rx": 1.5}
             marks.append(tag("rect", title, class_=f"c{layer.colour}", **place))
             below += value
-    return _frame(labels, axis, printed, together(*marks))
+    return _frame(labels, axis, printed, concat(*marks))
 
 
 def lines(labels: Sequence[str], series: Sequence[Series], printed: Print, limit: float | None = None) -> Markup:
-    """A line for each series; `limit` is drawn where it is near enough to matter."""
+    """Draws a line per series; `limit` is drawn if it is close to the values."""
     highest = max((value for one in series for value in one.values if value is not None), default=0.0)
     axis = Axis.upto(max(highest, limit) if limit is not None and limit < 4 * highest else highest)
     step = _step(labels)
@@ -59,11 +59,11 @@ def lines(labels: Sequence[str], series: Sequence[Series], printed: Print, limit
         for x, y, value, i in points:
             title = tag("title", f"{labels[i]}: {printed(value)} {one.name}")
             marks.append(tag("circle", title, cx=x, cy=y, r=3, class_=f"c{one.colour}"))
-    return _frame(labels, axis, printed, together(*marks))
+    return _frame(labels, axis, printed, concat(*marks))
 
 
 def rows(labels: Sequence[str], layers: Sequence[Series], printed: Print) -> Markup:
-    """Bars that lie: one row for each label, its layers beside each other."""
+    """Draws horizontal bars, one row per label."""
     height, name_width = 24, 230
     totals = [sum(max(layer.values[i] or 0, 0) for layer in layers) for i in range(len(labels))]
     scale = (WIDTH - name_width - 80) / max([*totals, 1])
@@ -85,7 +85,7 @@ def rows(labels: Sequence[str], layers: Sequence[Series], printed: Print) -> Mar
 
 @dataclass(frozen=True)
 class Axis:
-    """From nothing to a round number above everything."""
+    """An axis from 0 to a round number above all values."""
 
     top: float
     tick: float

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: figures, plots, and tables with the command that helps."""
+"""Renders the telemetry report as one self-contained HTML page: figures, plots, and tables with commands to run."""
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -9,18 +9,18 @@ from typing import Any
 
 from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 from nunatak_spark.telemetry import svg_plots
-from nunatak_spark.telemetry.markup import Markup, tag, together
+from nunatak_spark.telemetry.markup import Markup, concat, tag
 from nunatak_spark.telemetry.svg_plots import Series
-from nunatak_spark.telemetry.telemetry_report import Findings, Row
+from nunatak_spark.telemetry.telemetry_report import Row, TelemetryFindings
 
-SHOWN = 15  # rows of a table; the views have them all
-NAMESPACES = 5  # that have a line of their own
+SHOWN = 15  # rows per table; the views have all
+NAMESPACES = 5  # in the growth plot
 CONFLICT_RATIO, COMMIT_P95_MS, PLANNING_P95_MS = 0.05, 500, 1000
 DRAG, MANY_FILES = 0.1, 99
 
 
 @dataclass(frozen=True)
-class Column:
+class ReportColumn:
     title: str
     field: str
     printed: Callable[[Any], str] = str
@@ -28,69 +28,69 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A table of the page: which rows are worth a look, and what is to be done about one."""
+class ReportSection:
+    """A table of the page: which rows are alarming, and the command for a row."""
 
     view: str
     title: str
     advice: str
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     alarming: Callable[[Row], bool] = lambda row: False
     command: Callable[[Row], str | None] = lambda row: None
     named: Callable[[Row], str] | None = None
 
 
-# How values are printed
+# Formatting
 
 
-def size(value: float) -> str:
+def format_size(value: float) -> str:
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(value) >= factor:
             return f"{value / factor:.1f} {unit}"
     return f"{value:g} B"
 
 
-def count(value: float) -> str:
+def format_count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
-def millis(value: float) -> str:
+def format_millis(value: float) -> str:
     return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"
 
 
-def percent(value: float) -> str:
+def format_percent(value: float) -> str:
     return f"{value * 100:.3g} %"
 
 
-def moment(value: str) -> str:
+def format_time(value: str) -> str:
     return value[:16]
 
 
-def table_of(row: Row) -> str:
+def table_name(row: Row) -> str:
     return f"{row['namespace']}.{row['table_name']}"
 
 
-def on(words: str) -> Callable[[Row], str]:
-    """The command with these words for the table of a row."""
+def table_command(words: str) -> Callable[[Row], str]:
+    """Returns a function that builds the command for a row's table."""
 
     def command(row: Row) -> str:
         place = "" if row["warehouse"] == "default" else f" --warehouse {shlex.quote(row['warehouse'])}"
-        return f"nunatak {words} {shlex.quote(table_of(row))}{place}"
+        return f"nunatak {words} {shlex.quote(table_name(row))}{place}"
 
     return command
 
 
-def over(field: str, limit: float) -> Callable[[Row], bool]:
+def exceeds(field: str, limit: float) -> Callable[[Row], bool]:
     return lambda row: (row[field] or 0) > limit
 
 
-def where(alarming: Callable[[Row], bool], words: str) -> Callable[[Row], str | None]:
-    """The command, for rows that are alarming."""
-    return lambda row: on(words)(row) if alarming(row) else None
+def command_if(alarming: Callable[[Row], bool], words: str) -> Callable[[Row], str | None]:
+    """Returns a function that builds the command for alarming rows only."""
+    return lambda row: table_command(words)(row) if alarming(row) else None
 
 
-def sort_by(row: Row) -> str | None:
-    """Only columns that filters name are worth sorting by."""
+def sort_command(row: Row) -> str | None:
+    """Returns the command to sort by the column; None if no filter uses it."""
     if not row["filtered"]:
         return None
     place = shlex.quote(f"table:{row['warehouse']}/{row['namespace'].replace('.', '/')}/{row['table_name']}")
@@ -98,115 +98,115 @@ def sort_by(row: Row) -> str | None:
 
 
 SECTIONS = (
-    Section(
+    ReportSection(
         "small_files",
         "Small files",
         "Every scan opens every file: many small ones make it slow. Compaction joins them.",
         (
-            Column("data files", "data_files", count),
-            Column("size", "data_bytes", size),
-            Column("average", "average_bytes", size),
+            ReportColumn("data files", "data_files", format_count),
+            ReportColumn("size", "data_bytes", format_size),
+            ReportColumn("average", "average_bytes", format_size),
         ),
-        alarming=over("data_files", MANY_FILES),
-        command=on("maintain compact"),
+        alarming=exceeds("data_files", MANY_FILES),
+        command=table_command("maintain compact"),
     ),
-    Section(
+    ReportSection(
         "conflicts",
         "Conflicts",
         "A commit that is refused with 409 is work done for nothing. Above 5 %, let writers of one table commit less "
         "often or through one of them.",
         (
-            Column("commits", "commits", count),
-            Column("conflicts", "conflicts", count),
-            Column("ratio", "ratio", percent),
-            Column("retried inside", "retries", count),
+            ReportColumn("commits", "commits", format_count),
+            ReportColumn("conflicts", "conflicts", format_count),
+            ReportColumn("ratio", "ratio", format_percent),
+            ReportColumn("retried inside", "retries", format_count),
         ),
-        alarming=over("ratio", CONFLICT_RATIO),
-        command=where(over("ratio", CONFLICT_RATIO), "health"),
+        alarming=exceeds("ratio", CONFLICT_RATIO),
+        command=command_if(exceeds("ratio", CONFLICT_RATIO), "health"),
     ),
-    Section(
+    ReportSection(
         "commit_latency",
         "Slow commits",
         "The time the catalog took. Above 500 ms, look at the size of the table's metadata, and at the database.",
         (
-            Column("commits", "commits", count),
-            Column("median", "p50_ms", millis),
-            Column("p95", "p95_ms", millis),
-            Column("longest", "max_ms", millis),
+            ReportColumn("commits", "commits", format_count),
+            ReportColumn("median", "p50_ms", format_millis),
+            ReportColumn("p95", "p95_ms", format_millis),
+            ReportColumn("longest", "max_ms", format_millis),
         ),
-        alarming=over("p95_ms", COMMIT_P95_MS),
-        command=where(over("p95_ms", COMMIT_P95_MS), "health"),
+        alarming=exceeds("p95_ms", COMMIT_P95_MS),
+        command=command_if(exceeds("p95_ms", COMMIT_P95_MS), "health"),
     ),
-    Section(
+    ReportSection(
         "metadata_size",
         "Large metadata",
         "Each commit writes the whole metadata file, and each load carries it. Above 8 MiB, expire snapshots.",
-        (Column("metadata", "metadata_bytes", size), Column("commits", "commits", count)),
-        alarming=over("metadata_bytes", LARGE_METADATA_FILE_BYTES),
-        command=where(over("metadata_bytes", LARGE_METADATA_FILE_BYTES), "maintain expire"),
+        (ReportColumn("metadata", "metadata_bytes", format_size), ReportColumn("commits", "commits", format_count)),
+        alarming=exceeds("metadata_bytes", LARGE_METADATA_FILE_BYTES),
+        command=command_if(exceeds("metadata_bytes", LARGE_METADATA_FILE_BYTES), "maintain expire"),
     ),
-    Section(
+    ReportSection(
         "scan_planning",
         "Scans",
         "Before a scan reads, it plans: many manifests make that slow, and files that filters cannot leave out make "
         "it read too much.",
         (
-            Column("scans", "scans", count),
-            Column("planning, median", "p50_ms", millis),
-            Column("p95", "p95_ms", millis),
-            Column("files read", "files_scanned", count),
-            Column("left out", "files_skipped", count),
-            Column("manifests read", "manifests_scanned", count),
+            ReportColumn("scans", "scans", format_count),
+            ReportColumn("planning, median", "p50_ms", format_millis),
+            ReportColumn("p95", "p95_ms", format_millis),
+            ReportColumn("files read", "files_scanned", format_count),
+            ReportColumn("left out", "files_skipped", format_count),
+            ReportColumn("manifests read", "manifests_scanned", format_count),
         ),
-        alarming=over("p95_ms", PLANNING_P95_MS),
-        command=where(over("p95_ms", PLANNING_P95_MS), "maintain manifests"),
+        alarming=exceeds("p95_ms", PLANNING_P95_MS),
+        command=command_if(exceeds("p95_ms", PLANNING_P95_MS), "maintain manifests"),
     ),
-    Section(
+    ReportSection(
         "delete_drag",
         "Delete files",
         "Scans read delete files beside data files to know which rows are gone. Compaction applies them for good.",
         (
-            Column("scans", "scans", count),
-            Column("delete files", "delete_files", count),
-            Column("data files", "data_files", count),
-            Column("for each data file", "deletes_per_file", lambda value: f"{value:.3g}"),
+            ReportColumn("scans", "scans", format_count),
+            ReportColumn("delete files", "delete_files", format_count),
+            ReportColumn("data files", "data_files", format_count),
+            ReportColumn("for each data file", "deletes_per_file", lambda value: f"{value:.3g}"),
         ),
-        alarming=over("deletes_per_file", DRAG),
-        command=on("maintain compact"),
+        alarming=exceeds("deletes_per_file", DRAG),
+        command=table_command("maintain compact"),
     ),
-    Section(
+    ReportSection(
         "hot_columns",
         "Columns that are asked for",
         "Tables sorted by the columns that filters name let scans leave out files.",
         (
-            Column("column", "column_name", number=False),
-            Column("filtered by", "filtered", count),
-            Column("read", "projected", count),
+            ReportColumn("column", "column_name", number=False),
+            ReportColumn("filtered by", "filtered", format_count),
+            ReportColumn("read", "projected", format_count),
         ),
-        command=sort_by,
+        command=sort_command,
     ),
-    Section(
+    ReportSection(
         "unused_tables",
         "Unused tables",
-        "Nobody has loaded, scanned or committed to these. Ask their owners before you drop one.",
+        "No load, scan or commit in this time. Ask the owners before you drop one.",
         (
-            Column("last used", "last_used", moment, number=False),
-            Column("last scanned", "last_scanned", moment, number=False),
+            ReportColumn("last used", "last_used", format_time, number=False),
+            ReportColumn("last scanned", "last_scanned", format_time, number=False),
         ),
-        command=on("table show"),
+        command=table_command("table show"),
     ),
-    Section(
+    ReportSection(
         "top_principals",
         "Who works with the catalog",
         "Denied requests in large numbers are a wrong configuration, or somebody who tries.",
         (
-            Column("changes", "changes", count),
-            Column("refused", "refused", count),
-            Column("scans", "scans", count),
-            Column("denied", "denied", count),
-            Column("last seen", "last_seen", moment, number=False),
+            ReportColumn("changes", "changes", format_count),
+            ReportColumn("refused", "refused", format_count),
+            ReportColumn("scans", "scans", format_count),
+            ReportColumn("denied", "denied", format_count),
+            ReportColumn("last seen", "last_seen", format_time, number=False),
         ),
-        alarming=over("denied", 0),
+        alarming=exceeds("denied", 0),
         command=lambda row: (
             f"nunatak audit list --outcome denied --principal {shlex.quote(row['principal'])}"
             if row["denied"] and row["principal"]
@@ -214,16 +214,16 @@ SECTIONS = (
         ),
         named=lambda row: row["principal"] or "nobody known",
     ),
-    Section(
+    ReportSection(
         "maintenance_outcomes",
         "Maintenance jobs",
         "What workers have done to tables.",
         (
-            Column("became", "state", number=False),
-            Column("jobs", "jobs", count),
-            Column("changed a table", "changed", count),
-            Column("rewritten", "bytes", size),
-            Column("last error", "last_error", number=False),
+            ReportColumn("became", "state", number=False),
+            ReportColumn("jobs", "jobs", format_count),
+            ReportColumn("changed a table", "changed", format_count),
+            ReportColumn("rewritten", "bytes", format_size),
+            ReportColumn("last error", "last_error", number=False),
         ),
         alarming=lambda row: row["state"] == "failed",
         command=lambda row: "nunatak job list" if row["state"] == "failed" else None,
@@ -232,11 +232,11 @@ SECTIONS = (
 )
 
 
-def page(findings: Findings, *, catalog: str, unseen: Sequence[str] = ()) -> str:
-    """The whole page; `unseen` are tables that the catalog lists and telemetry has never heard of."""
+def render_page(findings: TelemetryFindings, *, catalog: str, unseen: Sequence[str] = ()) -> str:
+    """Returns the page; `unseen` are tables of the catalog that telemetry has never seen."""
     style = resources.files(__package__).joinpath("report.css").read_text("utf-8")
     title = f"Catalog report: {catalog}"
-    head = together(
+    head = concat(
         tag("title", title),
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         Markup(f"<style>{style}</style>"),
@@ -253,34 +253,36 @@ def page(findings: Findings, *, catalog: str, unseen: Sequence[str] = ()) -> str
     return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
 
 
-def _about(findings: Findings) -> str:
-    newest = f"; the newest event is of {moment(findings.newest)}" if findings.newest else ""
-    return f"The {findings.days} days before {moment(findings.made_at).replace('T', ' ')} UTC{newest}."
+def _about(findings: TelemetryFindings) -> str:
+    newest = f"; the newest event is of {format_time(findings.newest)}" if findings.newest else ""
+    return f"The {findings.days} days before {format_time(findings.made_at).replace('T', ' ')} UTC{newest}."
 
 
-def _headlines(findings: Findings) -> Markup:
+def _headlines(findings: TelemetryFindings) -> Markup:
     days, found = findings.answers["activity"], findings.answers
     commits, conflicts = _sum(days, "commits"), _sum(days, "conflicts")
     ratio = conflicts / (commits + conflicts) if commits + conflicts else 0.0
     slowest = max((row["p95_ms"] for row in days if row["p95_ms"] is not None), default=None)
     grown = _sum(found["growth"], "bytes")
     cards = [
-        _card("Commits", count(commits), f"to {count(len(found['commit_latency']))} tables"),
-        _card("Conflicts", percent(ratio), f"{count(conflicts)} refused", alarming=ratio > CONFLICT_RATIO),
+        _card("Commits", format_count(commits), f"to {format_count(len(found['commit_latency']))} tables"),
+        _card(
+            "Conflicts", format_percent(ratio), f"{format_count(conflicts)} refused", alarming=ratio > CONFLICT_RATIO
+        ),
         _card(
             "Commit p95",
-            "–" if slowest is None else millis(slowest),
+            "–" if slowest is None else format_millis(slowest),
             "on the slowest day",
             alarming=(slowest or 0) > COMMIT_P95_MS,
         ),
-        _card("Growth", size(grown), f"{count(_sum(found['growth'], 'records'))} rows"),
-        _card("Scans", count(_sum(days, "scans")), f"{count(_sum(days, 'loads'))} loads"),
-        _card("To look at", count(_alarms(findings)), "marked lines below", alarming=_alarms(findings) > 0),
+        _card("Growth", format_size(grown), f"{format_count(_sum(found['growth'], 'records'))} rows"),
+        _card("Scans", format_count(_sum(days, "scans")), f"{format_count(_sum(days, 'loads'))} loads"),
+        _card("To look at", format_count(_alarms(findings)), "marked lines below", alarming=_alarms(findings) > 0),
     ]
     return tag("section", *cards, class_="cards")
 
 
-def _alarms(findings: Findings) -> int:
+def _alarms(findings: TelemetryFindings) -> int:
     return sum(
         sum(1 for row in findings.answers.get(section.view, []) if section.alarming(row)) for section in SECTIONS
     )
@@ -295,7 +297,7 @@ def _card(title: str, value: str, note: str, *, alarming: bool = False) -> Marku
     return tag("div", tag("h2", title), tag("strong", value), tag("span", note), class_=kind)
 
 
-def _plots(findings: Findings) -> Markup:
+def _plots(findings: TelemetryFindings) -> Markup:
     days = _days(findings)
     labels = [f"{day.day}.{day.month}." for day in days]
     activity = {row["day"]: row for row in findings.answers["activity"]}
@@ -305,29 +307,29 @@ def _plots(findings: Findings) -> Markup:
 
     commits = [Series("commits", by_day("commits"), 1), Series("conflicts", by_day("conflicts"), 4)]
     figures = [
-        _figure("Commits and conflicts, by the day", svg_plots.bars(labels, commits, count), commits),
+        _figure("Commits and conflicts, by the day", svg_plots.bars(labels, commits, format_count), commits),
         _figure(
             "Commit p95, by the day",
-            svg_plots.lines(labels, [Series("p95", by_day("p95_ms"), 2)], millis, COMMIT_P95_MS),
+            svg_plots.lines(labels, [Series("p95", by_day("p95_ms"), 2)], format_millis, COMMIT_P95_MS),
         ),
-        _figure("Scans, by the day", svg_plots.bars(labels, [Series("scans", by_day("scans"), 3)], count)),
+        _figure("Scans, by the day", svg_plots.bars(labels, [Series("scans", by_day("scans"), 3)], format_count)),
         _growth(findings, days, labels),
-        _files_read(findings),
+        _scanned_files_figure(findings),
         _filters(findings),
     ]
     return tag("section", *(figure for figure in figures if figure is not None), class_="plots")
 
 
-def _days(findings: Findings) -> list[date]:
-    """Every day, also those on which nothing happened; but none before the first of all."""
+def _days(findings: TelemetryFindings) -> list[date]:
+    """Returns every day of the report, but none before the first event."""
     last, first = datetime.fromisoformat(findings.made_at).date(), datetime.fromisoformat(findings.since).date()
     known = [date.fromisoformat(row["day"]) for row in findings.answers["activity"] + findings.answers["growth"]]
     first = max(first, min([*known, last]))
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
-def _growth(findings: Findings, days: list[date], labels: list[str]) -> Markup | None:
-    """Of the namespaces that grew most."""
+def _growth(findings: TelemetryFindings, days: list[date], labels: list[str]) -> Markup | None:
+    """Plots the namespaces that grew most."""
     grown: dict[str, dict[str, float]] = {}
     for row in findings.answers["growth"]:
         of_day = grown.setdefault(row["namespace"] or "", {})
@@ -338,10 +340,12 @@ def _growth(findings: Findings, days: list[date], labels: list[str]) -> Markup |
     layers = [
         Series(name, [grown[name].get(day.isoformat(), 0) for day in days], n) for n, name in enumerate(most, start=1)
     ]
-    return _figure("Bytes added, by the day and namespace", svg_plots.bars(labels, layers, size, binary=True), layers)
+    return _figure(
+        "Bytes added, by the day and namespace", svg_plots.bars(labels, layers, format_size, binary=True), layers
+    )
 
 
-def _files_read(findings: Findings) -> Markup | None:
+def _scanned_files_figure(findings: TelemetryFindings) -> Markup | None:
     rows = [row for row in findings.answers["scan_planning"] if row["files_scanned"] + row["files_skipped"]][:8]
     if not rows:
         return None
@@ -349,16 +353,16 @@ def _files_read(findings: Findings) -> Markup | None:
         Series("read", [row["files_scanned"] for row in rows], 2),
         Series("left out", [row["files_skipped"] for row in rows], 3),
     ]
-    drawn = svg_plots.rows([table_of(row) for row in rows], layers, count)
+    drawn = svg_plots.rows([table_name(row) for row in rows], layers, format_count)
     return _figure("Files that scans read and left out", drawn, layers)
 
 
-def _filters(findings: Findings) -> Markup | None:
+def _filters(findings: TelemetryFindings) -> Markup | None:
     rows = [row for row in findings.answers["hot_columns"] if row["filtered"]][:8]
     if not rows:
         return None
-    names = [f"{table_of(row)}: {row['column_name']}" for row in rows]
-    drawn = svg_plots.rows(names, [Series("filters", [row["filtered"] for row in rows], 1)], count)
+    names = [f"{table_name(row)}: {row['column_name']}" for row in rows]
+    drawn = svg_plots.rows(names, [Series("filters", [row["filtered"] for row in rows], 1)], format_count)
     return _figure("Columns that filters name", drawn)
 
 
@@ -367,10 +371,10 @@ def _figure(title: str, drawn: Markup, series: Sequence[Series] = ()) -> Markup:
     return tag("figure", tag("figcaption", title, tag("span", *keys, class_="keys")), drawn)
 
 
-def _section(section: Section, rows: Sequence[Row]) -> Markup | None:
+def _section(section: ReportSection, rows: Sequence[Row]) -> Markup | None:
     if not rows:
         return None
-    named = section.named or table_of
+    named = section.named or table_name
     has_command = any(section.command(row) for row in rows[:SHOWN])
     titles = [
         tag("th", "" if section.named else "table"),
@@ -388,7 +392,7 @@ def _section(section: Section, rows: Sequence[Row]) -> Markup | None:
     )
 
 
-def _line(section: Section, row: Row, named: Callable[[Row], str], *, has_command: bool) -> Markup:
+def _line(section: ReportSection, row: Row, named: Callable[[Row], str], *, has_command: bool) -> Markup:
     command = section.command(row)
     cells = [
         tag(
@@ -411,6 +415,6 @@ def _unseen(tables: Sequence[str]) -> Markup | None:
     return tag("section", tag("h2", "Tables without a trace"), tag("p", said), tag("ul", *shown, class_="names"))
 
 
-def _sources(findings: Findings) -> Markup:
-    rows = ", ".join(f"system.{table} ({count(number)} rows)" for table, number in findings.rows.items())
+def _sources(findings: TelemetryFindings) -> Markup:
+    rows = ", ".join(f"system.{table} ({format_count(number)} rows)" for table, number in findings.rows.items())
     return tag("p", f"From {rows}. The views of the same names as these tables' questions are in the namespace system.")

@@ -1,4 +1,4 @@
-"""The job that asks telemetry what people want to know; its answers are plain values. How they look: page.py."""
+"""The report job: queries every telemetry view; returns plain values. telemetry_page.py renders them."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_ROWS = 500  # of each answer: more than anybody reads
+MOST_ROWS = 500  # per view
 Row = dict[str, Any]
 
 
@@ -24,8 +24,8 @@ class ReportSpec(Spec, frozen=True, kw_only=True):
     days: int = 30
 
 
-class Findings(Report, frozen=True, kw_only=True):
-    """The rows of each view since `since`; `rows` of each table in all, and when the `newest` event was."""
+class TelemetryFindings(Report, frozen=True, kw_only=True):
+    """The rows of each view since `since`; `rows` of each table in total, and the time of the `newest` event."""
 
     made_at: str
     since: str
@@ -35,8 +35,8 @@ class Findings(Report, frozen=True, kw_only=True):
     newest: str | None = None
 
 
-def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Findings:
-    """Ask every view, of the last days."""
+def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> TelemetryFindings:
+    """Queries every view for the last days."""
     if not spark.catalog.tableExists(system_table_name(spec.catalog, "events")):
         raise CannotRun("There is no telemetry in this catalog", fix="nunatak report ingest")
     now = datetime.now(UTC).replace(microsecond=0)
@@ -44,11 +44,11 @@ def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Find
     answers = {}
     for number, view in enumerate(VIEWS):
         progress(ProgressStep("asking", number, len(VIEWS)))
-        answers[view.name] = ask(spark, spec.catalog, view, since)
+        answers[view.name] = query_view(spark, spec.catalog, view, since)
     rows = {table: spark.table(system_table_name(spec.catalog, table)).count() for table in (*KINDS, REJECTED)}
     newest = spark.sql(f"SELECT max(at) FROM {system_table_name(spec.catalog, 'events')}").collect()[0][0]
     progress(ProgressStep("asking", len(VIEWS), len(VIEWS)))
-    return Findings(
+    return TelemetryFindings(
         made_at=now.isoformat(),
         since=since.isoformat(),
         days=spec.days,
@@ -59,7 +59,7 @@ def collect(spark: "SparkSession", spec: ReportSpec, progress: Progress) -> Find
 
 
 def unseen_tables(spark: "SparkSession", catalog: str, listed: Collection[str]) -> list[str]:
-    """Those of these tables that nothing was ever heard of; no more than were given reach the driver."""
+    """Returns the listed tables that telemetry has never seen."""
     if not listed:
         return []
     wanted = spark.createDataFrame([(name,) for name in sorted(listed)], "name STRING")
@@ -68,7 +68,7 @@ def unseen_tables(spark: "SparkSession", catalog: str, listed: Collection[str]) 
 
 
 def _seen_tables(spark: "SparkSession", catalog: str) -> "DataFrame":
-    """Every table that anything was ever heard of, by namespace and name."""
+    """Returns every table in telemetry, by namespace and name."""
     kinds = [kind for kind, columns in KINDS.items() if "table_name" in columns]
     every = " UNION ".join(f"SELECT namespace, table_name FROM {system_table_name(catalog, kind)}" for kind in kinds)
     renamed = DEPARTURES.format(events=system_table_name(catalog, "events"))
@@ -76,8 +76,8 @@ def _seen_tables(spark: "SparkSession", catalog: str) -> "DataFrame":
     return spark.sql(f"SELECT concat(namespace, '.', table_name) AS name FROM ({every}) WHERE table_name IS NOT NULL")
 
 
-def ask(spark: "SparkSession", catalog: str, view: View, since: datetime) -> list[Row]:
-    """The first rows of a view's answer since then; days and times are text."""
+def query_view(spark: "SparkSession", catalog: str, view: View, since: datetime) -> list[Row]:
+    """Returns the first rows of a view since then; dates and times as text."""
     found = spark.sql(view.sql(catalog, f"TIMESTAMP '{since.isoformat()}'")).limit(MOST_ROWS).collect()
     return [{name: _plain(value) for name, value in row.asDict().items()} for row in found]
 

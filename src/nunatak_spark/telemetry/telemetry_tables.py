@@ -1,4 +1,4 @@
-"""Which telemetry tables there are, and their columns; the lines of the spool have the same names."""
+"""The telemetry tables and their columns; lines of the spool have the same field names."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ REPORTED: Columns = {
     "metadata": "MAP<STRING, STRING>",
     **SENDER,
 }
-# Of each kind of record, the fields that are known; any other goes into the column `rest`.
+# The known fields of each kind of record; all others go into the column `rest`.
 KINDS: dict[str, Columns] = {
     "events": {
         **COMMON,
@@ -79,17 +79,17 @@ MEANINGS = {
     "table_loads": "How often tables were loaded, by the minute",
     REJECTED: "Lines of the spool that could not be understood",
 }
-# Batches are small and many: rows are written as they come, and the catalog's policies compact what becomes of it.
+# Many small batches: write rows without a shuffle; the catalog's policies compact the files.
 PROPERTIES = {"write.distribution-mode": "none", "write.spark.fanout.enabled": "true"}
 
 
-def declared(columns: Columns) -> str:
-    """As SQL declares them."""
+def columns_sql(columns: Columns) -> str:
+    """Returns the columns as an SQL schema."""
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 def ensure_tables(spark: "SparkSession", catalog: str) -> None:
-    """Make those that are missing, all of them: views need each."""
+    """Creates missing tables, all of them, because the views need each."""
     for kind, columns in KINDS.items():
         _ensure(spark, catalog, kind, {**columns, "rest": "STRING"})
     _ensure(spark, catalog, REJECTED, REJECTED_COLUMNS)
@@ -100,7 +100,7 @@ def _ensure(spark: "SparkSession", catalog: str, table: str, columns: Columns) -
         spark,
         catalog,
         table,
-        declared(columns),
+        columns_sql(columns),
         partitioned_by=["days(at)"],
         properties=PROPERTIES,
         comment=MEANINGS[table],

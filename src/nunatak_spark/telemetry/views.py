@@ -1,4 +1,4 @@
-"""The questions that are asked of telemetry, as SQL: views in the namespace `system`, and queries since any time."""
+"""The telemetry queries: views in the namespace `system`, and the same queries since any time."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SINCE = "current_timestamp() - INTERVAL 30 DAYS"  # how far a view looks back
-TEXT = "nunatak.text"  # the property that says which text a view was made from
+TEXT = "nunatak.text"  # view property with the digest of its text
 TABLE = "warehouse, namespace, table_name"
 LEAVES = "operation IN ('drop-table', 'unregister-table', 'rename-table')"
-# Where a table left its name, and for a rename the new one. The server writes it as the namespace column is written.
+# Drops and renames: the time a table left its name, and the new name of a rename, escaped like the namespace column.
 DEPARTURES = f"""
   SELECT at, {TABLE}, operation = 'rename-table' AS is_renamed,
     left(renamed_to, length(renamed_to) - length(substring_index(renamed_to, '.', -1)) - 1) AS new_namespace,
     replace(replace(substring_index(renamed_to, '.', -1), '%2E', '.'), '%25', '%') AS new_name
   FROM {{events}} WHERE status < 300 AND table_name IS NOT NULL AND {LEAVES}"""
-# Tables that are there under this name, as far as events tell: also those that were renamed to it.
+# Tables that exist under this name according to the events, also by a rename.
 STANDING = f"""
   SELECT {TABLE} FROM (
     SELECT {TABLE}, at, NOT {LEAVES} AS is_there
@@ -30,8 +30,8 @@ STANDING = f"""
     SELECT warehouse, new_namespace, new_name, at, true FROM ({DEPARTURES}) WHERE is_renamed
   )
   GROUP BY {TABLE} HAVING max_by(is_there, struct(at, is_there))"""
-# For each rename: since when the table had the old name at the earliest, until when, and what it is called by now,
-# which all later departures from the new name decide one after the other.
+# For each rename: the earliest and latest time of the old name, and the table's current name, found by following all
+# later drops and renames.
 MOVES = f"""
   SELECT {TABLE}, since, until, now_called.namespace AS now_namespace, now_called.name AS now_name
   FROM (
@@ -55,12 +55,12 @@ COMMITTED = (
     "operation IN ('commit-table', 'create-table', 'register-table') AND status < 300 AND table_name IS NOT NULL "
     "AND at >= {since}"
 )
-# Compaction with partial progress conflicts with itself, and nobody is the worse for it.
+# Compaction with partial progress conflicts with itself, which is harmless.
 CONFLICT = "status = 409 AND coalesce(snapshot_operation, '') <> 'replace'"
 
 
 def by_current_name(kind: str, *columns: str) -> str:
-    """The records of a kind as a subquery, each under the name that its table has by now."""
+    """Returns a subquery of the records of a kind, under the current names of their tables."""
     chosen = ", ".join(f"told.{column}" for column in ("at", *columns))
     return f"""(
   SELECT told.warehouse, coalesce(moves.now_namespace, told.namespace) AS namespace,
@@ -73,14 +73,14 @@ def by_current_name(kind: str, *columns: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """A question; `{since}` and the names of tables are filled in when it is asked."""
+    """A query; `{since}` and the table names are filled in when it is run."""
 
     name: str
     meaning: str
     text: str
 
     def sql(self, catalog: str | None = None, since: str = SINCE) -> str:
-        """The query; without `catalog`, of the catalog that is the current one. `since` is an expression."""
+        """Returns the query; without `catalog` for the current catalog. `since` is an SQL expression."""
         names = {kind: system_table_name(catalog, kind) if catalog else f"{NAMESPACE}.{kind}" for kind in KINDS}
         return self.text.format(**names, since=since).strip()
 
@@ -236,18 +236,18 @@ BY_NAME = {view.name: view for view in VIEWS}
 
 
 def ensure_views(spark: "SparkSession", catalog: str) -> None:
-    """Make the views that are missing, or whose text is another one by now."""
+    """Creates the views that are missing or whose text has changed."""
     made = {
         row.viewName
         for row in spark.sql(f"SHOW VIEWS IN {quote_identifier(catalog)}.{quote_identifier(NAMESPACE)}").collect()
     }
     current = spark.catalog.currentCatalog()
-    # In its own catalog a view names no catalog, so that it can be read under whatever name a session gives that.
+    # The view's text names no catalog, so that it works under any catalog name of a session.
     spark.catalog.setCurrentCatalog(catalog)
     try:
         for view in VIEWS:
-            name, mark = system_table_name(catalog, view.name), mark_of(view)
-            if view.name not in made or mark != _mark(spark, name):
+            name, mark = system_table_name(catalog, view.name), text_digest(view)
+            if view.name not in made or mark != _stored_digest(spark, name):
                 spark.sql(
                     f"CREATE OR REPLACE VIEW {name} COMMENT {literal(view.meaning)} "
                     f"TBLPROPERTIES ({literal(TEXT)} = {literal(mark)}) AS {view.sql()}"
@@ -256,10 +256,10 @@ def ensure_views(spark: "SparkSession", catalog: str) -> None:
         spark.catalog.setCurrentCatalog(current)
 
 
-def mark_of(view: View) -> str:
+def text_digest(view: View) -> str:
     return hashlib.sha256(f"{view.meaning}\n{view.sql()}".encode()).hexdigest()[:16]
 
 
-def _mark(spark: "SparkSession", name: str) -> str | None:
+def _stored_digest(spark: "SparkSession", name: str) -> str | None:
     properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
     return properties.get(TEXT)

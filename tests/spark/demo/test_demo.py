@@ -13,10 +13,10 @@ import pytest
 
 from nunatak.client import Client
 from nunatak_spark.demo import engines, sample_data
-from nunatak_spark.demo.demo_context import Silence, Stage
+from nunatak_spark.demo.demo_context import DemoContext, SilentNarrator
 from nunatak_spark.demo.demo_page import render
-from nunatak_spark.demo.demo_run import Play, perform
-from nunatak_spark.demo.sample_data import Size
+from nunatak_spark.demo.demo_run import DemoResult, run_demo
+from nunatak_spark.demo.sample_data import DemoSize
 from nunatak_spark.fingerprint import fingerprint
 from tests.support.server import RunningServer
 from tests.support.spark import Installation
@@ -24,7 +24,7 @@ from tests.support.spark import Installation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = Size(orders=1_500, files=40, commits=4)
+SMALL = DemoSize(orders=1_500, files=40, commits=4)
 # Whoever changes the data changes these; a machine, a parallelism or a version of Spark must not.
 CONTENT = {
     "orders": ("2b20d53faafa6e18", sample_data.raw_orders),
@@ -34,14 +34,14 @@ COMMAND_SECONDS = 500
 
 
 @pytest.fixture(scope="module")
-def stage(spark: "SparkSession", shared_server: RunningServer) -> Stage:
+def stage(spark: "SparkSession", shared_server: RunningServer) -> DemoContext:
     root = f"demo_{os.getpid()}"
-    return Stage(spark, Client(shared_server.uri), shared_server.uri, SMALL, Silence(), root=root)
+    return DemoContext(spark, Client(shared_server.uri), shared_server.uri, SMALL, SilentNarrator(), root=root)
 
 
 @pytest.fixture(scope="module")
-def play(stage: Stage) -> Play:
-    return perform(stage)
+def play(stage: DemoContext) -> DemoResult:
+    return run_demo(stage)
 
 
 @pytest.mark.parametrize("name", CONTENT)
@@ -53,12 +53,12 @@ def test_the_data_are_the_same_whatever_computes_them(spark: "SparkSession", nam
     assert found == {expected}
 
 
-def test_nothing_went_otherwise_than_it_should(play: Play) -> None:
+def test_nothing_went_otherwise_than_it_should(play: DemoResult) -> None:
     assert list(play.problems()) == []
     assert [act.title for act in play.acts][0::6] == ["Bronze", "Three engines, one answer"]
 
 
-def test_the_layers_are_namespaces_of_one_that_holds_them(stage: Stage, play: Play) -> None:
+def test_the_layers_are_namespaces_of_one_that_holds_them(stage: DemoContext, play: DemoResult) -> None:
     """MISSION: 001-07, 001-08, 001-10"""
     layers = [(stage.root, layer) for layer in ("bronze", "gold", "silver")]
 
@@ -67,13 +67,15 @@ def test_the_layers_are_namespaces_of_one_that_holds_them(stage: Stage, play: Pl
     assert list(stage.client.list_tables(layers[1])) == [(stage.root, "gold", "revenue")]
 
 
-def test_silver_holds_each_readable_order_once_and_as_it_was_last_corrected(stage: Stage, play: Play) -> None:
+def test_silver_holds_each_readable_order_once_and_as_it_was_last_corrected(
+    stage: DemoContext, play: DemoResult
+) -> None:
     raw, silver = stage.name("bronze.events"), stage.name("silver.orders")
     readable = stage.value(
-        f"SELECT count(DISTINCT order_id) FROM ({sample_data.readable(raw)}) WHERE amount IS NOT NULL"
+        f"SELECT count(DISTINCT order_id) FROM ({sample_data.parse_orders(raw)}) WHERE amount IS NOT NULL"
     )
     stale = stage.value(
-        f"SELECT count(*) FROM {silver} AS s JOIN ({sample_data.readable(raw)}) AS r ON s.order_id = r.order_id "
+        f"SELECT count(*) FROM {silver} AS s JOIN ({sample_data.parse_orders(raw)}) AS r ON s.order_id = r.order_id "
         "WHERE r.amount IS NOT NULL AND r.changed_at > s.changed_at"
     )
 
@@ -85,14 +87,14 @@ def test_silver_holds_each_readable_order_once_and_as_it_was_last_corrected(stag
     assert stale == 0
 
 
-def test_a_spoiled_batch_is_caught_on_its_branch_and_readers_never_see_it(play: Play) -> None:
+def test_a_spoiled_batch_is_caught_on_its_branch_and_readers_never_see_it(play: DemoResult) -> None:
     audit = play.refused
 
     assert [count > 0 for count in audit.violations.values()] == [True, True, True, False]
     assert audit.rows_on_branch > audit.rows_before == audit.rows_after
 
 
-def test_a_sound_batch_is_published_whole_and_the_branch_is_gone(stage: Stage, play: Play) -> None:
+def test_a_sound_batch_is_published_whole_and_the_branch_is_gone(stage: DemoContext, play: DemoResult) -> None:
     audit = play.published
     refs = stage.client.load_table(stage.levels("silver.orders"))["metadata"]["refs"]
 
@@ -101,14 +103,14 @@ def test_a_sound_batch_is_published_whole_and_the_branch_is_gone(stage: Stage, p
     assert set(refs) == {"main"}
 
 
-def test_gold_adds_up_to_silver(stage: Stage, play: Play) -> None:
+def test_gold_adds_up_to_silver(stage: DemoContext, play: DemoResult) -> None:
     orders, revenue = stage.row(f"SELECT count(*), sum(amount) FROM {stage.name('silver.orders')}")
 
     assert (sum(row.orders for row in play.gold.rows), play.gold.revenue) == (orders, revenue)
     assert len({row.day for row in play.gold.rows}) == sample_data.DAYS + 1
 
 
-def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: Play) -> None:
+def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: DemoResult) -> None:
     before, after = play.before.health, play.after.health
 
     assert before.data_files == SMALL.files
@@ -120,7 +122,7 @@ def test_the_mess_is_seen_by_the_catalog_and_maintenance_clears_it_up(play: Play
     assert play.before.content.rows < SMALL.files * sample_data.CLICKS_PER_FILE  # some customers were forgotten
 
 
-def test_three_engines_read_the_same_revenue(play: Play) -> None:
+def test_three_engines_read_the_same_revenue(play: DemoResult) -> None:
     """MISSION: 001-01, 003-01"""
     expected: dict[str, tuple[int, Decimal]] = {}
     for row in play.gold.rows:
@@ -135,7 +137,7 @@ def test_three_engines_read_the_same_revenue(play: Play) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(play: Play) -> str:
+def page(play: DemoResult) -> str:
     commands = {"Look <closer>": "nunatak health"}
     return render(play, made_at=datetime(2026, 1, 1, tzinfo=UTC), versions={"Spark": "4.1"}, commands=commands)
 
@@ -145,7 +147,7 @@ def test_the_page_asks_nobody_for_anything(page: str) -> None:
     assert re.findall(r"\b(?:src|href)\s*=\s*\"([^\"]*)\"", page) == ["data:,"]
 
 
-def test_the_page_shows_the_figures_and_escapes_what_it_is_given(play: Play, page: str) -> None:
+def test_the_page_shows_the_figures_and_escapes_what_it_is_given(play: DemoResult, page: str) -> None:
     figures = [play.bronze.events, play.published.rows_after, play.refused.violations["unknown countries"]]
 
     assert all(f"{figure:,}" in page for figure in figures)
@@ -158,7 +160,7 @@ def test_the_page_shows_the_figures_and_escapes_what_it_is_given(play: Play, pag
 # The command
 
 
-def run_demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_command(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nunatak_spark.demo", "--scale", "0.01", "--files", "40", "--folder", str(folder)]
     return subprocess.run(
         [*command, "--master", "local[2]"],
@@ -173,7 +175,7 @@ def run_demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[st
 def test_the_command_starts_everything_shows_it_and_leaves_a_page(installation: Installation, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
 
-    ended = run_demo(
+    ended = run_command(
         folder,
         JAVA_HOME=str(installation.java_home),
         NUNATAK_SPARK_JARS=",".join(map(str, installation.jars)),
@@ -192,7 +194,7 @@ def test_the_command_starts_everything_shows_it_and_leaves_a_page(installation: 
 
 
 def test_without_java_the_command_says_so_at_once(tmp_path: Path) -> None:
-    ended = run_demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
+    ended = run_command(tmp_path / "demo", JAVA_HOME=str(tmp_path))
 
     assert ended.returncode == 3
     assert "no Java at all" in ended.stdout

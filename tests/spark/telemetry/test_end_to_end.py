@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from nunatak_spark.jobs import no_progress
 from nunatak_spark.telemetry.ingest import IngestSpec, ingest
-from nunatak_spark.telemetry.telemetry_page import page
+from nunatak_spark.telemetry.telemetry_page import render_page
 from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
 from tests.support.server import running_server
 from tests.support.spark import configure, rest_catalog
@@ -50,4 +50,4 @@ def test_what_spark_does_is_in_the_views_of_the_catalog(spark: "SparkSession", t
         assert app.startswith("local-")
         assert unseen_tables(spark, catalog, {"shop.orders", "shop.never"}) == ["shop.never"]
         findings = collect(spark, ReportSpec(catalog=catalog, days=1), no_progress)
-        assert "nunatak maintain compact shop.orders" in page(findings, catalog=catalog)
+        assert "nunatak maintain compact shop.orders" in render_page(findings, catalog=catalog)

@@ -8,8 +8,8 @@ import pytest
 
 from nunatak_spark.jobs import no_progress
 from nunatak_spark.system_tables import system_table_name
-from nunatak_spark.telemetry.telemetry_page import page
-from nunatak_spark.telemetry.telemetry_report import ReportSpec, ask, collect, unseen_tables
+from nunatak_spark.telemetry.telemetry_page import render_page
+from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, query_view, unseen_tables
 from nunatak_spark.telemetry.views import BY_NAME, VIEWS
 from tests.spark.telemetry.conftest import Telemetry
 from tests.spark.telemetry.lines import a_line, of_table, put
@@ -251,10 +251,10 @@ def test_the_report_tells_it_to_people(filled: Telemetry) -> None:
     days = (datetime.now(UTC) - SINCE).days + 1
 
     findings = collect(filled.spark, ReportSpec(catalog=filled.catalog, days=days), no_progress)
-    shown = page(findings, catalog="test", unseen=["shop.never"])
+    shown = render_page(findings, catalog="test", unseen=["shop.never"])
 
     assert findings.rows["events"] == len(EVENTS)
-    assert ask(filled.spark, filled.catalog, BY_NAME["delete_drag"], SINCE)[0]["deletes_per_file"] == 0.4
+    assert query_view(filled.spark, filled.catalog, BY_NAME["delete_drag"], SINCE)[0]["deletes_per_file"] == 0.4
     listed = {"shop.orders", "shop.idle", "shop.loaded", "shop.never"}
     assert unseen_tables(filled.spark, filled.catalog, listed) == ["shop.never"]
     assert unseen_tables(filled.spark, filled.catalog, set()) == []

@@ -8,25 +8,25 @@ import pytest
 
 from nunatak_spark.demo import plot_geometry
 from nunatak_spark.demo.command import commands_for
-from nunatak_spark.demo.demo_folder import MARK, claimed
-from nunatak_spark.demo.sample_data import Size, files_of, size_of
+from nunatak_spark.demo.demo_folder import MARK, claim_folder
+from nunatak_spark.demo.sample_data import DemoSize, demo_size, files_of
 from nunatak_spark.errors import ConfigurationConflict
 
 
 def test_the_scale_is_that_of_the_orders_and_the_mess_is_always_a_mess() -> None:
-    assert (size_of(1).orders, size_of(1).files) == (200_000, 2_000)
-    assert (size_of(2.5).orders, size_of(2.5).files) == (500_000, 2_000)
-    assert size_of(0.001).orders == 1_000
+    assert (demo_size(1).orders, demo_size(1).files) == (200_000, 2_000)
+    assert (demo_size(2.5).orders, demo_size(2.5).files) == (500_000, 2_000)
+    assert demo_size(0.001).orders == 1_000
 
 
-@pytest.mark.parametrize("size", [Size(1_000), Size(1_000, 47, 10), Size(1_000, 40, 40)], ids=str)
-def test_the_commits_of_the_mess_write_all_of_its_files(size: Size) -> None:
+@pytest.mark.parametrize("size", [DemoSize(1_000), DemoSize(1_000, 47, 10), DemoSize(1_000, 40, 40)], ids=str)
+def test_the_commits_of_the_mess_write_all_of_its_files(size: DemoSize) -> None:
     assert sum(files_of(commit, size) for commit in range(size.commits)) == size.files
 
 
 @pytest.mark.parametrize("files", [40, 99, 500, 2_000])
 def test_every_day_of_the_mess_has_files_to_join(files: int) -> None:
-    size = size_of(1, files)
+    size = demo_size(1, files)
     days = [commit * size.click_days // size.commits for commit in range(size.commits)]
     written = [sum(files_of(commit, size) for commit, on in enumerate(days) if on == day) for day in set(days)]
 
@@ -79,27 +79,27 @@ def test_acts_follow_each_other_without_a_gap() -> None:
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(ConfigurationConflict, match="no demo made it"), claimed(tmp_path):
+    with pytest.raises(ConfigurationConflict, match="no demo made it"), claim_folder(tmp_path):
         pytest.fail("it was taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_what_an_earlier_demo_left_is_cleared_away(tmp_path: Path) -> None:
-    with claimed(tmp_path / "demo") as folder:
+    with claim_folder(tmp_path / "demo") as folder:
         (folder / "data").mkdir()
         (folder / "data" / "catalog.db").touch()
         (folder / "demo.html").touch()
 
-    with claimed(folder):
+    with claim_folder(folder):
         assert [path.name for path in folder.iterdir()] == [MARK]
 
 
 def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
-        claimed(tmp_path) as folder,
+        claim_folder(tmp_path) as folder,
         pytest.raises(ConfigurationConflict, match="runs in"),
-        claimed(folder),
+        claim_folder(folder),
     ):
         pytest.fail("both have it")
 

@@ -100,7 +100,7 @@ def test_a_module_opens_with_a_sentence(path: Path) -> None:
 
 def test_the_rule_itself_refuses_what_it_should() -> None:
     assert may_import("cli", "maintenance")
-    assert may_import("worker", "leases")
+    assert may_import("worker", "job_lease")
     assert not may_import("maintenance", "cli")
     assert not may_import("worker", "migration")
     assert not may_import("errors", "compatibility")

@@ -26,9 +26,9 @@ from nunatak_spark.migration.state import open_folder_state
 HOLD = """
 import sys
 from pathlib import Path
-from nunatak_spark.migration.state import opened
+from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.migration.model import Found, Table
-with opened(Path(sys.argv[1]), "shadow", create=True) as folder:
+with open_folder_state(Path(sys.argv[1]), "shadow", create=True) as folder:
     for number in range(3):
         folder.save_table(Table(found=Found(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")
     print("held", flush=True)

@@ -8,10 +8,17 @@ from xml.etree import ElementTree
 import pytest
 
 from nunatak_spark.telemetry import svg_plots
-from nunatak_spark.telemetry.markup import Markup, tag, together
+from nunatak_spark.telemetry.markup import Markup, concat, tag
 from nunatak_spark.telemetry.svg_plots import Axis, Series
-from nunatak_spark.telemetry.telemetry_page import SECTIONS, count, millis, page, percent, size
-from nunatak_spark.telemetry.telemetry_report import Findings, Row
+from nunatak_spark.telemetry.telemetry_page import (
+    SECTIONS,
+    format_count,
+    format_millis,
+    format_percent,
+    format_size,
+    render_page,
+)
+from nunatak_spark.telemetry.telemetry_report import Row, TelemetryFindings
 from nunatak_spark.telemetry.views import BY_NAME
 
 EVIL = "<script>alert('&\"')</script>"
@@ -47,9 +54,9 @@ def of_table(name: str = "orders", **fields: Any) -> Row:
     return {"warehouse": "default", "namespace": "shop", "table_name": name, **fields}
 
 
-def findings(**answers: list[Row]) -> Findings:
+def findings(**answers: list[Row]) -> TelemetryFindings:
     every: dict[str, list[Row]] = {name: [] for name in BY_NAME}
-    return Findings(
+    return TelemetryFindings(
         made_at="2026-03-03T10:00:00+00:00",
         since="2026-02-01T10:00:00+00:00",
         days=30,
@@ -96,14 +103,14 @@ FULL = {
 
 
 def test_a_page_of_nothing_is_still_a_page() -> None:
-    shown = page(findings(), catalog="empty")
+    shown = render_page(findings(), catalog="empty")
 
     assert parsed(shown).outside == []
     assert "<h2>Commits</h2><strong>0</strong>" in shown
 
 
 def test_a_full_page_shows_figures_and_the_commands_that_help() -> None:
-    shown = page(findings(**FULL), catalog="http://127.0.0.1:8181")
+    shown = render_page(findings(**FULL), catalog="http://127.0.0.1:8181")
 
     assert "<h2>Conflicts</h2><strong>9.09 %</strong>" in shown
     assert "<h2>Commit p95</h2><strong>600 ms</strong>" in shown
@@ -121,7 +128,7 @@ def test_a_full_page_shows_figures_and_the_commands_that_help() -> None:
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
-    shown = page(findings(**FULL), catalog="http://127.0.0.1:8181")
+    shown = render_page(findings(**FULL), catalog="http://127.0.0.1:8181")
 
     assert parsed(shown).outside == []
     assert not re.search(r"url\(|@import|<script|<link|<img", shown)
@@ -135,7 +142,7 @@ def test_whatever_a_name_is_it_stays_text(section: Any) -> None:
     row |= dict.fromkeys(("last_used", "last_scanned", "last_seen", "last_error"), EVIL)
     row |= {"filtered": 1, "denied": 1, "projected": 1}
 
-    shown = page(findings(**{section.view: [row | {"files_scanned": 1, "files_skipped": 1}]}), catalog=EVIL)
+    shown = render_page(findings(**{section.view: [row | {"files_scanned": 1, "files_skipped": 1}]}), catalog=EVIL)
 
     parsed(shown)
     assert "<script" not in shown
@@ -148,13 +155,13 @@ def test_what_is_not_known_is_shown_as_such(section: Any) -> None:
     row: Row = dict.fromkeys([column.field for column in section.columns]) | dict.fromkeys(names, "x") | {"filtered": 0}
     row |= {"denied": 0, "files_scanned": 0, "files_skipped": 0}
 
-    assert parsed(page(findings(**{section.view: [row]}), catalog="x")).open == []
+    assert parsed(render_page(findings(**{section.view: [row]}), catalog="x")).open == []
 
 
 def test_a_long_list_is_cut_and_says_where_the_rest_is() -> None:
     rows = [of_table(f"t{n}", data_files=100, data_bytes=100, average_bytes=1) for n in range(40)]
 
-    shown = page(findings(small_files=rows), catalog="x", unseen=[f"n.t{n}" for n in range(100)])
+    shown = render_page(findings(small_files=rows), catalog="x", unseen=[f"n.t{n}" for n in range(100)])
 
     assert "25 more in the view system.small_files." in shown
     assert "The first 60 of 100 are:" in shown
@@ -170,15 +177,15 @@ def test_markup_escapes_whatever_is_not_markup() -> None:
     assert tag("a", "<", tag("b", 1.25), None, title='"<', class_="x", data_y=None) == (
         '<a title="&quot;&lt;" class="x">&lt;<b>1.2</b></a>'
     )
-    assert isinstance(together("&"), Markup)
+    assert isinstance(concat("&"), Markup)
 
 
 DRAWN = [
-    svg_plots.bars(["a", "b"], [Series("x", [1, None]), Series("y", [-3, 4], 2)], count),
-    svg_plots.bars([], [], count),
-    svg_plots.lines(["a", "b", "c"], [Series("x", [1.0, None, 3.0])], millis, limit=2.0),
-    svg_plots.lines(["a"], [Series("x", [0.0])], millis, limit=500.0),
-    svg_plots.rows(["a" * 80, EVIL], [Series("x", [1, 0]), Series("y", [2, None], 2)], count),
+    svg_plots.bars(["a", "b"], [Series("x", [1, None]), Series("y", [-3, 4], 2)], format_count),
+    svg_plots.bars([], [], format_count),
+    svg_plots.lines(["a", "b", "c"], [Series("x", [1.0, None, 3.0])], format_millis, limit=2.0),
+    svg_plots.lines(["a"], [Series("x", [0.0])], format_millis, limit=500.0),
+    svg_plots.rows(["a" * 80, EVIL], [Series("x", [1, 0]), Series("y", [2, None], 2)], format_count),
 ]
 
 
@@ -194,7 +201,7 @@ def test_a_plot_is_wellformed_and_inside_its_frame(drawn: Markup) -> None:
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    picture = ElementTree.fromstring(svg_plots.bars(["a", "b"], [Series("x", [1, 2])], count))
+    picture = ElementTree.fromstring(svg_plots.bars(["a", "b"], [Series("x", [1, 2])], format_count))
 
     one, two = (float(mark.attrib["height"]) for mark in picture.iter("rect"))
     assert two == pytest.approx(2 * one, abs=0.2)
@@ -213,7 +220,7 @@ def test_an_axis_ends_at_a_round_number_above_everything(highest: float, binary:
 
 
 def test_values_are_printed_for_people() -> None:
-    assert [size(value) for value in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
-    assert [count(value) for value in (0, 1234567, 1.5)] == ["0", "1,234,567", "1.5"]
-    assert [millis(value) for value in (0.5, 12.34, 2500)] == ["0.5 ms", "12.3 ms", "2.5 s"]
-    assert percent(0.0509) == "5.09 %"
+    assert [format_size(value) for value in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
+    assert [format_count(value) for value in (0, 1234567, 1.5)] == ["0", "1,234,567", "1.5"]
+    assert [format_millis(value) for value in (0.5, 12.34, 2500)] == ["0.5 ms", "12.3 ms", "2.5 s"]
+    assert format_percent(0.0509) == "5.09 %"

@@ -9,8 +9,8 @@ from nunatak.events import spool as written
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.system_tables import NAMESPACE
 from nunatak_spark.telemetry import spool_files
-from nunatak_spark.telemetry.telemetry_tables import COMMON, KINDS, MEANINGS, REJECTED, declared
-from nunatak_spark.telemetry.views import VIEWS, mark_of
+from nunatak_spark.telemetry.telemetry_tables import COMMON, KINDS, MEANINGS, REJECTED, columns_sql
+from nunatak_spark.telemetry.views import VIEWS, text_digest
 
 NO_SPARK = cast(Any, None)
 
@@ -50,7 +50,7 @@ def test_only_what_was_there_is_deleted_and_what_is_gone_is_fine(tmp_path: Path)
     put(tmp_path, "events/2026-03-01/later.jsonl")
     (tmp_path / "events/2026-03-01/a.jsonl").unlink()
 
-    assert spool_files.delete(waiting) == 1
+    assert spool_files.delete_files(waiting) == 1
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["later.jsonl"]
 
 
@@ -67,9 +67,9 @@ def test_what_spark_remembers_of_a_day_stays_while_a_file_of_it_does(tmp_path: P
 
 
 def test_one_ingests_at_a_time(tmp_path: Path) -> None:
-    with spool_files.held(tmp_path), pytest.raises(CannotRun, match="already"), spool_files.held(tmp_path):
+    with spool_files.lock_spool(tmp_path), pytest.raises(CannotRun, match="already"), spool_files.lock_spool(tmp_path):
         pass
-    with spool_files.held(tmp_path):
+    with spool_files.lock_spool(tmp_path):
         pass
 
 
@@ -84,7 +84,7 @@ def test_every_table_says_what_it_holds() -> None:
 
 
 def test_columns_are_declared_as_sql_does() -> None:
-    assert declared({"a": "STRING", "b": "MAP<STRING, BIGINT>"}) == "a STRING, b MAP<STRING, BIGINT>"
+    assert columns_sql({"a": "STRING", "b": "MAP<STRING, BIGINT>"}) == "a STRING, b MAP<STRING, BIGINT>"
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
@@ -93,4 +93,4 @@ def test_a_view_names_no_catalog_unless_told_one(view: Any) -> None:
     assert f"{NAMESPACE}." in view.sql()
     assert f"`lake`.`{NAMESPACE}`." in view.sql("lake")
     assert "{" not in view.sql()
-    assert len(mark_of(view)) == 16
+    assert len(text_digest(view)) == 16

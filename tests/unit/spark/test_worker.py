@@ -174,7 +174,7 @@ def test_jobs_are_done_with_one_session_and_what_became_of_them_is_stored(
     assert told["result"]["gains"] == [{"of": "data files", "before": 9, "after": 1}]
     assert shown(client, second)["state"] == "done"
     assert someone.session.starts == 1
-    assert [each.state for each in worker.ended] == ["done", "done"]
+    assert [each.state for each in worker.results] == ["done", "done"]
     ended = [each for each in someone.said if each.event == "ended"]
     assert ended[0].text.endswith("s: data files 9 -> 1")
 
@@ -252,7 +252,7 @@ def test_a_cancelled_job_is_interrupted(client: Client, server: RunningServer) -
         running.join(WAIT_SECONDS)
 
     assert shown(client, job)["state"] == "cancelled"
-    assert [each.state for each in worker.ended] == ["cancelled"]
+    assert [each.state for each in worker.results] == ["cancelled"]
 
 
 def test_a_worker_that_is_asked_to_end_hands_its_job_back(client: Client, server: RunningServer) -> None:
@@ -262,10 +262,10 @@ def test_a_worker_that_is_asked_to_end_hands_its_job_back(client: Client, server
     with someone as worker:
         running = in_background(worker.run)
         eventually(lambda: shown(client, first)["state"] == "running")
-        someone.leaving.wanted = True
+        someone.leaving.requested = True
         running.join(WAIT_SECONDS)
 
-    assert [each.state for each in worker.ended] == ["handed-back"]
+    assert [each.state for each in worker.results] == ["handed-back"]
     told = shown(client, first)
     assert (told["state"], told["worker"], told["attempts"]) == ("waiting", None, 0)
     assert shown(client, second)["state"] == "waiting"
@@ -276,7 +276,7 @@ def test_a_job_that_finishes_although_it_was_to_stop_is_done(client: Client, ser
     job = a_job(client, "almost")
 
     def maintain(_: JobContext) -> JobOutcome:
-        someone.leaving.wanted = True
+        someone.leaving.requested = True
         return JobOutcome(changed=True)
 
     someone = Someone(server.uri, maintain)
@@ -293,7 +293,7 @@ def test_a_session_that_does_not_listen_is_stopped(
     a_job(client, "deaf")
 
     def maintain(work: JobContext) -> JobOutcome:
-        someone.leaving.wanted = True
+        someone.leaving.requested = True
         eventually(lambda: someone.session.stops > 0)
         raise Interrupted
 
@@ -301,7 +301,7 @@ def test_a_session_that_does_not_listen_is_stopped(
     with someone as worker:
         worker.run()
 
-    assert [each.state for each in worker.ended] == ["handed-back"]
+    assert [each.state for each in worker.results] == ["handed-back"]
 
 
 def test_of_two_workers_each_gets_tables_of_its_own(client: Client, server: RunningServer) -> None:
@@ -324,7 +324,7 @@ def test_of_two_workers_each_gets_tables_of_its_own(client: Client, server: Runn
 
     assert shared == []
     assert [shown(client, each)["state"] for each in jobs] == ["done"] * 6
-    assert len(one.ended) + len(other.ended) == 6
+    assert len(one.results) + len(other.results) == 6
 
 
 def test_a_worker_without_spark_hands_the_job_back_and_says_why(client: Client, server: RunningServer) -> None:
@@ -388,7 +388,7 @@ def test_what_is_due_by_policy_is_planned_if_wished(client: Client, server: Runn
         planned.run()
 
     client.manage("DELETE", ("policies",), query={"securable": table, "type": "statistics"})
-    assert (len(unplanned.ended), len(planned.ended)) == (0, 1)
+    assert (len(unplanned.results), len(planned.results)) == (0, 1)
 
 
 def test_one_job_is_done_by_its_number_and_no_other(client: Client, server: RunningServer) -> None:
@@ -426,11 +426,11 @@ def test_a_worker_that_is_not_heard_of_stops_in_time_and_what_it_does_later_does
     with Someone(server.uri, maintain, beats=NOWHERE, max_jobs=1) as unheard, Someone(server.uri, compacted) as other:
         first = in_background(unheard.run)
         eventually(lambda: len(stopped) == 1)
-        eventually(lambda: other.run() or len(other.ended) == 1)  # type: ignore[func-returns-value]
+        eventually(lambda: other.run() or len(other.results) == 1)  # type: ignore[func-returns-value]
         first.join(WAIT_SECONDS)
 
     assert stopped == [f"anonymous/{unheard.name}"], "nobody had it before the first had stopped"
-    assert [each.state for each in unheard.ended] == ["lost"]
+    assert [each.state for each in unheard.results] == ["lost"]
     told = shown(client, job)
     assert (told["state"], told["changed"], told["attempts"]) == ("done", True, 2)
 
@@ -477,9 +477,9 @@ def test_a_job_from_under_which_the_catalog_vanished_is_handed_back(client: Clie
 def test_the_first_signal_asks_and_the_second_ends() -> None:
     leaving, before = ShutdownSignal(), signal.getsignal(signal.SIGTERM)
 
-    with leaving.listening():
+    with leaving.handle_signals():
         signal.raise_signal(signal.SIGTERM)
-        assert leaving.wanted
+        assert leaving.requested
         leaving.sleep(WAIT_SECONDS)  # which is over at once
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

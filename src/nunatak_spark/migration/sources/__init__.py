@@ -1,1 +1,1 @@
-"""The kinds of catalogs that tables come from, a file each; every kind is asked and frozen in its own way."""
+"""The source catalogs that tables come from, one file per kind; each kind is listed and frozen in its own way."""

@@ -1,4 +1,4 @@
-"""Plain folders of Parquet, ORC, Avro, CSV or JSON files; every folder that holds such files is a table."""
+"""Folders of Parquet, ORC, Avro, CSV or JSON files; every folder with such files is a table."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# By the end of a file's name, after a compression was taken off.
+# By file extension, without that of a compression.
 FORMATS = {
     "parquet": "parquet",
     "orc": "orc",
@@ -46,10 +46,10 @@ FORMATS = {
     "jsonl": "json",
     "ndjson": "json",
 }
-READ_PREFIX = "read."  # before the options that files are read with
+READ_PREFIX = "read."  # prefix of reader options
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 INFER = "infer-types"
-# Simple types that an Iceberg table can have; `void` is that of a partition that is null everywhere.
+# Simple types that Iceberg supports; `void` is the type of a partition column with nulls only.
 SUPPORTED_TYPES = re.compile(
     r"boolean|byte|short|integer|long|float|double|decimal\(.*\)|string( collate .*)?|(var)?char\(\d+\)|binary|date|"
     r"timestamp|timestamp_ntz|variant|void"
@@ -59,7 +59,7 @@ SUPPORTED_TYPES = re.compile(
 def folder_source(
     name: str, path: str, kind: str | None, options: Mapping[str, str], *, infer_types: bool = False
 ) -> MigrationSource:
-    """Types are not guessed from text unless `infer_types`: numbers, days and the names of folders stay strings."""
+    """Returns the source. Without `infer_types`, numbers, dates and folder names in text stay strings."""
     require_strict(options)
     given = {"format": kind} if kind else {}
     if infer_types:
@@ -87,7 +87,7 @@ class FolderSourceCatalog:
 
     def _table(self, levels: tuple[str, ...], files: list[SourceFile]) -> InventoryTable:
         root = self._root()
-        # With its scheme: on a cluster a bare path means another file system.
+        # With its scheme: on a cluster a plain path means the default file system.
         location = ("file:" if root.startswith("/") else "") + "/".join((root, *levels))
         name = levels or (PurePosixPath(root).name,)
         kind = self.source.options.get("format") or common_format(files)
@@ -150,7 +150,7 @@ class FolderSourceCatalog:
 
 
 def group_by_table(root: str, files: Sequence[SourceFile]) -> dict[tuple[str, ...], list[SourceFile]]:
-    """The files by the folders that are tables: levels below the root, up to the first `key=value`."""
+    """Groups files by table folder: the levels below the root, up to the first `key=value`."""
     tables: dict[tuple[str, ...], list[SourceFile]] = {}
     prefix = root.removeprefix("file:")
     for file in files:
@@ -166,7 +166,7 @@ def group_by_table(root: str, files: Sequence[SourceFile]) -> dict[tuple[str, ..
 
 
 def common_format(files: Sequence[SourceFile]) -> str:
-    """The one format that all files have by their names, or nothing."""
+    """Returns the format that all files have by extension, or an empty text."""
     found = {_format(file.path) for file in files}
     return found.pop() if len(found) == 1 else ""
 
@@ -181,7 +181,7 @@ def _format(path: str) -> str:
 def with_columns(
     spark: "SparkSession", found: InventoryTable, files: Sequence[SourceFile], *, infer_types: bool = False
 ) -> InventoryTable:
-    """The same with its columns, as Spark finds them now; from now on they are what the table is read with."""
+    """Returns the table with its columns as Spark finds them now; reads use these columns from now on."""
     if not found.format:
         risk = MigrationFinding("unreadable", "its files have no format in common; name it with --format")
         return msgspec.structs.replace(found, risks=(risk,))
@@ -198,19 +198,19 @@ def with_columns(
 
 
 def schema_of(spark: "SparkSession", found: InventoryTable, *, infer_types: bool = False) -> "StructType":
-    """What all files together say of their columns; names that differ in case alone are two, so that they are seen."""
+    """Returns the merged schema of all files; case-sensitive, so that names differing in case alone are found."""
     settings = {**SETTINGS, **(INFER_PARTITIONS if infer_types else {}), "spark.sql.caseSensitive": "true"}
     with temporary_settings(spark, settings):
         return spark.read.format(found.format).options(**found.read_options).load(found.location).schema
 
 
 def _declared_type(kind: Type) -> str:
-    """A partition that is null everywhere has no type of its own."""
+    """Returns the SQL type; a partition column with nulls only becomes a string."""
     return "string" if kind == "void" else ddl_type(kind)
 
 
 def unreadable_text(found: InventoryTable, error: Exception) -> str:
-    """Why Spark cannot read the files, and what to do about what is most likely."""
+    """Returns why Spark cannot read the files, with advice for the most likely cause."""
     text = str(error)
     if "MERGE_SCHEMAS" in text:
         schemas = " and ".join(re.findall(r'"(STRUCT<.*>)"', text)) or failure_reason(error)
@@ -235,7 +235,7 @@ def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[Migrati
 
 
 def leaf_types(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every simple type inside a schema, with the path to it."""
+    """Yields every simple type inside a schema, with its path."""
     if not isinstance(kind, Mapping):
         yield path, str(kind)
         return
@@ -246,7 +246,7 @@ def leaf_types(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def field_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of names to every column and every field of a struct inside it."""
+    """Yields the path of every column and of every struct field."""
     if not isinstance(kind, Mapping):
         return
     for field in kind.get("fields", ()):
@@ -257,7 +257,7 @@ def field_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def ambiguous_names(kind: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Fields of one struct, however deep, whose names differ in case alone; a schema is in Spark's JSON form."""
+    """Yields struct fields, at any depth, whose names differ in case alone; the schema is Spark's JSON form."""
     if not isinstance(kind, Mapping):
         return
     by_name: dict[str, list[str]] = {}
@@ -272,7 +272,7 @@ def ambiguous_names(kind: Any, path: str = "") -> Iterator[tuple[str, list[str]]
 
 
 def partition_keys(location: str, files: Sequence[SourceFile]) -> tuple[str, ...]:
-    """The keys of `key=value` folders, in order; all files have the same or Spark refuses to read them."""
+    """Returns the keys of `key=value` folders in order; Spark refuses files with different keys."""
     if not files:
         return ()
     inside = files[0].path.removeprefix("file:").removeprefix(location.removeprefix("file:"))
@@ -280,13 +280,13 @@ def partition_keys(location: str, files: Sequence[SourceFile]) -> tuple[str, ...
 
 
 def read_files(spark: "SparkSession", found: InventoryTable) -> "DataFrame":
-    """All rows of a table that is nothing but files, with the columns that were found or declared."""
+    """Reads all rows of a table of files, with the columns that were found or declared."""
     schema = ", ".join(f"{quote_identifier(column.name)} {plain_type(column.type)}" for column in found.columns)
     options = {key: value for key, value in found.read_options.items() if key.lower() not in OF_INFERENCE}
     return spark.read.format(found.format).options(**options).schema(schema).load(found.location)
 
 
 def plain_type(kind: str) -> str:
-    """A declared type as Iceberg has it: characters of any length are strings, small integers are integers."""
+    """Returns the declared type as Iceberg stores it: char and varchar as string, small integers as int."""
     kind = re.sub(r"\b(var)?char\(\d+\)", "string", require_type_text(kind))
     return re.sub(r"\b(tinyint|smallint)\b", "int", kind)

@@ -1,4 +1,4 @@
-"""AWS Glue, listed through its own API, page by page; permissions are those of Lake Formation."""
+"""AWS Glue, listed through its API page by page; permissions come from Lake Formation."""
 
 import importlib
 import importlib.util
@@ -17,10 +17,10 @@ from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What tells Iceberg's clients that a table is theirs, and what it is set to while a table is blocked.
+# The parameter by which clients recognize Iceberg tables, and its value while a table is blocked.
 TYPE, POINTER = "table_type", "metadata_location"
 ICEBERG, BLOCKED = "ICEBERG", "ICEBERG_MOVED_BY_NUNATAK"
-# The parts of a table that may be written back.
+# The fields of a Table that TableInput accepts.
 WRITABLE = (
     "Name",
     "Description",
@@ -80,7 +80,7 @@ class GlueSourceCatalog(SparkSourceCatalog):
             for database in page["DatabaseList"]:
                 name = database["Name"]
                 pages = glue.get_paginator("get_tables").paginate(DatabaseName=name, **self._catalog())
-                for tables in pages:  # never search_tables, which ends after 10,000 without a word
+                for tables in pages:  # not search_tables, which silently ends after 10,000
                     for table in tables["TableList"]:
                         found = self._inventory_table(name, table)
                         permissions = (*granted.get((name, ""), ()), *granted.get((name, table["Name"]), ()))
@@ -123,7 +123,7 @@ class GlueSourceCatalog(SparkSourceCatalog):
                 yield partition["StorageDescriptor"]["Location"]
 
     def _permissions(self) -> dict[tuple[str, str], list[SourcePermission]]:
-        """What Lake Formation granted, by database and table; nothing where we may not ask."""
+        """Returns Lake Formation's grants by database and table; empty if we may not list them."""
         granted: dict[tuple[str, str], list[SourcePermission]] = {}
         failures = importlib.import_module("botocore.exceptions")
         try:
@@ -158,13 +158,13 @@ class GlueSourceCatalog(SparkSourceCatalog):
         return super().rows(found, name) if found.kind == "iceberg" else read_files(self.spark(), found)
 
     def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
-        """Not by renaming, which Glue does in two steps: a commit between them would get lost."""
+        """Does not rename: Glue renames in two steps, and a commit between them would be lost."""
         if found.kind != "iceberg":
             return "", "Glue does not keep anybody from writing files: stop the writers yourself"
         return "blocked", f"{TYPE} is {BLOCKED} there, so that Iceberg's clients do not take it for theirs"
 
     def block(self, found: InventoryTable, pointer: str) -> bool:
-        """Glue counts the versions of a table: of our change and a commit only one succeeds."""
+        """Uses Glue's table versions: of our change and a concurrent commit only one succeeds."""
         if self.is_blocked(found, pointer):
             return True
         return self._parameters(found.name).get(POINTER) == pointer and self._set_type(found, BLOCKED)

@@ -1,4 +1,4 @@
-"""A Hadoop catalog: folders of a file system. A table there is its folder, so that it cannot be renamed."""
+"""A Hadoop catalog: folders of a file system. A table is identified by its folder and cannot be renamed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from nunatak_spark.migration.model import InventoryTable, MigrationSource, sql_n
 from nunatak_spark.migration.source_files import MetadataDocument, local_path
 from nunatak_spark.migration.sources.source_catalog import SparkSourceCatalog, parse_name, walk_namespaces
 
-# A version of the format that nobody reads: whoever opens the table is told so, and no commit can follow.
+# An unsupported format version: readers get an error, and no commit can follow.
 BLOCKED = {"format-version": 99, "blocked-by": "nunatak migrate", "note": "The table has moved to another catalog."}
 
 
@@ -43,7 +43,9 @@ class HadoopSourceCatalog(SparkSourceCatalog):
         raise NotImplementedError("a Hadoop catalog cannot rename tables")
 
     def block(self, found: InventoryTable, pointer: str) -> bool:
-        """Take the name that the next commit needs: it succeeds for one of them only, as with any two commits."""
+        """Creates the metadata file of the next version: like two commits, only one of us and a writer can
+        create it.
+        """
         file = _next_version(pointer)
         try:
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as out:

@@ -1,4 +1,4 @@
-"""A Hive metastore: Iceberg's tables in it, and Hive's own, which are folders of files with declared columns."""
+"""A Hive metastore: Iceberg tables, and Hive's own tables, which are folders of files with declared columns."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ def hive_source(name: str, address: str, more: Mapping[str, str]) -> MigrationSo
 
 class HiveSourceCatalog(SparkSourceCatalog):
     def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
-        super().__init__(source, spark, {})  # a password for SASL is no property of Spark's catalog
+        super().__init__(source, spark, {})  # the SASL password is no property of the Spark catalog
         self._login = secrets
         self._open = ExitStack()
         self._metastore: Metastore | None = None

@@ -1,4 +1,4 @@
-"""A JDBC catalog, also PyIceberg's SqlCatalog: rows of a database, read through Spark's own JDBC reader."""
+"""A JDBC catalog, also PyIceberg's SqlCatalog: database rows, read through Spark's JDBC reader."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,11 +15,11 @@ DRIVERS = {
     "mariadb": "org.mariadb.jdbc.Driver",
     "mysql": "com.mysql.cj.jdbc.Driver",
 }
-NOWHERE = "file:/nowhere"  # Spark wants to know where new tables go, and makes none
+NOWHERE = "file:/nowhere"  # required by Iceberg; no table is created there
 
 
 def jdbc_source(name: str, uri: str, user: str | None, more: Mapping[str, str]) -> MigrationSource:
-    """`name` is the catalog's own, which is part of every row: Spark finds tables under this name alone."""
+    """Returns the source. `name` must be the catalog's own name, which is part of every row."""
     address = uri if uri.startswith("jdbc:") else f"jdbc:{uri}"
     properties = {
         "type": "jdbc",
@@ -60,14 +60,14 @@ class JdbcSourceCatalog(SparkSourceCatalog):
         return database_literal(self._kind, value)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """Of a database without the table of properties, which came later than that of tables: none."""
+        """Returns the properties; empty for databases without the properties table, which Iceberg added later."""
         if self._has_properties is None:
             self._has_properties = self._finds_properties()
         if not self._has_properties:
             return {}
         where = f"catalog_name = {self._text(self.source.name)} AND namespace = {self._text('.'.join(namespace))}"
         rows = self.all_rows(where, "iceberg_namespace_properties")
-        # `exists` is how catalogs note that a namespace is there, and no property of anybody's.
+        # `exists` only marks that the namespace exists.
         pairs = {str(row["property_key"]): str(row["property_value"] or "") for row in rows}
         return {key: value for key, value in pairs.items() if key != "exists"}
 
@@ -75,7 +75,7 @@ class JdbcSourceCatalog(SparkSourceCatalog):
         try:
             self.all_rows("1 = 0", "iceberg_namespace_properties")
         except CannotRun:
-            self.all_rows("1 = 0")  # the database itself must answer
+            self.all_rows("1 = 0")  # raises if the database itself does not answer
             return False
         return True
 
@@ -87,9 +87,9 @@ class JdbcSourceCatalog(SparkSourceCatalog):
         for key in ("user", "password"):
             value = {**self.source.properties, **self.secrets}.get(f"jdbc.{key}")
             options |= {key: value} if value else {}
-        session = self.spark()  # a Spark that cannot start has its own reasons, and is not the address's fault
+        session = self.spark()  # outside of the try: a Spark that cannot start is not the address's fault
         try:
-            # One row for each table of the catalog, which a migration lists anyway.
+            # One row per table of the catalog, which a migration lists anyway.
             found = session.read.format("jdbc").options(**options).load().collect()
         except Exception as error:
             raise CannotRun(
@@ -100,15 +100,15 @@ class JdbcSourceCatalog(SparkSourceCatalog):
 
 
 def jdbc_catalogs(source: MigrationSource, spark: StartSpark, environment: Mapping[str, str]) -> list[str]:
-    """The catalogs that share the database."""
+    """Returns the names of the catalogs in the database."""
     secrets = source_secrets(source, environment)
     return sorted({str(row["catalog_name"]) for row in JdbcSourceCatalog(source, spark, secrets).all_rows("1 = 1")})
 
 
 def database_literal(kind: str, value: str) -> str:
-    """A string as the source's database reads it back; names of tables are in it, which anybody there may choose.
+    """Returns a string literal for the source's database; table names in it may contain anything.
 
-    A backslash before a quote hides it from MySQL and MariaDB, and from a PostgreSQL with old settings.
+    A backslash before a quote escapes it in MySQL, MariaDB, and PostgreSQL with old settings.
     """
     doubled = value.replace("'", "''")
     if kind in ("mysql", "mariadb"):

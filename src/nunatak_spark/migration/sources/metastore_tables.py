@@ -1,4 +1,4 @@
-"""Tables that a metastore declares over folders of files: Hive's own, in a Hive metastore or in Glue."""
+"""Tables that a metastore declares over folders of files: Hive's own tables, in a Hive metastore or in Glue."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from nunatak_spark.migration.risks import declared_risks, file_risks
 from nunatak_spark.migration.source_files import SourceFile, StartSpark, UnreadableFile, files_digest, list_files
 from nunatak_spark.migration.sources.folder import ambiguous_names, field_names, schema_of, unreadable_text
 
-# By a part of the name of the class that reads the rows.
+# By a part of the SerDe's class name.
 FORMATS = {
     "parquet": "parquet",
     "orc": "orc",
@@ -24,13 +24,13 @@ FORMATS = {
     "json": "json",
     "lazysimple": "csv",
 }
-COLUMNAR = {"parquet", "orc"}  # formats whose files name their columns
-HIVE_NULL, HIVE_SEPARATOR = "\\N", "\x01"  # how Hive's text files write them unless told otherwise
+COLUMNAR = {"parquet", "orc"}  # their files contain column names
+HIVE_NULL, HIVE_SEPARATOR = "\\N", "\x01"  # defaults of Hive's text files
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the metastore says; `partitions` are the places of all of them."""
+    """A table as the metastore declares it; `partitions` are the locations of all partitions."""
 
     location: str
     serde: str
@@ -42,7 +42,7 @@ class Declaration:
 
 
 def describe_declared_table(spark: StartSpark, found: InventoryTable, said: Declaration) -> InventoryTable:
-    """The same table, as files with columns."""
+    """Returns the table with format, columns, files and risks."""
     kind, options = format_and_options(said.serde, said.serde_properties, said.properties)
     declared = msgspec.structs.replace(
         found,
@@ -69,19 +69,19 @@ def describe_declared_table(spark: StartSpark, found: InventoryTable, said: Decl
 
 
 def _name_case_risks(spark: StartSpark, found: InventoryTable) -> Iterator[MigrationFinding]:
-    """Columns that the files write otherwise than the metastore, or not all alike.
+    """Yields a risk if files spell columns differently from the metastore or from each other.
 
-    Hive and Spark find a column in any case. Iceberg finds the one of that name in the file, and else reads nulls.
+    Hive and Spark match columns case-insensitively. Iceberg matches the exact name, and otherwise reads nulls.
     """
     if found.format not in COLUMNAR or not found.files:
         return
     merging = msgspec.structs.replace(found, read_options={**found.read_options, "mergeSchema": "true"})
     try:
         schema = schema_of(spark(), merging).jsonValue()
-    except CannotRun:  # no Spark: that is to be mended here, and says nothing about the files
+    except CannotRun:  # Spark cannot start: a problem of this machine, not of the files
         raise
     except Exception as error:
-        if "MERGE_SCHEMAS" in str(error):  # whatever else is wrong is told by the one who reads the rows
+        if "MERGE_SCHEMAS" in str(error):  # reading the rows reports other problems better
             yield MigrationFinding("mixed-types", unreadable_text(found, error))
         return
     for path, names in ambiguous_names(schema):
@@ -102,9 +102,9 @@ def _name_case_risks(spark: StartSpark, found: InventoryTable) -> Iterator[Migra
 def format_and_options(
     serde: str, properties: Mapping[str, str], of_table: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, dict[str, str]]:
-    """The format of the files, and the options to read them with; nothing if Spark has no reader for them.
+    """Returns the file format and reader options of a SerDe; an empty format if Spark has no reader.
 
-    Hive puts null for what does not fit a declared type, and so hides it. Here it is an error.
+    Hive returns null for values that do not fit the declared type, which hides them. Here it is an error.
     """
     name = serde.lower()
     kind = next((kind for part, kind in FORMATS.items() if part in name), "")
@@ -112,19 +112,19 @@ def format_and_options(
         return kind, dict(STRICT) if kind == "json" else {}
     header = of_table.get("skip.header.line.count", "0").strip()
     if header not in {"0", "1"}:
-        return "", {}  # Spark can pass over one line and no more
+        return "", {}  # Spark can skip one header line only
     separator = properties.get("field.delim") or properties.get("separatorChar")
     options = {**STRICT, "header": "true" if header == "1" else "false"}
     if "opencsv" in name:
         quote, escape = properties.get("quoteChar", '"'), properties.get("escapeChar", "\\")
         return kind, {**options, "sep": separator or ",", "quote": quote, "escape": escape}
-    # Hive's own text knows no quotes.
+    # Hive's text format has no quotes.
     null = properties.get("serialization.null.format", HIVE_NULL)
     return kind, {**options, "sep": separator or HIVE_SEPARATOR, "nullValue": null, "quote": ""}
 
 
 def _partition_location_risks(said: Declaration, files: Sequence[SourceFile]) -> Iterator[MigrationFinding]:
-    """Partitions that lie outside of the table's folder, or under names that do not tell their values."""
+    """Yields a risk for partitions outside of the table's folder, or with names that do not match their values."""
     base = said.location.rstrip("/")
     wanted = [f"{key.name}=" for key in said.keys]
     for place in said.partitions:

@@ -1,4 +1,4 @@
-"""Any Iceberg REST catalog, listed over HTTP page by page; a load hands out the metadata with the pointer."""
+"""Any Iceberg REST catalog, listed over HTTP page by page; a load returns metadata and pointer."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ def rest_source(
 
 
 class SourceClient(Client):
-    """A client of the source: if nobody answers, it is not the target of --uri that has to be looked at."""
+    """A client of the source, whose connection errors name the source instead of --uri."""
 
     def send(self, method: str, path: str, body: Json | None = None) -> Answer:
         try:
@@ -35,7 +35,7 @@ class SourceClient(Client):
 
 
 class RestSourceCatalog(SparkSourceCatalog):
-    """Connects when it is first asked for something, and then keeps the connection."""
+    """Connects on first use and keeps the connection."""
 
     def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         super().__init__(source, spark, secrets)
@@ -54,7 +54,7 @@ class RestSourceCatalog(SparkSourceCatalog):
     def _connect(self) -> Client:
         first = self._client_of(self.source.address)
         config = first.load_config()
-        # A server may send its clients elsewhere, as those do that keep several catalogs.
+        # A server may redirect its clients by the `uri` setting, as servers with several catalogs do.
         elsewhere = {**config.get("defaults", {}), **config.get("overrides", {})}.get("uri")
         return self._client_of(str(elsewhere)) if elsewhere else first
 
@@ -90,7 +90,7 @@ class RestSourceCatalog(SparkSourceCatalog):
     def _views(self, namespace: tuple[str, ...]) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
         try:
             names = list(self.client.list_views(namespace))
-        except CatalogError:  # a catalog without views
+        except CatalogError:  # the catalog does not support views
             return
         for name in names:
             yield InventoryTable(source=self.source.name, name=name, kind="view"), None
@@ -105,7 +105,7 @@ class RestSourceCatalog(SparkSourceCatalog):
             return ""
 
     def metadata_at(self, found: InventoryTable, name: tuple[str, ...], pointer: str) -> MetadataDocument | None:
-        """As the catalog hands it out; only if it went on since is the file itself read."""
+        """Returns the metadata of the load; reads the file only if the catalog points elsewhere by now."""
         answer = self.client.load_table(name)
         return _document(answer) if answer.get("metadata-location") == pointer else read_document(self.spark, pointer)
 

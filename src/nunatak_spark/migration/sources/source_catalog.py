@@ -1,4 +1,4 @@
-"""What every source can be asked and told, and what those have in common that Spark knows as a catalog of Iceberg's."""
+"""The interface of source catalogs, and the base class of those that Spark knows as Iceberg catalogs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Levels = tuple[str, ...]
 
-# How to log in, by the property of the Spark catalog; AWS has its own ways.
+# Environment variables of logins, by Spark catalog property; AWS clients find their own credentials.
 VARIABLES = {
     "rest": {"token": "NUNATAK_SOURCE_TOKEN", "credential": "NUNATAK_SOURCE_CREDENTIAL"},
     "jdbc": {"jdbc.password": "NUNATAK_SOURCE_PASSWORD"},
@@ -30,42 +30,42 @@ def source_secrets(source: MigrationSource, environment: Mapping[str, str]) -> d
 
 
 class SourceCatalog(Protocol):
-    """One source, open. Nothing but `rename`, `block` and `unblock` changes it, and these can be undone."""
+    """An open source catalog. Only `rename`, `block` and `unblock` change it, and these can be undone."""
 
     @property
     def source(self) -> MigrationSource: ...
 
     def list_tables(self) -> Iterator[tuple[InventoryTable, MetadataDocument | None]]:
-        """Everything there is, by pages; a metadata document comes along where the source hands it out anyway."""
+        """Yields all tables, page by page; with the metadata document if the source returns it anyway."""
 
     def namespace_properties(self, namespace: Levels) -> dict[str, str]:
-        """The properties of a namespace as Iceberg's own catalogs give them; none where namespaces have none."""
+        """Returns the namespace's properties as Iceberg's catalogs return them; empty if there are none."""
 
     def find_pointer(self, found: InventoryTable, name: Levels) -> str:
-        """What the table of this `name` points at now, or nothing if it is gone."""
+        """Returns what the table of this `name` points at now; empty if it is gone."""
 
     def reload(self, found: InventoryTable, name: Levels) -> InventoryTable:
-        """A table of files as it is now, for somebody may have added files, and columns with them."""
+        """Returns a table of files as it is now: files and columns may have been added."""
 
     def metadata_at(self, found: InventoryTable, name: Levels, pointer: str) -> MetadataDocument | None:
-        """What the metadata file at `pointer` says, which may be an earlier one; None if it is not Iceberg's table."""
+        """Returns the metadata file at `pointer`, perhaps an earlier one; None if it is not an Iceberg table."""
 
     def rows(self, found: InventoryTable, name: Levels) -> "DataFrame":
-        """All rows of it, read anew."""
+        """Returns all current rows."""
 
     def rows_at(self, found: InventoryTable, name: Levels, snapshot_id: int | None) -> "DataFrame":
-        """The rows of one snapshot of a table of Iceberg's, whatever was committed since; none without a snapshot."""
+        """Returns the rows of one snapshot, whatever was committed since; no rows without a snapshot."""
 
     def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
-        """How writers can be kept away, `renamed` or `blocked`, or nothing; and what to know about that."""
+        """Returns how writers can be stopped (`renamed`, `blocked` or empty), and a note about it."""
 
     def rename(self, found: InventoryTable, old: Levels, new: Levels) -> None: ...
 
     def block(self, found: InventoryTable, pointer: str) -> bool:
-        """Make the next commit fail unless there was one since `pointer`; return whether that is so now."""
+        """Makes the next commit fail, unless there was one since `pointer`; returns whether it is blocked now."""
 
     def is_blocked(self, found: InventoryTable, pointer: str) -> bool:
-        """Whether it still is; nothing is changed."""
+        """Returns whether it is still blocked; changes nothing."""
 
     def unblock(self, found: InventoryTable, pointer: str) -> None: ...
 
@@ -73,7 +73,7 @@ class SourceCatalog(Protocol):
 
 
 class SparkSourceCatalog:
-    """A source whose tables Spark reads by name; the kinds of catalogs add how to list it."""
+    """A source whose tables Spark reads by name; subclasses add how to list it."""
 
     def __init__(self, source: MigrationSource, spark: StartSpark, secrets: Mapping[str, str]) -> None:
         self.source = source
@@ -81,10 +81,10 @@ class SparkSourceCatalog:
         self.secrets = secrets
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def session(self) -> "SparkSession":
-        """The session, in which the catalog is known by the source's name."""
+        """Returns the session with the source added as a catalog."""
         session = self.spark()
         add_source_catalog(session, self.source, self.secrets)
         return session
@@ -128,7 +128,7 @@ class SparkSourceCatalog:
 
 
 def add_source_catalog(session: "SparkSession", source: MigrationSource, secrets: Mapping[str, str]) -> None:
-    """Make the source known to a running session; nothing is cached, for we ask whether something changed."""
+    """Adds the source to a running session, without Iceberg's cache: we have to notice changes."""
     prefix = f"{CATALOG}{source.name}"
     settings = {
         prefix: CATALOG_CLASS,
@@ -147,7 +147,7 @@ def require_catalog_name(name: str) -> str:
 
 
 def read_pointer(session: "SparkSession", name: str) -> str:
-    """The metadata file that a table stands at now, by its own history, whose last line is the present."""
+    """Returns the table's current metadata file: the last entry of its metadata log."""
     try:
         rows = session.sql(f"SELECT file FROM {name}.metadata_log_entries").collect()
     except Exception as error:
@@ -160,16 +160,16 @@ def read_pointer(session: "SparkSession", name: str) -> str:
 
 
 def walk_namespaces(session: "SparkSession", catalog: str, parent: Levels = ()) -> Iterator[Levels]:
-    """Every namespace, each before its children."""
+    """Yields every namespace, parents first."""
     for row in session.sql(f"SHOW NAMESPACES IN {sql_name(catalog, parent)}").collect():
         namespace = parse_name(row["namespace"])
-        if len(namespace) <= len(parent):  # some catalogs answer with the last level alone
+        if len(namespace) <= len(parent):  # some catalogs return the last level only
             namespace = (*parent, namespace[-1])
         yield namespace
         yield from walk_namespaces(session, catalog, namespace)
 
 
 def parse_name(text: str) -> Levels:
-    """Levels as Spark prints them: parted by dots, in backquotes where one has to be."""
+    """Parses a name as Spark prints it: levels separated by dots, in backticks where needed."""
     quoted = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", text)
     return tuple(plain or inner.replace("``", "`") for inner, plain in quoted)

@@ -1,4 +1,4 @@
-"""A source as something that can be asked: the one place that knows every kind."""
+"""Maps each kind of source to its catalog class."""
 
 from collections.abc import Mapping
 
