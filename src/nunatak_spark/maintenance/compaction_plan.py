@@ -62,7 +62,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class LiveFile:
+class CompactionFile:
     """A live file; `place` are its partition values, None for a file of an earlier spec."""
 
     place: Values | None
@@ -71,7 +71,7 @@ class LiveFile:
     changed: int
 
 
-def group_by_partition(files: Iterable[LiveFile], sizes: FileSizes) -> list[Partition]:
+def group_by_partition(files: Iterable[CompactionFile], sizes: FileSizes) -> list[Partition]:
     """Groups files by partition; files within the size limits are not counted."""
     found: dict[Values | None, Partition] = {}
     for file in files:

@@ -69,7 +69,7 @@ def find_partitions_to_rewrite(
         found = context.spark.sql(
             f"{files} LIMIT {2 * FEW_FILES}"
         ).collect()  # LIMIT: the summary's counts come from the writer and may be wrong
-        listed = (planning.LiveFile(_values(place), *counts) for place, *counts in found)
+        listed = (planning.CompactionFile(_values(place), *counts) for place, *counts in found)
         return planning.select_partitions(planning.group_by_partition(listed, sizes), sizes)
     taken = f"is_data AND (size_bytes < {sizes.small} OR size_bytes > {sizes.large})"
     # Limits what reaches the driver, least recently changed first; the next pass sees further partitions.

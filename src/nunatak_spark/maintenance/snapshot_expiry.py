@@ -66,7 +66,7 @@ def _ancestor_ids(table: LoadedTable, snapshot_id: int | None) -> Iterator[int]:
 
 
 def _expire(context: JobContext, table: LoadedTable, expired: set[int], older_than_ms: int, retain: int) -> JobOutcome:
-    def chosen(now: LoadedTable) -> set[int]:
+    def choose(now: LoadedTable) -> set[int]:
         """Returns only snapshots whose files are in the deletion plan."""
         return expirable(now, older_than_ms, retain, context.now_ms()) & expired
 
@@ -74,7 +74,7 @@ def _expire(context: JobContext, table: LoadedTable, expired: set[int], older_th
         record_deletions(context, REASON, expired) as noted,
         report_task_progress(context.spark, "expiring snapshots", context.progress),
     ):
-        conflicts = remove_snapshots(context, chosen)
+        conflicts = remove_snapshots(context, choose)
     after = load_table(context)
     return _outcome(noted, after, forgotten=len(table.snapshots.keys() - after.snapshots.keys()), conflicts=conflicts)
 

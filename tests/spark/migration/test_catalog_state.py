@@ -39,8 +39,8 @@ CLOCK = itertools.count(1)
 HOLD = """
 import sys
 from nunatak.client import Client
-from nunatak_spark.migration.catalog_state import opened_in_catalog
-with opened_in_catalog(lambda: Client(sys.argv[1]), "m", "shadow", create=True) as state:
+from nunatak_spark.migration.catalog_state import open_catalog_state
+with open_catalog_state(lambda: Client(sys.argv[1]), "m", "shadow", create=True) as state:
     state.keep_target("", "")
     print("held", flush=True)
     sys.stdin.read()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nunatak_spark.maintenance import compaction_plan as planning
-from nunatak_spark.maintenance.compaction_plan import FileSizes, LiveFile, Partition
+from nunatak_spark.maintenance.compaction_plan import CompactionFile, FileSizes, Partition
 from nunatak_spark.maintenance.partition_filters import columns_by_id, partition_condition, partition_values_sql
 
 MIB = 1 << 20
@@ -61,10 +61,10 @@ def test_one_file_is_enough_nowhere_however_few_the_policy_asks_for() -> None:
 
 def test_files_are_counted_by_partition_if_they_are_too_small_or_too_large() -> None:
     files = [
-        LiveFile(None, True, 1, 3),
-        LiveFile(None, True, 100 * MIB, 9),
-        LiveFile(None, True, 181 * MIB, 4),
-        LiveFile(None, False, 5, 2),
+        CompactionFile(None, True, 1, 3),
+        CompactionFile(None, True, 100 * MIB, 9),
+        CompactionFile(None, True, 181 * MIB, 4),
+        CompactionFile(None, False, 5, 2),
     ]
 
     assert planning.group_by_partition(files, SIZES) == [

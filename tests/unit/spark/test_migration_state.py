@@ -27,10 +27,10 @@ HOLD = """
 import sys
 from pathlib import Path
 from nunatak_spark.migration.state import open_folder_state
-from nunatak_spark.migration.model import Found, Table
+from nunatak_spark.migration.model import InventoryTable, MigrationTable
 with open_folder_state(Path(sys.argv[1]), "shadow", create=True) as folder:
     for number in range(3):
-        folder.save_table(Table(found=Found(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")
+        folder.save_table(MigrationTable(found=InventoryTable(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")
     print("held", flush=True)
     sys.stdin.read()
 """
