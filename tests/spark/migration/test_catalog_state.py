@@ -102,7 +102,7 @@ def test_a_second_command_at_the_same_time_is_refused_and_a_killed_one_is_in_the
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(CannotRun, match=f"Another command is at work .*: shadow on .*:{other.pid}"),
+            pytest.raises(CannotRun, match=f"Another command uses .*: shadow on .*:{other.pid}"),
             state_of(server),
         ):
             pass
@@ -110,7 +110,7 @@ def test_a_second_command_at_the_same_time_is_refused_and_a_killed_one_is_in_the
         other.kill()
         other.wait()
 
-    with pytest.raises(CannotRun, match="Another command is at work"), state_of(server):
+    with pytest.raises(CannotRun, match="Another command uses"), state_of(server):
         pass  # nobody knows yet that it is dead
     monkeypatch.setattr(catalog_state, "LEASE_SECONDS", 0)
     with state_of(server):

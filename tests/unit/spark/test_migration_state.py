@@ -30,7 +30,8 @@ from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.migration.model import InventoryTable, MigrationTable
 with open_folder_state(Path(sys.argv[1]), "shadow", create=True) as folder:
     for number in range(3):
-        folder.save_table(MigrationTable(found=InventoryTable(source="old", name=("a", f"t{number}"), kind="iceberg")), "seen")
+        found = InventoryTable(source="old", name=("a", f"t{number}"), kind="iceberg")
+        folder.save_table(MigrationTable(found=found), "seen")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -67,7 +68,7 @@ def test_a_second_command_at_the_same_time_is_refused_and_a_killed_one_is_no_hin
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(CannotRun, match="Another command is at work"), open_folder_state(tmp_path, "shadow"):
+        with pytest.raises(CannotRun, match="Another command uses"), open_folder_state(tmp_path, "shadow"):
             pass
 
         os.kill(other.pid, signal.SIGKILL)
