@@ -9,15 +9,9 @@ import pytest
 
 from nunatak_spark.telemetry import svg_plots
 from nunatak_spark.telemetry.markup import Markup, concat, tag
+from nunatak_spark.telemetry.report_sections import SECTIONS, format_count, format_millis, format_percent, format_size
 from nunatak_spark.telemetry.svg_plots import Axis, Series
-from nunatak_spark.telemetry.telemetry_page import (
-    SECTIONS,
-    format_count,
-    format_millis,
-    format_percent,
-    format_size,
-    render_page,
-)
+from nunatak_spark.telemetry.telemetry_page import render_page
 from nunatak_spark.telemetry.telemetry_report import Row, TelemetryFindings
 from nunatak_spark.telemetry.views import BY_NAME
 
