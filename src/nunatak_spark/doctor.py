@@ -147,7 +147,7 @@ def _problem(name: str, error: CannotRun) -> DoctorCheck:
 
 
 def _catalog_problem(name: str, error: CatalogError) -> DoctorCheck:
-    return DoctorCheck(name, "problem", error.message, error.hint or "Ask whoever administers the catalog.")
+    return DoctorCheck(name, "problem", error.message, error.hint or "Ask the administrator of the catalog.")
 
 
 def check_session(spark: Any, catalog: str) -> DoctorCheck:

@@ -21,8 +21,8 @@ LONGEST_TEXT = 500  # characters of the progress text; the server keeps 4 KiB
 PATIENCE_SECONDS = 20  # for interrupted statements to end, before the session is stopped
 
 STOP_TEXTS: dict[StopReason, str] = {
-    "cancelled": "somebody cancelled the job",
-    "shutdown": "this worker was asked to end",
+    "cancelled": "the job was cancelled",
+    "shutdown": "this worker shuts down",
     "lost": "the lease was lost",
 }
 

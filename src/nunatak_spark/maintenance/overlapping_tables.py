@@ -65,7 +65,7 @@ def refuse_shadow(context: JobContext, neighbours: OverlappingTables) -> None:
         )
     if context.spec.type in DELETING_JOBS:
         raise JobRefused(
-            f"{name} was cut over from {source}, and somebody may go back to that: none of its files is deleted before "
+            f"{name} was cut over from {source}, and a rollback is still possible: none of its files is deleted before "
             "`nunatak migrate retire`."
         )
 

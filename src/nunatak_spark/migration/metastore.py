@@ -191,7 +191,7 @@ class Metastore:
                 time.sleep(LOCK_WAIT_SECONDS)
                 lock = self.call("check_lock", types.CheckLockRequest(lockid=lock.lockid))
             if lock.state != types.LockState.ACQUIRED:
-                raise CannotRun(f"{database}.{name} is locked by somebody else", fix="Try again when it is not.")
+                raise CannotRun(f"{database}.{name} is locked by another client", fix="Try again when it is not.")
             yield
         finally:
             with suppress(types.NoSuchObjectException):

@@ -40,7 +40,7 @@ def _roll_back(run: MigrationRun, table: MigrationTable, *, discard: bool, accep
     if frozen.how == "blocked":
         origin.unblock(found, frozen.pointer)
         if origin.is_blocked(found, frozen.pointer):
-            raise StepBlocked("the source is still blocked, because somebody changed it meanwhile; roll back again")
+            raise StepBlocked("the source is still blocked, because it was changed meanwhile; roll back again")
     back = msgspec.structs.replace(
         table,
         state="rolled-back",

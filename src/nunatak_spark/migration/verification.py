@@ -174,7 +174,7 @@ def _find_moved_pointers(
 
 def _moved_source_finding(before: str, now: str, when: str) -> MigrationFinding:
     return MigrationFinding(
-        "moved-source", f"somebody wrote to the source {when}: it went on from {before} to {now}", now
+        "moved-source", f"the source was written to {when}: its pointer moved from {before} to {now}", now
     )
 
 

@@ -119,5 +119,5 @@ def lock_spool(folder: Path | None) -> Iterator[None]:
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CannotRun(f"Somebody ingests {folder} already", fix="Wait until it is done.") from error
+            raise CannotRun(f"Another ingest uses {folder}", fix="Wait until it is done.") from error
         yield
