@@ -14,7 +14,7 @@ from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention
 from nunatak.catalog.turns import Turns
 from nunatak.database.records import SavedAnswer
-from nunatak.database.rules import key_taken
+from nunatak.database.refusals import key_taken
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nunatak.database import rules
+from nunatak.database import bindings
 from nunatak.events import reports
 from tests.api.conftest import MakeCatalog
 from tests.api.local import LocalCatalog
@@ -224,7 +224,7 @@ def test_what_is_not_read_of_a_report_never_becomes_an_object(monkeypatch: pytes
 def test_the_bytes_of_kept_reports_are_bounded_and_not_only_their_number(
     catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "KEPT_REPORT_BYTES", 1_000_000)
+    monkeypatch.setattr(bindings, "KEPT_REPORT_BYTES", 1_000_000)
     catalog.table("ns", "t")
     for size in (200_000, 100_000, 20_000):
         for _ in range(60):

@@ -8,9 +8,9 @@ import pymysql
 import pymysql.cursors
 
 from nunatak.database import mariadb as mariadb_driver
+from nunatak.database.bindings import search_values
 from nunatak.database.mariadb_connections import read_url
 from nunatak.database.postgres import open_store
-from nunatak.database.rules import search_values
 from nunatak.database.statements import in_named_style, numbered, read_statements
 from tests.backends.conftest import Run
 

@@ -18,7 +18,7 @@ import zstandard
 
 from nunatak.catalog.stowing import packed_file
 from nunatak.database import backup, postgres_backup, sqlite_backup, statements
-from nunatak.database.manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
+from nunatak.database.backup_manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
 from nunatak.database.statements import read_migrations
 from tests.support import mariadb
 from tests.support.found import await_true, find_tables

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from nunatak.catalog import commits
 from nunatak.catalog.turns import Turns
-from nunatak.database import rules
+from nunatak.database import bindings
 from nunatak.database.records import Change, MoveHead, RenameHead
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.sqlite_writer import Writer
@@ -734,7 +734,7 @@ def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
     honest = Writer._move_head
 
     def move(self: Writer, change: MoveHead) -> None:
-        found = self._step("find_head", {**rules.named(change.key), "known": None})
+        found = self._step("find_head", {**bindings.named(change.key), "known": None})
         honest(self, msgspec.structs.replace(change, expected=found.rows[0][0]) if found.rows else change)
 
     @asynccontextmanager

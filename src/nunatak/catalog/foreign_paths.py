@@ -16,7 +16,7 @@ import msgspec
 from nunatak.access.privileges import Privilege
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.ownership import securable_of
-from nunatak.database import rules
+from nunatak.database import refusals
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, CatalogError, Forbidden
 from nunatak.iceberg.chosen_places import places_of
@@ -163,7 +163,7 @@ async def _refuse_place(catalog: Catalog, caller: Caller, key: Key, place: Locat
     if not fresh:
         owners += (await owners_of_paths(catalog, key, [str(place)]))[str(place)]
     if not await may_use_all(caller, owners):
-        raise rules.overlap(str(place))
+        raise refusals.overlap(str(place))
 
 
 async def _refuse_paths(catalog: Catalog, caller: Caller, key: Key, paths: Sequence[NamedPath]) -> None:

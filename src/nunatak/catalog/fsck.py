@@ -13,8 +13,8 @@ from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.heads import Metadata, metadata_uuid
 from nunatak.catalog.history import file_name, read_history
 from nunatak.catalog.reachable import is_inside
+from nunatak.database.bindings import ancestors_of
 from nunatak.database.records import Key, Kind, Pointer, Stock, Stored
-from nunatak.database.rules import ancestors_of
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.events import seals
 from nunatak.iceberg import table_metadata, view_metadata

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from nunatak.catalog.cache import Loaded
-from nunatak.database import rules
+from nunatak.database import refusals
 from nunatak.database.records import Change, Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict
@@ -100,7 +100,7 @@ async def around_register(
     old_uuid = before.table().table_uuid if before is not None else None
     found = await find_shadow(store, key.catalog, old_uuid)
     if shadow is None and found is not None and found.state == "shadow":
-        raise rules.shadowed(key.name, found.source)
+        raise refusals.shadowed(key.name, found.source)
     if shadow is not None:
         await _refuse_other_table(store, key, table_uuid, found)
     first: list[Change] = [forget_shadow(key.catalog, table_uuid)] if old_uuid != table_uuid else []

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import zstandard
 
 from nunatak.catalog.cache import Loaded
+from nunatak.database.bindings import named
 from nunatak.database.records import Key, Write
-from nunatak.database.rules import named
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.iceberg import table_metadata

@@ -28,7 +28,7 @@ from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.write import entry, write
-from nunatak.database import rules
+from nunatak.database import refusals
 from nunatak.database.records import Answer, DeleteHead, Key, Kind, RenameHead, SaveReport, Write
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
@@ -91,7 +91,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
 async def _refuse_overlap(catalog: Catalog, place: Location) -> None:
     """Asked at the staging, lest a client writes into another table's folder; the commit asks again."""
     if await catalog.store.overlapping(str(place), [str(place.parent(size)) for size in range(len(place.segments))]):
-        raise rules.overlap(str(place))
+        raise refusals.overlap(str(place))
 
 
 def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> Write:

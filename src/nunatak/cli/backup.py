@@ -16,7 +16,7 @@ from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_facts, printable
 from nunatak.database.backup import Database, Progress, back_up
 from nunatak.database.backup import restore as put_back
-from nunatak.database.manifest import Manifest, manifest_path
+from nunatak.database.backup_manifest import Manifest, manifest_path
 from nunatak.settings import Settings
 
 AFTERWARDS = """\

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from nunatak import __version__
 from nunatak.database import postgres_backup, sqlite_backup
-from nunatak.database.ddl import Dialect
-from nunatak.database.manifest import (
+from nunatak.database.backup_manifest import (
     FORMAT,
     BackupRefused,
     Manifest,
@@ -21,6 +20,7 @@ from nunatak.database.manifest import (
     sync,
     write_manifest,
 )
+from nunatak.database.ddl import Dialect
 from nunatak.database.schema import newest_schema
 from nunatak.database.sqlite_backup import BytesOf
 

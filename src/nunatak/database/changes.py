@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from nunatak.database import rules
+from nunatak.database import bindings, refusals
+from nunatak.database.bindings import named
 from nunatak.database.records import (
     AddJob,
     AdoptHead,
@@ -36,7 +37,6 @@ from nunatak.database.records import (
     UpdateNamespace,
     Write,
 )
-from nunatak.database.rules import named
 from nunatak.errors import CatalogError
 
 MAX_COUNTED_CHILDREN = 1000  # beyond this nobody wants to know how many
@@ -91,17 +91,23 @@ def violated(error: Exception) -> ConstraintViolation:
 
 def insert_head(change: InsertHead) -> Steps[None]:
     key, new = change.key, change.new
-    exists, found = yield [("namespace_exists", rules.namespace_of(key)), ("find_type", named(key))]
+    exists, found = yield [("namespace_exists", bindings.namespace_of(key)), ("find_type", named(key))]
     if not exists.rows[0][0]:
-        raise rules.missing_namespace(change.printed_namespace)
+        raise refusals.missing_namespace(change.printed_namespace)
     _refuse_taken(change, found)
     if change.check_overlap:
-        yield from _refuse_overlap(new.location, key, rules.twin(change))
+        yield from _refuse_overlap(new.location, key, bindings.twin(change))
     if change.registered:
         (purge,) = yield [("purge_of", {"location": new.location})]
         if purge.rows:
-            raise rules.being_purged(change.printed)
-    values = {**named(key), **rules.kept(new), **rules.logged(change.entry), "type": change.kind, "previous": None}
+            raise refusals.being_purged(change.printed)
+    values = {
+        **named(key),
+        **bindings.kept(new),
+        **bindings.logged(change.entry),
+        "type": change.kind,
+        "previous": None,
+    }
     insertion: list[Step] = [
         ("clear_empty_head", values),
         ("insert_head", values),
@@ -116,19 +122,19 @@ def insert_head(change: InsertHead) -> Steps[None]:
     if not inserted.matched:  # another client of the tables, which knows nothing of our locks, was faster
         (found,) = yield [("find_type", named(key))]
         _refuse_taken(change, found)
-        raise rules.taken(change.kind, change.kind, change.printed)
+        raise refusals.taken(change.kind, change.kind, change.printed)
 
 
 def _refuse_taken(change: InsertHead, found: Result) -> None:
     if found.rows:
-        raise rules.taken(change.kind, found.rows[0][0], change.printed)
+        raise refusals.taken(change.kind, found.rows[0][0], change.printed)
 
 
 def _refuse_overlap(location: str, key: Key, table_uuid: str | None) -> Steps[None]:
-    (found,) = yield [("heads_overlapping", overlap_values(location, rules.ancestors_of(location)))]
+    (found,) = yield [("heads_overlapping", overlap_values(location, bindings.ancestors_of(location)))]
     for other in neighbours(found.rows):
         if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
-            raise rules.overlap(location)
+            raise refusals.overlap(location)
 
 
 def overlap_values(location: str, ancestors: Sequence[str]) -> dict[str, object]:
@@ -145,7 +151,7 @@ def neighbours(rows: Sequence[Sequence[Any]]) -> list[Neighbour]:
 
 
 def move_head(change: MoveHead) -> Steps[None]:
-    moved, *_ = yield commit_steps(rules.commit_values([change]))
+    moved, *_ = yield commit_steps(bindings.commit_values([change]))
     if not moved.matched:
         raise (yield from why_not_moved(change))
     yield from after_move(change)
@@ -165,13 +171,13 @@ def after_move(change: MoveHead) -> Steps[None]:
 
 
 def why_not_moved(change: MoveHead) -> Steps[CatalogError]:
-    shadow_key = rules.in_catalog(change.key, change.new.table_uuid)
+    shadow_key = bindings.in_catalog(change.key, change.new.table_uuid)
     found, shadow = yield [("find_type", named(change.key)), ("find_shadow", shadow_key)]
     if not found.rows:
-        return rules.missing(change.kind, change.printed)
+        return refusals.missing(change.kind, change.printed)
     if shadow.rows and shadow.rows[0][1] == "shadow":
-        return rules.shadowed(change.printed, shadow.rows[0][0])
-    return rules.moved(change.printed)
+        return refusals.shadowed(change.printed, shadow.rows[0][0])
+    return refusals.moved(change.printed)
 
 
 def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]:
@@ -179,10 +185,10 @@ def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]
     key = change.key
     taken, saved = yield [("take_head", {**named(key), "type": change.kind}), ("take_saved_head", named(key))]
     if not taken.rows:
-        raise rules.missing(change.kind, change.printed)
+        raise refusals.missing(change.kind, change.printed)
     pointer = taken.rows[0][0]
     if change.expected is not None and pointer != change.expected:
-        raise rules.moved(change.printed)
+        raise refusals.moved(change.printed)
     uuid, location, shadow_of = saved.rows[0] if saved.rows else (None, None, None)
     steps: list[Step] = [
         ("delete_taken_head", named(key)),
@@ -192,9 +198,9 @@ def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]
         _log(change.entry, key, uuid or "", None, pointer),
     ]
     if shadow_of is not None:
-        steps.append(("forget_shadow", rules.in_catalog(key, uuid)))
+        steps.append(("forget_shadow", bindings.in_catalog(key, uuid)))
     if change.purge and pointer:
-        payload = rules.purge_payload(key, pointer, location, uuid, shadow_of)
+        payload = bindings.purge_payload(key, pointer, location, uuid, shadow_of)
         where = location if shadow_of is None else None  # files that stay are in nobody's way
         steps.append(("add_job", {"kind": "purge", "payload": payload, "location": where}))
     yield steps
@@ -205,31 +211,31 @@ def rename_head(change: RenameHead) -> Steps[None]:
     key, to = change.key, change.to
     found, exists, taken = yield [
         ("find_type", named(key)),
-        ("namespace_exists", rules.namespace_of(to)),
+        ("namespace_exists", bindings.namespace_of(to)),
         ("find_type", named(to)),
     ]
     if not found.rows or (found.rows[0][0] or "TABLE") != change.kind:
-        raise rules.missing(change.kind, change.printed)
+        raise refusals.missing(change.kind, change.printed)
     if not exists.rows[0][0]:
-        raise rules.missing_namespace(change.printed_to_namespace)
+        raise refusals.missing_namespace(change.printed_to_namespace)
     if taken.rows:
-        raise rules.rename_taken(change, taken.rows[0][0])
+        raise refusals.rename_taken(change, taken.rows[0][0])
     values = {**named(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
     try:
         (renamed,) = yield [("rename_head", values)]
     except ConstraintViolation as error:  # another client has taken the name since
-        raise rules.rename_taken(change, change.kind) from error.__cause__
+        raise refusals.rename_taken(change, change.kind) from error.__cause__
     if not renamed.matched:  # another client has dropped it since
-        raise rules.missing(change.kind, change.printed)
+        raise refusals.missing(change.kind, change.printed)
     yield [
         ("forget_head", named(to)),  # what another client has dropped may still be remembered under this name
         ("forget_table_properties", named(to)),
         ("forget_places", named(to)),
-        ("mark_namespace", rules.namespace_of(key)),
+        ("mark_namespace", bindings.namespace_of(key)),
         ("rename_saved_head", values),
         ("rename_table_properties", values),
         ("rename_places", values),
-        ("log_rename", {**named(to), **rules.logged(change.entry)}),
+        ("log_rename", {**named(to), **bindings.logged(change.entry)}),
     ]
 
 
@@ -238,7 +244,7 @@ def adopt_head(change: AdoptHead) -> Steps[None]:
     found, stored = yield [("lock_head", named(key)), ("find_stored", named(key))]
     if not found.rows or found.rows[0][0] != new.metadata_location:
         return  # moved again: whoever reads next adopts that one
-    steps: list[Step] = [("save_head", {**named(key), **rules.kept(new)}), *_save_places(key, new.places)]
+    steps: list[Step] = [("save_head", {**named(key), **bindings.kept(new)}), *_save_places(key, new.places)]
     if not stored.rows or stored.rows[0][0] != new.metadata_location:  # else only the bytes were missing
         steps.append(_log(change.entry, key, new.table_uuid, new.metadata_location, None))
     yield steps
@@ -256,7 +262,7 @@ def _save_places(key: Key, places: Sequence[str]) -> list[Step]:
 
 
 def _log(entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> Step:
-    return ("log_commit", {**named(key), **rules.logged(entry), "uuid": uuid, "new": new, "previous": previous})
+    return ("log_commit", {**named(key), **bindings.logged(entry), "uuid": uuid, "new": new, "previous": previous})
 
 
 # Namespaces
@@ -266,7 +272,7 @@ def create_namespace(change: CreateNamespace) -> Steps[None]:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     (exists,) = yield [("namespace_exists", where)]
     if exists.rows[0][0]:
-        raise rules.taken_namespace(change.printed)
+        raise refusals.taken_namespace(change.printed)
     levels = (*change.ancestors, change.namespace)
     marks: list[Step] = [("mark_namespace", {"catalog": change.catalog, "namespace": level}) for level in levels]
     yield [*marks, *_save_properties(where, change.properties)]
@@ -280,12 +286,12 @@ def drop_namespace(children: Children, change: DropNamespace) -> Steps[None]:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     exists, held = yield [("namespace_exists", where), ("first_entry", where)]
     if not exists.rows[0][0]:
-        raise rules.missing_namespace(change.printed)
+        raise refusals.missing_namespace(change.printed)
     if held.rows:
-        raise rules.holds_entries(change.printed, held.rows[0][0], held.rows[0][1])
+        raise refusals.holds_entries(change.printed, held.rows[0][0], held.rows[0][1])
     found, _ = yield from children(change.catalog, change.namespace, "", MAX_COUNTED_CHILDREN)
     if found:
-        raise rules.holds_children(change.printed, len(found))
+        raise refusals.holds_children(change.printed, len(found))
     yield [("drop_namespace", where)]
 
 
@@ -294,9 +300,9 @@ def update_namespace(change: UpdateNamespace) -> Steps[None]:
     read: list[Step] = [("namespace_properties", where)] if change.removals else []
     exists, *present = yield [("namespace_exists", where), *read]
     if not exists.rows[0][0]:
-        raise rules.missing_namespace(change.printed)
+        raise refusals.missing_namespace(change.printed)
     if present:
-        rules.refuse_other_removals(change, {row[0] for row in present[0].rows})
+        refusals.refuse_other_removals(change, {row[0] for row in present[0].rows})
     removed: list[Step] = [("remove_namespace_property", {**where, "key": key}) for key in change.removals]
     yield [("mark_namespace", where), *removed, *_save_properties(where, change.updates)]
 
@@ -305,9 +311,9 @@ def update_namespace(change: UpdateNamespace) -> Steps[None]:
 
 
 def save_answer(change: SaveAnswer) -> Steps[None]:
-    (saved,) = yield [("save_answer", rules.answered(change))]
+    (saved,) = yield [("save_answer", bindings.answered(change))]
     if not saved.matched:
-        raise rules.key_taken()
+        raise refusals.key_taken()
 
 
 def forget_answers(change: ForgetAnswers) -> Steps[None]:
@@ -319,11 +325,11 @@ def add_job(change: AddJob) -> Steps[None]:
 
 
 def lease_job(change: LeaseJob) -> Steps[Job | None]:
-    (taken,) = yield [("take_job", rules.leased(change))]
+    (taken,) = yield [("take_job", bindings.leased(change))]
     if not taken.rows:
         return None
     job_id, kind, payload, attempts = taken.rows[0]
-    yield [("lease_taken_job", {**rules.leased(change), "job_id": job_id})]
+    yield [("lease_taken_job", {**bindings.leased(change), "job_id": job_id})]
     return Job(job_id, kind, payload, attempts)
 
 
@@ -338,12 +344,12 @@ def finish_job(change: FinishJob) -> Steps[None]:
 
 
 def postpone_job(change: PostponeJob) -> Steps[None]:
-    yield [("postpone_job", rules.postponed(change))]
+    yield [("postpone_job", bindings.postponed(change))]
 
 
 def save_report(change: SaveReport) -> Steps[None]:
     values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
-    yield [("add_report", values), ("trim_reports", {"keep": rules.kept_reports(change.report)})]
+    yield [("add_report", values), ("trim_reports", {"keep": bindings.kept_reports(change.report)})]
 
 
 def save_secret(change: SaveSecret) -> Steps[None]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nunatak.database.bindings import answered, commit_values, named
 from nunatak.database.changes import Step, Steps, commit_steps, why_not_moved
 from nunatak.database.mariadb_connections import (
     LOCK_TIMEOUT,
@@ -25,7 +26,7 @@ from nunatak.database.mariadb_connections import (
 from nunatak.database.mariadb_migrations import migrate
 from nunatak.database.namespace_children import in_pages
 from nunatak.database.records import AddJob, Change, Head, Key, Kind, LeaseJob, SaveAnswer, SaveReport
-from nunatak.database.rules import answered, commit_values, key_taken, named
+from nunatak.database.refusals import key_taken
 from nunatak.database.server_store import Attempt, ServerStore, Unanswered, Undone
 from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
 from nunatak.errors import CatalogError

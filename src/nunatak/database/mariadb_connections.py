@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from nunatak.database.changes import NO_RESULT, Result, Step, Steps, drive
-from nunatak.database.rules import key_taken
+from nunatak.database.refusals import key_taken
 from nunatak.database.statements import in_named_style, read_statements
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 

@@ -6,7 +6,7 @@ what lies below it. Something below a child that is marked or holds tables was l
 
 from collections.abc import Mapping
 
-from nunatak.database import rules
+from nunatak.database import bindings
 from nunatak.database.changes import Steps
 
 Page = tuple[list[str], str | None]  # names in order, and where to go on, or None at the end
@@ -16,7 +16,7 @@ LONGEST_STEP = 1000  # namespaces read at once by `in_pages`
 
 def one_by_one(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
     """A statement for each child: SQLite finds the next name in microseconds, but scans a whole index for many."""
-    prefix, position, before = rules.children_between(parent, after)
+    prefix, position, before = bindings.children_between(parent, after)
     children: list[str] = []
     while True:
         (row,) = yield [("next_namespace", {"catalog": catalog, "after": position, "before": before})]
@@ -32,21 +32,21 @@ def one_by_one(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]
             if len(children) == limit:
                 return children, position
             children.append(child)
-        position = found if child == found else f"{child}.{rules.BEHIND_ALL}"
+        position = found if child == found else f"{child}.{bindings.BEHIND_ALL}"
 
 
 def at_once(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
     """One recursive statement, for PostgreSQL."""
-    prefix, position, before = rules.children_between(parent, after)
+    prefix, position, before = bindings.children_between(parent, after)
     values = {"catalog": catalog, "prefix": prefix, "after": position, "before": before, "limit": limit}
-    (found,) = yield [("list_children", {**values, "behind_all": rules.BEHIND_ALL})]
+    (found,) = yield [("list_children", {**values, "behind_all": bindings.BEHIND_ALL})]
     rows = found.rows
     return [row[0] for row in rows[:limit]], rows[limit - 1][1] if len(rows) > limit else None
 
 
 def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
     """Many names in one round trip, for MariaDB, which skips through an index by itself."""
-    prefix, start, before = rules.children_between(parent, after)
+    prefix, start, before = bindings.children_between(parent, after)
     step = min(limit + 1, LONGEST_STEP)
     position = last = start
     listed: dict[str, None] = {}
@@ -57,7 +57,7 @@ def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
             if name <= position:
                 continue  # below a child that is done with
             child = _child_of(prefix, name)
-            position = name if child == name else f"{child}.{rules.BEHIND_ALL}"
+            position = name if child == name else f"{child}.{bindings.BEHIND_ALL}"
             if child != name and (yield from _was_listed(catalog, child, start, listed)):
                 continue
             if len(listed) == limit:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nunatak.database.batches import Batches, Member
+from nunatak.database.bindings import commit_values
 from nunatak.database.changes import Steps
 from nunatak.database.changes import why_not_moved as why_one_not_moved
 from nunatak.database.namespace_children import at_once
@@ -30,7 +31,6 @@ from nunatak.database.postgres_connections import (
 )
 from nunatak.database.postgres_migrations import migrate
 from nunatak.database.records import Change, CreateNamespace, DropNamespace, Head, Key, Kind, Write
-from nunatak.database.rules import commit_values
 from nunatak.database.server_store import UNCONFIRMED, Attempt, ServerStore, Unanswered, Undone
 from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
 from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from nunatak.database.manifest import BackupRefused, Facts, Manifest, check
+from nunatak.database.backup_manifest import BackupRefused, Facts, Manifest, check
 from nunatak.database.postgres import migrate_url
 from nunatak.database.postgres_connections import SETTINGS, Connections, refusal
 from nunatak.database.postgres_migrations import MIGRATION_LOCK

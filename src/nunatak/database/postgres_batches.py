@@ -5,10 +5,10 @@ Every function here takes any number of members, and for one alone the statement
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from nunatak.database import rules
+from nunatak.database import refusals
+from nunatak.database.bindings import commit_values, named
 from nunatak.database.postgres_connections import Session
 from nunatak.database.records import AddJob, Change, Head, Key, MoveHead, SaveAnswer
-from nunatak.database.rules import commit_values, named
 from nunatak.database.transactions import is_plain_commit, moved_by
 from nunatak.errors import CatalogError
 
@@ -74,11 +74,11 @@ async def why_not_moved(session: Session, moves: Sequence[MoveHead]) -> list[Cat
     reasons: list[CatalogError | None] = []
     for member, move in enumerate(moves, 1):
         if member not in found:
-            reasons.append(rules.missing(move.kind, move.printed))
+            reasons.append(refusals.missing(move.kind, move.printed))
         elif member in shadows:
-            reasons.append(rules.shadowed(move.printed, shadows[member]))
+            reasons.append(refusals.shadowed(move.printed, shadows[member]))
         else:
-            reasons.append(rules.moved(move.printed) if found[member] != move.expected else None)
+            reasons.append(refusals.moved(move.printed) if found[member] != move.expected else None)
     return reasons
 
 

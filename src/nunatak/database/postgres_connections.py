@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, Steps, violated
-from nunatak.database.rules import key_taken
+from nunatak.database.refusals import key_taken
 from nunatak.database.statements import numbered, read_covered, read_statements, returns_rows
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from nunatak.database import rules
+from nunatak.database import bindings
+from nunatak.database.bindings import matches_of, named, search_values
 from nunatak.database.changes import Children, Steps, json_list, neighbours, overlap_values, steps_by_change
 from nunatak.database.records import (
     Answer,
@@ -23,7 +24,6 @@ from nunatak.database.records import (
     Stock,
     StuckJob,
 )
-from nunatak.database.rules import named
 
 T = TypeVar("T")
 
@@ -61,8 +61,8 @@ class StoreReads(ABC):
     async def search_names(
         self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
     ) -> tuple[list[Found], tuple[str, str] | None]:
-        values = rules.search_values(catalog, text, kind, after, piece)
-        return rules.matches_of(await self.rows("search_names", values), piece)
+        values = search_values(catalog, text, kind, after, piece)
+        return matches_of(await self.rows("search_names", values), piece)
 
     async def namespace_exists(self, catalog: str, namespace: str) -> bool:
         row = await self._row("namespace_exists", {"catalog": catalog, "namespace": namespace})
@@ -102,7 +102,7 @@ class StoreReads(ABC):
 
     async def find_pointer(self, key: Key) -> Pointer | None:
         row = await self._row("find_pointer", named(key))
-        return rules.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
+        return bindings.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
         rows = await self.rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})
@@ -114,7 +114,7 @@ class StoreReads(ABC):
     async def take_stock(self, before_ms: int, attempts: int) -> Stock:
         (pointers,) = await self._row("count_pointers", {})
         (answers,) = await self._row("count_answers", {"before_ms": before_ms})
-        jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": rules.MOST_STUCK_JOBS})
+        jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": bindings.MOST_STUCK_JOBS})
         return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
 
     async def secret(self, name: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from nunatak.database.manifest import BackupRefused, Facts, Manifest, check, new_file_beside, sync
+from nunatak.database.backup_manifest import BackupRefused, Facts, Manifest, check, new_file_beside, sync
 from nunatak.database.sqlite import DatabaseInUse, locked, migrate
 from nunatak.database.statements import read_statements
 

@@ -1,6 +1,6 @@
-"""What a change means on every database: why it is refused and in which words, and what it leaves to be done."""
+"""The values that named statements are given, and what their rows mean; no SQL and no I/O."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,20 +17,8 @@ from nunatak.database.records import (
     MoveHead,
     Pointer,
     PostponeJob,
-    RenameHead,
     SaveAnswer,
     Stored,
-    UpdateNamespace,
-)
-from nunatak.database.store import HeadMoved, KeyTaken
-from nunatak.errors import (
-    AlreadyExists,
-    BadRequest,
-    NamespaceNotEmpty,
-    NoSuchNamespace,
-    NoSuchTable,
-    NoSuchView,
-    ShadowTable,
 )
 
 KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
@@ -52,92 +40,6 @@ def matches_of(rows: Sequence[Sequence[Any]], piece: int) -> tuple[list[Found], 
     """What the rows of `search_names` say: the matches, and the last name looked at unless the names ended before."""
     matches = [Found(row[0], row[1], row[2]) for row in rows if row[3]]
     return matches, (rows[-1][1], rows[-1][2]) if rows and rows[-1][4] == piece else None
-
-
-# Why a change is refused
-
-
-def missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
-    if kind == "VIEW":
-        return NoSuchView(f"View does not exist: {printed}")
-    return NoSuchTable(f"Table does not exist: {printed}")
-
-
-def missing_namespace(printed: str) -> NoSuchNamespace:
-    return NoSuchNamespace(f"Namespace does not exist: {printed}")
-
-
-def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> None:
-    """The client is told which properties were removed: somebody may have set or removed one since that was read."""
-    if change.removed is not None and change.removed != tuple(key for key in change.removals if key in present):
-        raise HeadMoved(f"The properties of {change.printed} changed meanwhile")
-
-
-def moved(printed: str) -> HeadMoved:
-    return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
-
-
-def kept_reports(newest: bytes) -> int:
-    """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
-    return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
-
-
-def shadowed(printed: str, source: str) -> ShadowTable:
-    return ShadowTable(
-        f"{printed} is a shadow of {source}: its files belong to that catalog, and nothing is written to it here",
-        hint="It becomes writable with `nunatak migrate cutover`.",
-    )
-
-
-def key_taken() -> KeyTaken:
-    return KeyTaken("Another request with this Idempotency-Key is being worked on")
-
-
-def taken(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
-    """The reference's words for a name that is taken, by its own kind or the other."""
-    what = "View" if found == "VIEW" else "Table"
-    if wanted == (found or "TABLE"):
-        return AlreadyExists(f"{what} already exists: {printed}")
-    return AlreadyExists(f"{what} with same name already exists: {printed}")
-
-
-def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
-    if change.kind == "TABLE" and found != "VIEW":
-        return AlreadyExists(f"Table already exists: {change.printed_to}")
-    what = "View" if found == "VIEW" else "Table"
-    return AlreadyExists(f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists")
-
-
-def taken_namespace(printed: str) -> AlreadyExists:
-    return AlreadyExists(f"Namespace already exists: {printed}")
-
-
-def twin(change: InsertHead) -> str | None:
-    """The uuid of a table that a new one may share its folder with: itself, when it is given a second name."""
-    return change.new.table_uuid if change.registered else None
-
-
-def overlap(location: str) -> BadRequest:
-    return BadRequest(
-        f"Location {location} overlaps that of another table or view",
-        hint="Leave the location out to get a folder of its own, or choose one beside the others.",
-    )
-
-
-def being_purged(printed: str) -> BadRequest:
-    return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
-
-
-def holds_entries(printed: str, kind: str, count: int) -> NamespaceNotEmpty:
-    what = "view(s)" if kind == "VIEW" else "table(s)"
-    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} {what}.")
-
-
-def holds_children(printed: str, count: int) -> NamespaceNotEmpty:
-    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} child namespace(s).")
-
-
-# What the statements are given
 
 
 def named(key: Key) -> dict[str, object]:
@@ -247,9 +149,6 @@ def in_catalog(key: Key, uuid: str | None) -> dict[str, object]:
     return {"catalog": key.catalog, "uuid": uuid or ""}
 
 
-# What a row means
-
-
 def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Pointer | None:
     """From the row of `find_pointer`, or if there is none, from that of `find_stored`."""
     if row is None:
@@ -257,3 +156,13 @@ def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Point
     location, previous, kind, head, uuid, folder, content, marked = row
     kept_beside = None if head is None else Stored(head, uuid, folder, content)
     return Pointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
+
+
+def kept_reports(newest: bytes) -> int:
+    """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
+    return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
+
+
+def twin(change: InsertHead) -> str | None:
+    """The uuid of a table that a new one may share its folder with: itself, when it is given a second name."""
+    return change.new.table_uuid if change.registered else None

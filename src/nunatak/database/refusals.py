@@ -1,0 +1,85 @@
+"""Why a change is refused, in the words of Iceberg's reference implementation where it has some."""
+
+from collections.abc import Collection
+
+from nunatak.database.records import Kind, RenameHead, UpdateNamespace
+from nunatak.database.store import HeadMoved, KeyTaken
+from nunatak.errors import (
+    AlreadyExists,
+    BadRequest,
+    NamespaceNotEmpty,
+    NoSuchNamespace,
+    NoSuchTable,
+    NoSuchView,
+    ShadowTable,
+)
+
+
+def missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
+    if kind == "VIEW":
+        return NoSuchView(f"View does not exist: {printed}")
+    return NoSuchTable(f"Table does not exist: {printed}")
+
+
+def missing_namespace(printed: str) -> NoSuchNamespace:
+    return NoSuchNamespace(f"Namespace does not exist: {printed}")
+
+
+def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> None:
+    """The client is told which properties were removed: somebody may have set or removed one since that was read."""
+    if change.removed is not None and change.removed != tuple(key for key in change.removals if key in present):
+        raise HeadMoved(f"The properties of {change.printed} changed meanwhile")
+
+
+def moved(printed: str) -> HeadMoved:
+    return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+
+
+def shadowed(printed: str, source: str) -> ShadowTable:
+    return ShadowTable(
+        f"{printed} is a shadow of {source}: its files belong to that catalog, and nothing is written to it here",
+        hint="It becomes writable with `nunatak migrate cutover`.",
+    )
+
+
+def key_taken() -> KeyTaken:
+    return KeyTaken("Another request with this Idempotency-Key is being worked on")
+
+
+def taken(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
+    """The reference's words for a name that is taken, by its own kind or the other."""
+    what = "View" if found == "VIEW" else "Table"
+    if wanted == (found or "TABLE"):
+        return AlreadyExists(f"{what} already exists: {printed}")
+    return AlreadyExists(f"{what} with same name already exists: {printed}")
+
+
+def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
+    if change.kind == "TABLE" and found != "VIEW":
+        return AlreadyExists(f"Table already exists: {change.printed_to}")
+    what = "View" if found == "VIEW" else "Table"
+    return AlreadyExists(f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists")
+
+
+def taken_namespace(printed: str) -> AlreadyExists:
+    return AlreadyExists(f"Namespace already exists: {printed}")
+
+
+def overlap(location: str) -> BadRequest:
+    return BadRequest(
+        f"Location {location} overlaps that of another table or view",
+        hint="Leave the location out to get a folder of its own, or choose one beside the others.",
+    )
+
+
+def being_purged(printed: str) -> BadRequest:
+    return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
+
+
+def holds_entries(printed: str, kind: str, count: int) -> NamespaceNotEmpty:
+    what = "view(s)" if kind == "VIEW" else "table(s)"
+    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} {what}.")
+
+
+def holds_children(printed: str, count: int) -> NamespaceNotEmpty:
+    return NamespaceNotEmpty(f"Namespace {printed} is not empty. Contains {count} child namespace(s).")
