@@ -25,6 +25,7 @@ from nunatak.database.records import (
     PostponeJob,
     SaveAnswer,
     SavedAnswer,
+    Write,
 )
 from nunatak.database.store import HeadMoved, KeyTaken, Store
 from nunatak.errors import (
@@ -626,3 +627,22 @@ def test_a_search_looks_at_so_many_names_at_a_time(store: Store, run: Run[ANY]) 
     assert search("b.C", "VIEW", ("", ""), 100) == ([("VIEW", "B.c", "v")], None)
     assert search("", None, ("a", "t4"), 1) == ([], None)
     assert run(store.search_names("other", "", None, ("", ""), 10)) == ([], None)
+
+
+def test_the_properties_of_a_table_in_the_catalog_follow_a_rename_and_go_with_a_drop(
+    full: Store, run: Run[ANY]
+) -> None:
+    """No name is too long: four of 255 characters are more than a key of MariaDB may hold."""
+    name = "n" * 255
+    run(full.apply([rename(key("t"), key(name))]))
+    values = {"catalog": CATALOG, "namespace": "ns", "name": name, "key": "k" * 255, "value": "v"}
+
+    run(full.apply([Write("save_table_property", values), Write("save_table_property", {**values, "value": "w"})]))
+    assert [tuple(row) for row in run(full.rows("table_properties", values))] == [("k" * 255, "w")]
+
+    run(full.apply([rename(key(name), key("u"))]))
+    assert run(full.rows("table_properties", values)) in ([], ())
+    assert [tuple(row) for row in run(full.rows("table_properties", {**values, "name": "u"}))] == [("k" * 255, "w")]
+
+    run(full.apply([delete("u")]))
+    assert run(full.rows("table_properties", {**values, "name": "u"})) in ([], ())

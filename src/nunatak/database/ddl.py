@@ -45,8 +45,10 @@ _ONLY = re.compile(r"^-- only: ([a-z ]+)$", re.MULTILINE)
 
 
 def in_dialect(sql: str, dialect: Dialect) -> str:
-    """A migration as this database is given it."""
+    """A migration as this database is given it; empty if it has nothing to do here."""
     paragraphs = [part for part in re.split(r"\n{2,}", sql) if _is_for(part, dialect)]
+    if all(line.startswith("--") for part in paragraphs for line in part.splitlines()):
+        return ""
     return _PLACEHOLDER.sub(lambda match: _word(match, dialect), "\n\n".join(paragraphs).rstrip("\n") + "\n")
 
 

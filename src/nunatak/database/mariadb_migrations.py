@@ -41,7 +41,8 @@ def _apply(session: Session, migration: Migration) -> bool:
         if number not in [each for each, _, _ in missing(_applied(session), "mariadb")]:
             return False
         session.statement(f"{CREATE_MIGRATIONS.format(text='VARCHAR(255)')} ENGINE = InnoDB")
-        session.script(sql.replace(BYTE_ORDER["MariaDB"], BYTE_ORDER[session.flavour]))
+        if sql:
+            session.script(sql.replace(BYTE_ORDER["MariaDB"], BYTE_ORDER[session.flavour]))
         session.batch([("note_migration", {"number": number, "name": name})])
     except CatalogError:
         raise

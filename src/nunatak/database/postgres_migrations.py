@@ -70,7 +70,8 @@ async def _apply(session: Session, migration: Migration) -> bool:
         )
         needed = number in [each for each, _, _ in missing(await _applied(session), "postgres")]
         if needed:
-            await run(sql, timeout=LONGEST_SECONDS)
+            if sql:
+                await run(sql, timeout=LONGEST_SECONDS)
             await run("INSERT INTO nunatak_migrations VALUES ($1, $2)", number, name)
         await run("COMMIT")
     except CatalogError:

@@ -158,8 +158,6 @@ SELECT count(*) FROM nunatak_outcomes WHERE transaction_id = :transaction_id;
 -- They are asked for within seconds, if at all.
 DELETE FROM nunatak_outcomes WHERE noted_at < CURRENT_TIMESTAMP - INTERVAL 1 HOUR;
 
--- forget_table_properties
--- Nothing: there is no such table here.
-
--- rename_table_properties
--- Nothing: there is no such table here.
+-- save_table_property
+INSERT INTO iceberg_table_properties (catalog_name, table_namespace, table_name, property_key, property_value)
+VALUES (:catalog, :namespace, :name, :key, :value) ON DUPLICATE KEY UPDATE property_value = VALUES(property_value);

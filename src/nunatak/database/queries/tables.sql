@@ -40,6 +40,16 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
 UPDATE nunatak_heads SET content = :content
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location = :new;
 
+-- save_table_property
+INSERT INTO iceberg_table_properties (catalog_name, table_namespace, table_name, property_key, property_value)
+VALUES (:catalog, :namespace, :name, :key, :value)
+ON CONFLICT (catalog_name, table_namespace, table_name, property_key)
+DO UPDATE SET property_value = excluded.property_value;
+
+-- table_properties
+SELECT property_key, property_value FROM iceberg_table_properties
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name ORDER BY property_key;
+
 -- rename_table_properties
 UPDATE iceberg_table_properties SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
