@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nunatak.catalog.table_properties import load_table_properties, update_table_properties
 from nunatak.database.records import (
     AddJob,
     AdoptHead,
@@ -646,3 +647,23 @@ def test_the_properties_of_a_table_in_the_catalog_follow_a_rename_and_go_with_a_
 
     run(full.apply([delete("u")]))
     assert run(full.rows("table_properties", {**values, "name": "u"})) in ([], ())
+
+
+def test_properties_of_a_table_are_those_of_its_uuid(full: Store, run: Run[ANY]) -> None:
+    def properties(name: str) -> dict[str, str]:
+        found: dict[str, str] = run(load_table_properties(full, key(name), "uuid-of-t"))
+        return found
+
+    def update(removals: tuple[str, ...] = (), **updates: str) -> None:
+        changes = run(update_table_properties(full, key("t"), "uuid-of-t", updates, removals))
+        run(full.apply(changes))
+
+    update(owner="ann", **{"k" * 255: "v" * 1000})
+    update(("k" * 255,), owner="bo", tier="gold")
+
+    assert properties("t") == {"owner": "bo", "tier": "gold"}
+    assert properties("T") == {}
+    run(full.apply([rename(key("t"), key("u"))]))
+    assert (properties("t"), properties("u")) == ({}, {"owner": "bo", "tier": "gold"})
+    run(full.apply([delete("u")]))
+    assert properties("u") == {}

@@ -9,7 +9,16 @@ from functools import lru_cache
 import msgspec
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import encryption_keys, health, maintenance, maintenance_jobs, management, neighbours, shadows
+from nunatak.api import (
+    encryption_keys,
+    health,
+    maintenance,
+    maintenance_jobs,
+    management,
+    neighbours,
+    shadows,
+    table_properties,
+)
 from nunatak.api import migration_documents as documents
 from nunatak.api.audit import AUDIT_ROUTES
 from nunatak.api.http import Request, Response, raw_json
@@ -35,6 +44,7 @@ from nunatak.api.management_wire import (
     RotateKeysRequest,
     SaveDocumentRequest,
     UpdatePrincipalRequest,
+    UpdateTablePropertiesRequest,
 )
 from nunatak.api.openapi_management import OpenApiDocument, management_document
 from nunatak.api.places import in_place, on_place, on_place_in_body
@@ -50,7 +60,7 @@ POLICIES, MAINTENANCE = BASE + "/policies", BASE + "/maintenance"
 # Whoever sets a policy has done by it what these allow, to every table of the place.
 CHANGE = P.TABLE_WRITE | P.TABLE_ALTER
 JOBS, SHADOWS = MAINTENANCE + "/jobs", BASE + "/shadows"
-JOB = JOBS + "/{job}"
+JOB, TABLE_PROPERTIES = JOBS + "/{job}", BASE + "/table-properties"
 DOCUMENTS = BASE + "/migrations/{migration}/documents"
 DOCUMENT = DOCUMENTS + "/{document}"
 PAGE = ("pageToken", "pageSize")
@@ -149,6 +159,12 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
           described=Operation(tag="Maintenance", request=SetShadowRequest, errors=(404,))),
     Route("dropShadow", "DELETE", SHADOWS, shadows.delete_shadow, CHANGE, S.TABLE, "Say that a table is this catalog's own", False, on_place,
           described=Operation(tag="Maintenance", query=("place",), errors=(404,))),
+    Route("loadTableProperties", "GET", TABLE_PROPERTIES, table_properties.get_table_properties, P.TABLE_READ_META, S.TABLE, "Load the properties that the catalog keeps about a table", False, on_place,
+          described=Operation(tag="Tables", query=("place",), errors=(404,))),
+    Route("updateTableProperties", "PATCH", TABLE_PROPERTIES, table_properties.patch_table_properties, P.TABLE_ALTER, S.TABLE, "Set and remove properties that the catalog keeps about a table", False, on_place_in_body(UpdateTablePropertiesRequest),
+          described=Operation(tag="Tables", request=UpdateTablePropertiesRequest, errors=(404, 422))),
+    Route("dropTableProperties", "DELETE", TABLE_PROPERTIES, table_properties.delete_table_properties, P.TABLE_ALTER, S.TABLE, "Remove all properties that the catalog keeps about a table", False, on_place,
+          described=Operation(tag="Tables", query=("place",), errors=(404,))),
     Route("listMaintenanceJobs", "GET", JOBS, maintenance_jobs.list_jobs, P.TABLE_READ_META, S.TABLE, "List jobs, newest first", False, on_place,
           described=Operation(tag="Maintenance", query=("place", *PAGE), errors=(404,))),
     Route("addMaintenanceJobs", "POST", JOBS, maintenance_jobs.add_jobs, CHANGE, S.TABLE, "Add the jobs that are due, or one that is asked for", False, on_place_in_body(AddJobsRequest),

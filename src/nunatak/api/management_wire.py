@@ -209,6 +209,16 @@ class RotateKeysResponse(Wire, frozen=True):
     key_id: str
 
 
+class UpdateTablePropertiesRequest(Wire, frozen=True):
+    securable: str
+    updates: dict[str, str] = msgspec.field(default_factory=dict)
+    removals: list[str] = msgspec.field(default_factory=list)
+
+
+class TablePropertiesResponse(Wire, frozen=True):
+    properties: dict[str, str]
+
+
 class EncryptionKey(Wire, frozen=True):
     key_id: str
     encrypts: Annotated[bool, Meta(description="Whether new secrets are encrypted with it.")]

@@ -105,3 +105,7 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- save_place
 INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
 VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;
+
+-- forget_table_property
+DELETE FROM iceberg_table_properties
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND property_key = :key;

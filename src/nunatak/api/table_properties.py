@@ -1,0 +1,45 @@
+"""Properties the catalog keeps about a table, over HTTP."""
+
+from nunatak.access.administration import audited
+from nunatak.api.http import Request
+from nunatak.api.management_wire import TablePropertiesResponse, UpdateTablePropertiesRequest
+from nunatak.api.places import load_table_at
+from nunatak.api.route import handler
+from nunatak.catalog.heads import key_of
+from nunatak.catalog.table_properties import (
+    forget_table_properties,
+    load_table_properties,
+    update_table_properties,
+)
+from nunatak.catalog.write import write
+from nunatak.database.records import Answer
+
+
+@handler
+async def get_table_properties(request: Request) -> TablePropertiesResponse:
+    place, table = await load_table_at(request, request.query.get("securable"))
+    key = key_of(request.warehouse, place.identifier)
+    properties = await load_table_properties(request.catalog.store, key, table.table_uuid)
+    return TablePropertiesResponse(properties)
+
+
+@handler
+async def patch_table_properties(request: Request) -> None:
+    wanted = request.decode(UpdateTablePropertiesRequest)
+    place, table = await load_table_at(request, wanted.securable)
+    key = key_of(request.warehouse, place.identifier)
+    changes = await update_table_properties(
+        request.catalog.store, key, table.table_uuid, wanted.updates, wanted.removals
+    )
+    detail = {"updated": sorted(wanted.updates), "removed": sorted(set(wanted.removals))}
+    row = audited(request.actor, "update-table-properties", place.securable, detail)
+    await write(request.catalog, request.caller, [*changes, row], Answer(204))
+
+
+@handler
+async def delete_table_properties(request: Request) -> None:
+    """Removes all of them; a table that has none stays as it is."""
+    place, table = await load_table_at(request, request.query.get("securable"))
+    key = key_of(request.warehouse, place.identifier)
+    row = audited(request.actor, "drop-table-properties", place.securable, {"table-uuid": table.table_uuid})
+    await write(request.catalog, request.caller, [forget_table_properties(key), row], Answer(204))
