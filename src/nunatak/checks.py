@@ -183,7 +183,9 @@ def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
         except CatalogError as error:
             raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
         _refuse_shared(warehouse.name, allowed, places)
-        places[warehouse.name] = WarehousePlace(warehouse.name, warehouse.location, allowed)
+        places[warehouse.name] = WarehousePlace(
+            warehouse.name, warehouse.location, allowed, plain=warehouse.name in settings.plain_locations
+        )
     return places
 
 

@@ -245,6 +245,13 @@ SETTINGS: tuple[Setting, ...] = (
         "empty: the folder `warehouses` in the data folder.",
     ),
     Setting(
+        "plain_locations",
+        (),
+        _list,
+        "Warehouses, by name, whose new tables lie at <namespace>/<table> if that folder is free, as JDBC catalogs put "
+        "them; separated by commas. Tables of other warehouses have a uuid in their folder's name.",
+    ),
+    Setting(
         "allowed_locations",
         (),
         _list,
@@ -427,6 +434,7 @@ class Settings:
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
     warehouse_roots: tuple[str, ...]
+    plain_locations: tuple[str, ...]
     allowed_locations: tuple[str, ...]
     namespace_separator: str
     base_paths: tuple[str, ...]

@@ -34,14 +34,16 @@ from nunatak.database.store import HeadMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
+    CatalogError,
     CommitFailed,
     Forbidden,
     NoSuchNamespace,
     NoSuchTable,
+    OutcomeUnknown,
 )
 from nunatak.iceberg import create, plausible, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
-from nunatak.iceberg.metadata_files import new_folder
+from nunatak.iceberg.metadata_files import new_folder, plain_folder
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import Location, parse_location, require_inside
 
@@ -64,11 +66,18 @@ class NewTable:
 
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
     key = key_of(warehouse, wanted.identifier)
-    metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
+    metadata = await _new_metadata(catalog, warehouse, caller, key, wanted, claims_folder=warehouse.plain)
     # The folders come before the pointer: once the table is there, nothing may answer that it was refused.
     folders = _local_folders(metadata)
     new = Publication(key, wanted.identifier, "create-table", None, None, metadata, folders=folders)
-    (loaded,) = await publish(catalog, caller, [new])
+    try:
+        (loaded,) = await publish(catalog, caller, [new])
+    except OutcomeUnknown:
+        raise  # the table may be there
+    except CatalogError:
+        if warehouse.plain and wanted.location is None:
+            await catalog.objects.remove_empty_folders(metadata.location)
+        raise
     return loaded
 
 
@@ -90,8 +99,13 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
 
 async def _refuse_overlap(catalog: Catalog, place: Location) -> None:
     """Asked at the staging, lest a client writes into another table's folder; the commit asks again."""
-    if await catalog.store.overlapping(str(place), [str(place.parent(size)) for size in range(len(place.segments))]):
+    if await _overlaps(catalog, place):
         raise refusals.overlap(str(place))
+
+
+async def _overlaps(catalog: Catalog, place: Location) -> bool:
+    ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
+    return bool(await catalog.store.overlapping(str(place), ancestors))
 
 
 def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> Write:
@@ -101,7 +115,13 @@ def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location)
 
 
 async def _new_metadata(
-    catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key, wanted: NewTable
+    catalog: Catalog,
+    warehouse: WarehousePlace,
+    caller: Caller,
+    key: Key,
+    wanted: NewTable,
+    *,
+    claims_folder: bool = False,
 ) -> TableMetadata:
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
@@ -109,20 +129,46 @@ async def _new_metadata(
     await refuse_taken(catalog, key, wanted.identifier, "TABLE")
     check_properties(wanted.properties)
     table_uuid = catalog.new_uuid()
-    metadata = await catalog.large_work.run_if(
-        is_wide(wanted.schema),
-        create.new_table,
-        schema=wanted.schema,
-        partition_spec=wanted.partition_spec,
-        sort_order=wanted.sort_order,
-        location=wanted.location or default_location(warehouse, namespace, wanted.identifier, table_uuid),
-        properties=wanted.properties,
-        table_uuid=table_uuid,
-        now_ms=catalog.now_ms(),
-    )
-    own = await check_places(catalog, warehouse, key, metadata)
-    await refuse_foreign(catalog, caller, key, metadata, None, own, ())
+    claimed = None
+    if claims_folder and wanted.location is None:
+        claimed = await _claimed_folder(catalog, warehouse, namespace, wanted.identifier)
+    default = default_location(warehouse, namespace, wanted.identifier, table_uuid)
+    try:
+        metadata = await catalog.large_work.run_if(
+            is_wide(wanted.schema),
+            create.new_table,
+            schema=wanted.schema,
+            partition_spec=wanted.partition_spec,
+            sort_order=wanted.sort_order,
+            location=wanted.location or claimed or default,
+            properties=wanted.properties,
+            table_uuid=table_uuid,
+            now_ms=catalog.now_ms(),
+        )
+        own = await check_places(catalog, warehouse, key, metadata)
+        await refuse_foreign(catalog, caller, key, metadata, None, own, ())
+    except CatalogError:
+        if claimed is not None:
+            await catalog.objects.remove_empty_folders(claimed)
+        raise
     return metadata
+
+
+async def _claimed_folder(
+    catalog: Catalog, warehouse: WarehousePlace, namespace: Mapping[str, str], identifier: Identifier
+) -> str | None:
+    """The folder `<namespace>/<table>`, made just now; None if it is there already, or touches another table.
+
+    A folder that is there may hold files of a table that was dropped or renamed: it is never used again.
+    """
+    given = _served_location(warehouse, namespace)
+    base, named = (given, Identifier((), identifier.name)) if given else (warehouse.location, identifier)
+    folder = plain_folder(base, named)
+    if folder is None:
+        return None
+    if await _overlaps(catalog, parse_location(folder)):
+        return None
+    return folder if catalog.objects.claim_folder(folder) else None
 
 
 def is_wide(schema: Mapping[str, Any]) -> bool:
@@ -137,15 +183,23 @@ def default_location(
     warehouse: WarehousePlace, namespace: Mapping[str, str] | None, identifier: Identifier, table_uuid: str
 ) -> str:
     """Its own folder: below the namespace's location if that lies inside the warehouse, else below the warehouse."""
-    given = (namespace or {}).get("location")
-    if given:
-        try:
-            require_inside(given, warehouse.allowed, "namespace location")
-        except BadRequest:
-            given = None  # written by another client of the database, or before the settings changed
-    if given:
-        return new_folder(given.rstrip("/"), Identifier((), identifier.name), table_uuid)
+    given = _served_location(warehouse, namespace)
+    if given or warehouse.plain:
+        # Beside plain folders: `<a>/<b>` may be the table b of a, and then no table of the namespace a.b can lie in it.
+        return new_folder(given or warehouse.location, Identifier((), identifier.name), table_uuid)
     return new_folder(warehouse.location, identifier, table_uuid)
+
+
+def _served_location(warehouse: WarehousePlace, namespace: Mapping[str, str] | None) -> str | None:
+    """The location of the namespace, if tables can lie there."""
+    given = (namespace or {}).get("location")
+    if not given:
+        return None
+    try:
+        require_inside(given, warehouse.allowed, "namespace location")
+    except BadRequest:
+        return None  # written by another client of the database, or before the settings changed
+    return given.rstrip("/")
 
 
 def _local_folders(metadata: TableMetadata) -> list[str]:

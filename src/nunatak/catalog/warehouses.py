@@ -30,6 +30,7 @@ class WarehousePlace:
     location: str
     allowed: tuple[Location, ...]
     configured: bool = True
+    plain: bool = False  # new tables lie at <namespace>/<table> where that folder is free
 
 
 class Warehouses(dict[str, WarehousePlace]):
@@ -41,11 +42,13 @@ class Warehouses(dict[str, WarehousePlace]):
         store: Store,
         objects: ObjectStore,
         roots: tuple[Location, ...],
+        plain: Collection[str] = (),
     ) -> None:
         super().__init__(configured)
         self._store = store
         self._objects = objects
         self._roots = roots  # others are made below these
+        self._plain = plain  # the names of those whose tables lie at <namespace>/<table>
         self._refused: set[str] = set()
 
     async def refresh(self) -> bool:
@@ -70,7 +73,7 @@ class Warehouses(dict[str, WarehousePlace]):
                 log.warning("warehouse %s cannot be served: %s", name, error.message)
                 self._refused.add(name)
             return
-        self[name] = WarehousePlace(name, location, (place,), configured=False)
+        self[name] = WarehousePlace(name, location, (place,), configured=False, plain=name in self._plain)
 
     def place_of_new(self, name: str, location: str | None) -> Location:
         """Where a new warehouse is to lie; it must keep apart from all others."""

@@ -44,5 +44,11 @@ def new_folder(base: str, identifier: Identifier | None, table_uuid: str) -> str
     return "/".join([base, *levels, f"{slug(identifier.name)}-{table_uuid}"])
 
 
+def plain_folder(base: str, identifier: Identifier) -> str | None:
+    """The folder that JDBC catalogs use, `<namespace>/<table>`; None if a name would have to be changed for it."""
+    names = (*identifier.namespace, identifier.name)
+    return None if any(slug(name) != name for name in names) else "/".join((base, *names))
+
+
 def slug(name: str) -> str:
     return _UNSAFE.sub("_", name)[:_SLUG_LENGTH] or "_"

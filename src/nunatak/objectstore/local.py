@@ -210,6 +210,26 @@ class LocalFiles:
         """
         return self._make_way(Location(location.scheme, location.authority, (*location.segments, ".")))
 
+    def claim_folder(self, location: Location) -> bool:
+        """Make a folder that is not there yet, and those above it; False if somebody has it, whatever is in it.
+
+        It is on disk with the first file that is written into it.
+        """
+        was_unsynced = location.segments in self._unsynced
+        way = self._make_way(location)
+        try:
+            self._unsynced.add(location.segments)
+            os.mkdir(location.segments[-1], 0o755, dir_fd=way.folders[-1])
+        except OSError as error:
+            if not was_unsynced:
+                self._unsynced.discard(location.segments)
+            if isinstance(error, FileExistsError):
+                return False
+            raise trouble("write", location, error) from error
+        finally:
+            way.close()
+        return True
+
     def _make_way(self, location: Location) -> Written:
         """The folder of a file, which comes last, made if it is not there, as are those above it."""
         root = self._root_of(location)

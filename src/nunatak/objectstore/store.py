@@ -119,6 +119,11 @@ class ObjectStore:
         except OSError as error:
             raise trouble("write", place, error) from error
 
+    def claim_folder(self, location: str) -> bool:
+        """Make a folder that is not there yet; False if it is, or could not be made by one of several at once."""
+        place = parse_location(location)
+        return place.scheme == "file" and self.local.claim_folder(place)
+
     async def without_links(self, places: Sequence[Location]) -> list[Location]:
         """Where each path really leads if links of this machine are followed; itself for other stores."""
         return await self._run(self._without_links, places)
