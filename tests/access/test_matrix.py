@@ -237,7 +237,7 @@ def met(status: int) -> str:
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("operation", [*(route.operation for route in CATALOG_ROUTES), *WITH_PLACE])
 def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation: str, caller: str, place: str) -> None:
-    """MISSION: 004-28"""
+    """MISSION: 000-78, 000-79, 000-80, 004-28"""
     restore(catalog)
     if operation in WITH_PLACE:
         method, path, body = request_with_place(catalog, operation, place)

@@ -150,7 +150,7 @@ def test_every_metadata_location_names_a_file_with_exactly_the_answer(tables: Lo
 
 
 def test_the_same_append_sent_again_without_a_key_is_answered_as_done(tables: LocalCatalog) -> None:
-    """A 409 here makes the client delete files of the live table. 000-39"""
+    """A 409 here makes the client delete files of the live table."""
     body = append(7)
     ok(tables.call("POST", T, body))
     state = tables.state()

@@ -45,6 +45,7 @@ def schema_of(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_a_second_server_on_the_same_file_refuses_to_start(tmp_path: Path, run: Run[Any]) -> None:
+    """One writer by a file lock. MISSION: 004-18"""
     path = tmp_path / "catalog.db"
     store = SqliteStore(path)
 

@@ -123,6 +123,7 @@ def test_of_many_who_move_one_pointer_one_succeeds(full: Store, run: Run[ANY]) -
 
 
 def test_a_list_of_changes_happens_whole_or_not_at_all(full: Store, run: Run[ANY]) -> None:
+    """MISSION: 000-37"""
     """MISSION: 004-10"""
     first = insert("t").new
     fine = [create_namespace("new"), insert("u"), move("t", first, stored("v2")), AddJob("purge", b"{}")]

@@ -106,7 +106,7 @@ def test_of_two_interleaved_appends_the_loser_gets_a_conflict(
 
 
 def test_writers_on_both_sides_lose_nothing_of_each_other(both: tuple[RestCatalog, SqlCatalog]) -> None:
-    """MISSION: 000-36, 004-12, 004-14, 004-18"""
+    """MISSION: 000-36, 004-12, 004-14"""
     writers = {
         f"{kind}{number}": catalog for kind, catalog in zip(("rest", "sql"), both, strict=True) for number in (1, 2)
     }
@@ -132,7 +132,7 @@ def test_writers_on_both_sides_lose_nothing_of_each_other(both: tuple[RestCatalo
 def test_a_jdbc_catalog_moves_to_the_server_by_changing_nothing_but_the_configuration(
     spark: "SparkSession", mariadb: MariadbServer, tmp_path: Path, schema_version: str
 ) -> None:
-    """And goes on beside it, with nothing lost. MISSION: 004-12, 004-25, 003-65"""
+    """And goes on beside it, with nothing lost. MISSION: 004-12, 004-25"""
     url, data = mariadb.new_database(), tmp_path / "data"
     session = spark.newSession()
     configure(session, jdbc_catalog(url, data, schema_version))

@@ -253,7 +253,7 @@ def wrong_in(catalog: Catalog, namespace: str, tables: Sequence[str], writers: S
 
 
 def test_writers_on_both_sides_lose_nothing_of_each_other(lake: Lake, rest: RestCatalog, namespace: str) -> None:
-    """MISSION: 000-36, 004-12, 004-14, 004-18"""
+    """MISSION: 000-36, 004-12, 004-14"""
     chance = seeded("jdbc on postgres")
     tables = ["a", "b"]
     for table in tables:
@@ -328,7 +328,7 @@ def test_spark_s_jdbc_catalog_writes_beside_the_server_and_loses_nothing(
 def test_a_jdbc_catalog_moves_to_the_server_by_changing_nothing_but_the_configuration(
     spark: "SparkSession", postgres: PostgresServer, tmp_path: Path, schema_version: str
 ) -> None:
-    """MISSION: 004-25, 003-65"""
+    """MISSION: 004-25"""
     url = postgres.new_database()
     data = tmp_path / "data"
     session = spark.newSession()

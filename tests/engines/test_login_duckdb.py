@@ -195,7 +195,7 @@ def test_a_token_that_cannot_be_replaced_ends_with_its_reason(engine: DuckDBPyCo
 def test_a_reader_reads_and_is_refused_everything_else(
     engine: DuckDBPyConnection, secured: LoginServer, lake: Lake, schema: str
 ) -> None:
-    """DuckDB shows our message with the privilege that is missing. MISSION: 000-78, 000-80"""
+    """DuckDB shows our message with the privilege that is missing. MISSION: 000-78"""
     reader = secured.principal(a_name("reader"), **{schema: "READ"})
     with logged_in(engine, secured, reader) as mine:
         assert mine.contents(f"lake.{schema}.cities") == [OSLO, BERGEN]
@@ -217,7 +217,7 @@ def test_a_reader_reads_and_is_refused_everything_else(
 def test_whoever_was_granted_nothing_finds_nothing(
     engine: DuckDBPyConnection, secured: LoginServer, schema: str
 ) -> None:
-    """MISSION: 000-79"""
+    """Neither tables nor namespaces are shown."""
     stranger = secured.principal(a_name("stranger"))
     with (
         logged_in(engine, secured, stranger) as lake,

@@ -192,7 +192,7 @@ def test_a_token_that_cannot_be_replaced_ends_with_its_reason(hurried: LoginServ
 
 
 def test_a_reader_reads_and_is_refused_everything_else(secured: LoginServer, cities: Table) -> None:
-    """The refusal names the principal, the privilege and the object. MISSION: 000-78, 000-80"""
+    """The refusal names the principal, the privilege and the object. MISSION: 000-78"""
     namespace, name = cities.name()
     reader = secured.principal(a_name("reader"), **{namespace: "READ"})
     with opened(secured, reader) as catalog:
@@ -222,7 +222,7 @@ def test_a_reader_reads_and_is_refused_everything_else(secured: LoginServer, cit
 
 
 def test_whoever_was_granted_nothing_finds_nothing(secured: LoginServer, cities: Table) -> None:
-    """MISSION: 000-79"""
+    """Neither tables nor namespaces are shown."""
     with opened(secured, secured.principal(a_name("stranger"))) as catalog:
         with pytest.raises(NoSuchNamespaceError):
             catalog.list_tables(cities.name()[:1])

@@ -166,7 +166,7 @@ def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried
 
 
 def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
-    """Spark shows our message with the privilege that is missing. MISSION: 000-78, 000-80"""
+    """Spark shows our message with the privilege that is missing. MISSION: 000-78"""
     reader = secured.principal(a_name("reader"), **{sql.namespace: "READ"})
     mine = log_in(spark, secured, sql.namespace, credential=reader.credential)
     assert cities(mine) == ["Oslo", "Bergen"]
@@ -194,7 +194,7 @@ def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", se
 
 
 def test_whoever_was_granted_nothing_finds_nothing(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
-    """MISSION: 000-79"""
+    """Neither tables nor namespaces are shown."""
     stranger = secured.principal(a_name("stranger"))
     mine = log_in(spark, secured, sql.namespace, credential=stranger.credential)
 

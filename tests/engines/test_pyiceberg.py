@@ -712,7 +712,7 @@ def a_view_version(namespace: str, sql: str) -> ViewVersion:
 
 
 def test_views_are_created_loaded_listed_and_dropped(catalog: RestCatalog, cities: Table) -> None:
-    """MISSION: 000-07, 003-11"""
+    """MISSION: 000-07"""
     namespace = cities.name()[0]
     sql = "SELECT id, city FROM cities WHERE id > 1"
     created = catalog.create_view(

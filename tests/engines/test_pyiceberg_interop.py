@@ -61,7 +61,7 @@ def numbers(catalog: Catalog, name: tuple[str, ...]) -> list[int]:
 
 
 def test_sqlcatalog_sees_what_nunatak_made(rest: RestCatalog, sql: SqlCatalog, namespace: str) -> None:
-    """MISSION: 004-04, 004-05, 004-07, 004-23"""
+    """SqlCatalog reads the database itself, without a service. MISSION: 004-02, 004-04, 004-05, 004-07, 004-23"""
     rest.create_namespace((namespace, "gold"))
     made = rest.create_table((namespace, "gold", "cities"), CITIES, properties={"owner": "ops"})
     made.append(rows(1, 2))

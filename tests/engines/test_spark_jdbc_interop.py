@@ -121,7 +121,7 @@ def test_the_server_serves_tables_and_namespaces_that_a_jdbc_client_created(sql:
 def test_a_jdbc_catalog_moves_to_the_server_by_changing_nothing_but_the_configuration(
     spark: "SparkSession", tmp_path: Path, schema_version: str
 ) -> None:
-    """The database that Spark filled by itself is the one that the server starts on. MISSION: 004-25, 003-65"""
+    """The database that Spark filled by itself is the one that the server starts on. MISSION: 004-25"""
     data = tmp_path / "nunatak-data"
     data.mkdir()
     sql = Sql(spark.newSession(), "default", "sales")

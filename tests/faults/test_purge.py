@@ -103,7 +103,7 @@ def purge_among_siblings(server: RunningServer, around: Path, chance: random.Ran
 
 
 def test_a_purge_takes_exactly_the_files_of_its_table(server: RunningServer) -> None:
-    """MISSION: 002-18"""
+    """Not every file in the folder, as 002 has it: what no metadata names may be somebody else's."""
     chance = seeded("purge")
     rounds = -(-PURGES // len(SIBLINGS))
 

@@ -168,7 +168,7 @@ def test_a_migration_that_was_released_has_not_changed(
 
 
 def test_servers_of_the_next_version_take_over_while_writers_append(homes: Homes, next_version: Path) -> None:
-    """On SQLite the next server starts after the last has stopped; on PostgreSQL, beside it. MISSION: 003-56"""
+    """On SQLite the next server starts after the last has stopped; on PostgreSQL, beside it."""
     chance = seeded(f"upgrade-{homes.kind}")
     home = homes.new("home")
     later = {**home.environment, "NUNATAK_TEST_MIGRATIONS": str(next_version)}
@@ -286,7 +286,7 @@ def advisory_locks(home: Home) -> list[tuple[object, ...]]:
 def test_a_failed_migration_leaves_no_half_and_no_lock_and_the_version_before_goes_on(
     homes: Homes, failing_version: Path
 ) -> None:
-    """MISSION: 003-59"""
+    """What was there before serves on."""
     home = homes.new("home")
     with running_server(home.data, environment=home.environment) as server:
         create_tables(server.port, ["t1"])
@@ -338,7 +338,7 @@ def test_without_a_transaction_the_same_migration_would_leave_a_half(homes: Home
 
 
 def test_processes_that_migrate_at_once_migrate_once(homes: Homes) -> None:
-    """MISSION: 003-58"""
+    """Servers may start at once on a database that nobody has migrated."""
     home = homes.new("home")
 
     def start(_: int) -> list[str]:

@@ -335,7 +335,7 @@ def test_every_commit_is_one_new_version_and_the_older_ones_stay(orders: Running
 
 
 def test_a_commit_with_one_impossible_update_applies_none(orders: RunningServer) -> None:
-    """MISSION: 000-34, 000-37"""
+    """MISSION: 000-34"""
     before = load(orders)
 
     answer = commit(orders, SET_OWNER, add_snapshot(11), {"action": "set-current-schema", "schema-id": 99})

@@ -51,7 +51,7 @@ def columns(database: sqlite3.Connection, table: str) -> tuple[list[str], list[s
 def test_the_three_tables_are_made_at_the_first_start(
     database: sqlite3.Connection, table: str, expected: list[str], key: list[str]
 ) -> None:
-    """MISSION: 004-03, 004-04, 004-05, 004-07, 004-08"""
+    """MISSION: 004-03, 004-04, 004-05, 004-07"""
     found, found_key = columns(database, table)
 
     assert found[: len(expected)] == expected
@@ -103,9 +103,10 @@ def test_namespace_properties_are_rows(catalog: RunningServer, database: sqlite3
 
 
 def test_tables_lie_below_the_warehouse_by_namespace(catalog: RunningServer) -> None:
-    """MISSION: 004-22"""
+    """The plain folder is a setting: tests/api/test_plain_locations.py."""
     created(send(catalog, "POST", "/v1/namespaces", {"namespace": ["analytics"]}))
     body = {"name": "orders", "schema": SCHEMA}
     metadata = created(send(catalog, "POST", "/v1/namespaces/analytics/tables", body))["metadata"]
 
-    assert metadata["location"].startswith(f"{(catalog.data / 'warehouse').as_uri()}/analytics/orders")
+    folder = f"analytics/orders-{metadata['table-uuid']}"
+    assert metadata["location"] == f"{(catalog.data / 'warehouse').as_uri()}/{folder}"

@@ -172,7 +172,7 @@ def test_a_loaded_table_has_the_documented_fields(orders: RunningServer) -> None
 
     metadata = table["metadata"]
     assert table["metadata-location"].startswith(metadata["location"])
-    assert isinstance(table.get("config", {}), dict)
+    assert isinstance(table["config"], dict)
     assert {
         "format-version",
         "table-uuid",

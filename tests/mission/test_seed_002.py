@@ -189,7 +189,7 @@ def test_a_loaded_table_has_location_metadata_and_config(events: RunningServer) 
     assert table["metadata-location"].endswith(".metadata.json")
     assert table["metadata"]["format-version"] == 2
     assert {"table-uuid", "location", "schemas", "partition-specs", "properties"} <= table["metadata"].keys()
-    assert isinstance(table.get("config", {}), dict)
+    assert isinstance(table["config"], dict)
 
 
 def test_a_commit_adds_a_schema_and_makes_it_current(events: RunningServer) -> None:

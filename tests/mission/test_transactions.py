@@ -56,7 +56,7 @@ def test_a_transaction_commits_all_of_its_tables(events: RunningServer, path: st
 
 @pytest.mark.parametrize("broken", NAMES)
 def test_a_broken_requirement_of_one_table_stops_all(events: RunningServer, broken: str) -> None:
-    """MISSION: 002-30, 002-31, 002-35, 002-47"""
+    """MISSION: 002-30, 002-31, 002-47"""
     before = [load(events, name) for name in NAMES]
     files = set((events.data / "warehouse").rglob("*.metadata.json"))
     changes = [change(name, [has_schema(9 if name == broken else 0)], batch="1") for name in NAMES]
@@ -69,7 +69,7 @@ def test_a_broken_requirement_of_one_table_stops_all(events: RunningServer, brok
 
 
 def test_an_impossible_update_of_one_table_stops_all(events: RunningServer) -> None:
-    """MISSION: 002-30, 002-35"""
+    """MISSION: 002-30"""
     before = [load(events, name) for name in NAMES]
     impossible = {**change("events_summary"), "updates": [{"action": "set-current-schema", "schema-id": 99}]}
 
@@ -98,7 +98,7 @@ def test_every_pointer_of_a_transaction_has_its_file(events: RunningServer) -> N
 
 
 def test_transactions_that_race_are_retried_by_the_server(events: RunningServer) -> None:
-    """No requirement speaks against them, so each is applied on top of the other. MISSION: 002-33, 002-34"""
+    """No requirement speaks against them, so each is applied on top of the other. MISSION: 002-33"""
     writers, each = 4, 5
     statuses: list[int] = []
     start = threading.Barrier(writers)

@@ -60,6 +60,7 @@ def test_an_address_as_we_write_it_stays_as_it_is(url: str) -> None:
     ],
 )  # fmt: skip
 def test_the_spellings_of_others_are_understood(spelled: str, meant: str) -> None:
+    """MISSION: 004-21"""
     assert normal_url(spelled) == meant
     assert normal_url(meant) == meant
     assert load({}, {"NUNATAK_CONFIG": "/dev/null", "NUNATAK_DATABASE_URL": spelled}).database_url == meant

@@ -39,7 +39,7 @@ def test_an_unknown_engine_is_answered_with_the_known_ones() -> None:
 
 
 def test_the_lines_for_pyiceberg_run(run: Run, shared_server: RunningServer, namespace: str) -> None:
-    """000-81, 003-63: two properties are enough."""
+    """003-63: two properties are enough."""
     script = run_command("connect", "pyiceberg", "--uri", shared_server.uri).out
 
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout

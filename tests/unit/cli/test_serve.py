@@ -220,7 +220,7 @@ def test_an_export_of_an_empty_audit_trail_is_an_empty_file(tmp_path: Path) -> N
 
 
 def test_get_answers_without_a_server(tmp_path: Path) -> None:
-    """MISSION: 004-02"""
+    """The database is migrated by a command of its own before. MISSION: 003-58"""
     run_command("database", "migrate", "--data", str(tmp_path / "data"))
     config = run_command("get", "v1/config", "--data", str(tmp_path / "data"))
     missing = run_command("get", "/v1/namespaces/none", "--data", str(tmp_path / "data"))
