@@ -134,7 +134,12 @@ class Home:
         """As the application hands it to a handler; no catalog and no warehouse are needed here."""
         sent = {"content_type": "application/x-www-form-urlencoded", **(headers or {})}
         encoded = {name.replace("_", "-").encode(): value.encode("latin-1") for name, value in sent.items()}
-        context: Any = SimpleNamespace(identity=self.identity, note_failed_login=_ignored, note_issued_token=_ignored)
+        context: Any = SimpleNamespace(
+            identity=self.identity,
+            note_failed_login=_ignored,
+            note_issued_token=_ignored,
+            distinct_errors=False,
+        )
         nothing: Any = None
         request = Request(nothing, nothing, method, [], b"", encoded, context)
         request.caller, request.host = Caller(address=(address, 50_000)), address
