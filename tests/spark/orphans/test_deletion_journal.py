@@ -115,10 +115,10 @@ def test_a_job_killed_before_it_could_note_anything_notes_it_when_it_comes_back(
 @pytest.mark.parametrize(
     ("owner", "step"),
     [
-        (DeletionJournal, "confirm"),
-        (DeletionJournal, "_note"),
+        (DeletionJournal, "record_deleted"),
+        (DeletionJournal, "_record"),
         (DeletionJournal, "_drop_plans"),
-        (DeletionJournal, "count"),
+        (DeletionJournal, "count_deletions"),
         (snapshot_expiry, "_outcome"),
     ],
 )

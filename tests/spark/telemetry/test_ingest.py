@@ -95,7 +95,8 @@ def killed(*_: object) -> None:
 
 @pytest.mark.parametrize("keep_files", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "step"), [(Rejections, "count"), (spooled, "delete"), (views, "ensure_views"), (Rejections, "report")]
+    ("owner", "step"),
+    [(Rejections, "count"), (spooled, "delete_files"), (views, "ensure_views"), (Rejections, "report")],
 )
 def test_a_rejected_line_is_reported_once_whenever_a_run_is_killed(
     telemetry: Telemetry,

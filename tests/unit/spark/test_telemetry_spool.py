@@ -67,7 +67,11 @@ def test_what_spark_remembers_of_a_day_stays_while_a_file_of_it_does(tmp_path: P
 
 
 def test_one_ingests_at_a_time(tmp_path: Path) -> None:
-    with spool_files.lock_spool(tmp_path), pytest.raises(CannotRun, match="already"), spool_files.lock_spool(tmp_path):
+    with (
+        spool_files.lock_spool(tmp_path),
+        pytest.raises(CannotRun, match="Another ingest"),
+        spool_files.lock_spool(tmp_path),
+    ):
         pass
     with spool_files.lock_spool(tmp_path):
         pass
