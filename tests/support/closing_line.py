@@ -1,8 +1,14 @@
-"""The last words of `make test`: what was not run and why, then the plain count as the very last line."""
+"""What `make test` says: each failed test as it fails, what was not run and why, and the count as the last line."""
 
 from collections import Counter
 
 import pytest
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A run takes half an hour, and pytest names what failed at its end only."""
+    if report.failed:
+        print(f"\nFAILED {report.nodeid}", flush=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
