@@ -50,6 +50,7 @@ ELSEWHERE = {
     "docs/tutorial/demo-pipeline.md": "tests/spark/demo/test_demo.py",
     "docs/how-to/measure-speed.md": "tests/bench/test_bench.py",
     "docs/how-to/run-behind-a-proxy.md": "tests/access/test_proxy.py",
+    "docs/how-to/test-with-a-catalog-in-memory.md": "tests/unit/cli/test_serve.py",
 }
 
 

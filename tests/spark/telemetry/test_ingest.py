@@ -196,7 +196,7 @@ def test_what_spark_remembers_of_a_day_goes_when_nothing_can_come_any_more(
 def test_one_ingests_at_a_time(telemetry: Telemetry, tmp_path: Path) -> None:
     put(tmp_path, "events", "f", events(1, prefix="h"))
 
-    with spooled.lock_spool(tmp_path), pytest.raises(CannotRun, match="already"):
+    with spooled.lock_spool(tmp_path), pytest.raises(CannotRun, match="Another ingest uses"):
         telemetry.ingest(tmp_path)
 
     assert telemetry.ingest(tmp_path).lines == {"events": 1}
