@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nunatak.access.addresses import is_loopback
-from nunatak.access.doors import check_doors
+from nunatak.access.setup import check_doors
 from nunatak.api.route import TOP_WORDS
 from nunatak.api.router import first_words
 from nunatak.api.transport.tls import tls_context

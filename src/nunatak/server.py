@@ -20,16 +20,16 @@ from typing import Any
 import uvloop
 
 from nunatak.access.bootstrap import look
-from nunatak.access.doors import open_doors
+from nunatak.access.setup import open_doors
 from nunatak.access.vault import open_vault
 from nunatak.address_file import Address, published
 from nunatak.api.app import App
 from nunatak.api.http import RequestHead
-from nunatak.api.limits import InFlight, rates_of
 from nunatak.api.paging import Tokens
+from nunatak.api.request_limits import InFlight, rates_of
 from nunatak.api.router import Router
 from nunatak.api.transport.connection import ArrivalLimits, gate_of
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from nunatak.api.transport.http_server import HttpServer, make_server
 from nunatak.api.transport.listeners import close_listeners, open_listeners
 from nunatak.api.transport.protocol import protocol_with
@@ -38,9 +38,9 @@ from nunatak.api.transport.workers import Lifeline, Workers
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
-from nunatak.catalog.stowing import Stowing, run_stowing
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
+from nunatak.catalog.write_behind import Stowing, run_stowing
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
@@ -49,7 +49,7 @@ from nunatak.database.postgres_connections import NotInstalled
 from nunatak.database.sqlite import CannotOpen, DatabaseInUse, SqliteStore, migrate_file
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
-from nunatak.events.audit import AuditBuffer, run_audit
+from nunatak.events.audit_buffer import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
 from nunatak.events.retention import run_retention
 from nunatak.events.seals import run_seals

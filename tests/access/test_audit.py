@@ -15,10 +15,10 @@ from nunatak.access.audit_rows import ALLOWED, DENIED, audit_row, origin_text
 from nunatak.database.records import CommitEntry, CreateNamespace, InsertHead, Key, Stored
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
-from nunatak.events import trail
-from nunatak.events.audit import AuditBuffer, run_audit
+from nunatak.events import audit_trail
+from nunatak.events.audit_buffer import AuditBuffer, run_audit
+from nunatak.events.audit_trail import Filter, Position, Record, line_of, search
 from nunatak.events.metrics import Metrics
-from nunatak.events.trail import Filter, Position, Record, line_of, search
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, set_properties
 from tests.backends.conftest import Run
@@ -178,8 +178,8 @@ def test_both_tables_are_read_as_one_by_time_in_either_direction(store: Store, r
 def test_little_is_read_for_one_page_and_still_everything_is_found(
     tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch, newest_first: bool
 ) -> None:
-    monkeypatch.setattr(trail, "PAGE", 2)
-    monkeypatch.setattr(trail, "LOOKED_AT", 2)
+    monkeypatch.setattr(audit_trail, "PAGE", 2)
+    monkeypatch.setattr(audit_trail, "LOOKED_AT", 2)
     store = SqliteStore(tmp_path / "catalog.db")
     expected = run(filled(store))
 
@@ -239,7 +239,7 @@ def test_a_time_span_finds_every_record_in_it_although_clocks_differ(
 def test_a_span_of_time_reads_only_rows_around_it(
     tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trail, "PAGE", 10)
+    monkeypatch.setattr(audit_trail, "PAGE", 10)
     store = SqliteStore(tmp_path / "catalog.db")
     rows = [audit_row(at_ms=number * HOUR_MS, principal="ann", action="x", securable="") for number in range(1, 1_001)]
     run(store.apply(rows))
@@ -332,7 +332,7 @@ def test_a_record_says_where_the_request_came_from() -> None:
         b"\x01\xff",
     )
 
-    line = json.loads(line_of(trail.commit_record(row)))
+    line = json.loads(line_of(audit_trail.commit_record(row)))
 
     assert line == {
         "time": "1970-01-01T00:00:01.000Z",

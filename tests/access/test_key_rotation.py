@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from nunatak.access import rotation
 from nunatak.access.credentials import find_credential, is_secret_of, new_access_key, new_client
-from nunatak.access.keys import KeyFile, KeyRing, new_key
+from nunatak.access.key_file import KeyFile, KeyRing, new_key
 from nunatak.access.rotation import SETTLED_MS, list_keys, retire, rotate
 from nunatak.access.vault import Vault, key_id_of
 from nunatak.cli.main import root

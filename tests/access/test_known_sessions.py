@@ -13,7 +13,7 @@ from nunatak.access import known_sessions
 from nunatak.access.known_sessions import Known, KnownSessions, digest_of
 from nunatak.access.sessions import NEVER_MS, session_of
 from nunatak.api.transport.exchange import KnownHeads, parsed_head
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nunatak.api.http import error_response
-from nunatak.api.limits import BURST_SECONDS, InFlight, Rates, rates_of
+from nunatak.api.request_limits import BURST_SECONDS, InFlight, Rates, rates_of
 from nunatak.errors import NotAuthenticated, ServiceUnavailable, TooManyRequests
 from nunatak.settings import load
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from nunatak.database.sqlite import SqliteStore
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of

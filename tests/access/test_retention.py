@@ -10,7 +10,7 @@ import pytest
 from nunatak.access.audit_rows import audit_row
 from nunatak.database.records import Write
 from nunatak.database.store import Store
-from nunatak.events.audit import AuditBuffer
+from nunatak.events.audit_buffer import AuditBuffer
 from nunatak.events.retention import DAY_MS, SEALS_AT_ONCE, prune
 from nunatak.events.seals import newest_records, seal_up_to, verify_export
 from tests.access.test_seals import broken, exported, filled

@@ -14,11 +14,11 @@ import pytest
 
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import RequestHead, Response
-from nunatak.api.limits import InFlight
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
+from nunatak.api.request_limits import InFlight
 from nunatak.api.route import SMALL_BODY, Route
 from nunatak.api.routes import ROUTES
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from tests.access.secured import SecuredCatalog
 from tests.api.local import answer_of
 from tests.api.wire import Answer, path_of

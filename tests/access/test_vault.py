@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nunatak.access.keys import KEY_BYTES, Key, KeyFile, KeyRing, new_key, parse_keys
+from nunatak.access.key_file import KEY_BYTES, Key, KeyFile, KeyRing, new_key, parse_keys
 from nunatak.access.vault import BrokenSeal, UnknownKey, Vault, key_id_of, open_vault
 from nunatak.database import sqlite
 from nunatak.database.records import SaveSecret
@@ -198,7 +198,7 @@ def test_a_crash_while_the_file_is_written_leaves_the_old_one(vault: Vault, key_
 
 def test_servers_that_start_at_once_make_one_key(key_file: Path) -> None:
     code = (
-        "import pathlib, sys\nfrom nunatak.access.keys import KeyFile\n"
+        "import pathlib, sys\nfrom nunatak.access.key_file import KeyFile\n"
         "sys.stdin.readline()\nprint(KeyFile(pathlib.Path(sys.argv[1])).first().key_id)"
     )
     started = [

@@ -10,7 +10,7 @@ import pytest
 from nunatak import errors
 from nunatak.api.http import Request, RequestHead, Response
 from nunatak.api.route import Route
-from nunatak.catalog.answers import ALLOWED, REFUSALS, SUCCESSES, UNKNOWN, Moment
+from nunatak.catalog.commit_contract import ALLOWED, REFUSALS, SUCCESSES, UNKNOWN, Moment
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
 from tests.api.local import LocalCatalog
 from tests.api.test_idempotency import OPERATIONS, a_key, everything, furnished, prepared

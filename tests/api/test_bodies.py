@@ -14,7 +14,7 @@ import zstandard
 
 from nunatak.api import bodies
 from nunatak.api.bodies import LARGE_BYTES, MAX_JSON_DEPTH, MAX_MEMBERS, PIECE_BYTES, Body, BodyRoom, check_json
-from nunatak.api.limits import InFlight
+from nunatak.api.request_limits import InFlight
 from nunatak.errors import BadRequest, CatalogError, ServiceUnavailable, TooLarge
 
 MIB = 1024 * 1024

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import apsw
 import pytest
 
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, a_table, a_view, ok, path_of, set_properties
 from tests.api.world import World, build_world
@@ -291,7 +291,7 @@ def test_a_request_known_by_its_bytes_is_answered_like_any_other(world: World) -
 
 
 def test_the_memory_for_whole_requests_is_bounded(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nunatak.api.transport.fast_lane.MAX_REQUESTS", 3)
+    monkeypatch.setattr("nunatak.api.transport.fast_path.MAX_REQUESTS", 3)
     lane = FastLane(catalog.app, catalog.store)
     for number in range(10):
         lane.remember(b"request %d" % number, T.encode(), [])

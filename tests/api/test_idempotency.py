@@ -12,7 +12,7 @@ import pytest
 from nunatak.api import app as app_module
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention
-from nunatak.catalog.turns import Turns
+from nunatak.catalog.table_locks import Turns
 from nunatak.database.records import SavedAnswer
 from nunatak.database.refusals import key_taken
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable

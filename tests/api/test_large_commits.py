@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nunatak.api import bodies
-from nunatak.api.limits import InFlight
+from nunatak.api.request_limits import InFlight
 from nunatak.catalog import commits, publish
 from nunatak.catalog.catalog import Caller
-from nunatak.catalog.heads import key_of
 from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork, interpreter_shared
+from nunatak.catalog.pointers import key_of
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
 from nunatak.iceberg.identifiers import Identifier
 from tests.api.local import LocalCatalog

@@ -16,7 +16,7 @@ import pytest
 
 from nunatak.api.http import Response
 from nunatak.api.transport.connection import MAX_HEAD_BYTES, ArrivalLimits, ConnectionGate
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from nunatak.api.transport.http_server import make_server
 from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
 from nunatak.api.transport.uvicorn_internals import ServerState

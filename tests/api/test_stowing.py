@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from nunatak.catalog import stowing
+from nunatak.catalog import write_behind
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.stowing import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, Stowing, run_stowing
+from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, Stowing, run_stowing
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
@@ -91,13 +91,13 @@ def test_a_commit_leaves_its_bytes_for_later_and_a_quiet_table_has_them(watched:
 
 def test_of_many_commits_one_is_stored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[int] = []
-    pack = stowing._pack
+    pack = write_behind._pack
 
     def counting(versions: Any) -> Any:
         packed.append(len(versions))
         return pack(versions)
 
-    monkeypatch.setattr(stowing, "_pack", counting)
+    monkeypatch.setattr(write_behind, "_pack", counting)
     for number in range(1, 21):
         location = watched.commit(number)
         watched.store()
@@ -213,7 +213,7 @@ def test_all_tables_of_a_transaction_are_stored(watched: Watched) -> None:
 
 def test_too_much_to_hold_back_is_stored_at_once(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands still: by itself the table would not be quiet for ever."""
-    monkeypatch.setattr(stowing, "MOST_BYTES", 1)
+    monkeypatch.setattr(write_behind, "MOST_BYTES", 1)
     location = watched.commit(1)
 
     watched.run_until_stored()
@@ -236,7 +236,7 @@ def test_what_is_compressed_is_stored_with_its_commit(watched: Watched) -> None:
 
 
 def test_a_database_that_refuses_is_asked_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stowing, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(write_behind, "QUIET_SECONDS", 0.01)
     location = watched.commit(1)
     apply = SqliteStore.apply
     refused: list[list[Change]] = []

@@ -18,8 +18,8 @@ from nunatak.access.audit_rows import audit_row
 from nunatak.database import mariadb_connections
 from nunatak.database.mariadb import MariadbStore, migrate_url, open_store
 from nunatak.database.mariadb_connections import BYTE_ORDER, Session, Unsuitable, read_url
+from nunatak.database.migration_runner import MigrationInterrupted
 from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
-from nunatak.database.schema import MigrationInterrupted
 from nunatak.database.statements import in_named_style, read_migrations, read_statements
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import (
@@ -331,7 +331,7 @@ def test_a_migration_gives_way_to_whoever_holds_a_table_and_comes_again(
     mariadb: MariadbServer, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mariadb_connections, "LOCK_SECONDS", 1)
-    monkeypatch.setattr("nunatak.database.schema.PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("nunatak.database.migration_runner.PAUSE_SECONDS", 0.1)
     mariadb.execute(JDBC_V1, url=database)
 
     async def meet() -> list[str]:

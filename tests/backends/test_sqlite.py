@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from nunatak.database.schema import MigrationFailed
+from nunatak.database.migration_runner import MigrationFailed
 from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate, migrate_file
 from nunatak.database.sqlite_writer import Writer
 from nunatak.database.statements import read_migrations, read_statements

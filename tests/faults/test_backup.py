@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 import zstandard
 
-from nunatak.catalog.stowing import packed_file
+from nunatak.catalog.write_behind import packed_file
 from nunatak.database import backup, postgres_backup, sqlite_backup, statements
 from nunatak.database.backup_manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
 from nunatak.database.statements import read_migrations

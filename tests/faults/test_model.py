@@ -21,7 +21,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from nunatak.catalog import commits
-from nunatak.catalog.turns import Turns
+from nunatak.catalog.table_locks import Turns
 from nunatak.database import bindings
 from nunatak.database.records import Change, MoveHead, RenameHead
 from nunatak.database.sqlite import SqliteStore

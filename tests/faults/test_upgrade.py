@@ -16,9 +16,9 @@ import asyncpg
 import pytest
 import zstandard
 
-from nunatak.database import postgres_migrations, schema, sqlite, statements
+from nunatak.database import migration_runner, postgres_migrations, sqlite, statements
 from nunatak.database.ddl import Dialect
-from nunatak.database.schema import MigrationFailed, SchemaTooNew
+from nunatak.database.migration_runner import MigrationFailed, SchemaTooNew
 from nunatak.database.statements import read_migrations
 from tests.support.found import await_true, find_tables
 from tests.support.history import findings
@@ -219,7 +219,7 @@ def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
     chance = seeded(f"give-way-{patient}")
     home = postgres_homes.new("home")
     assert home.url is not None
-    monkeypatch.setattr(schema, "TRIES", 1000)
+    monkeypatch.setattr(migration_runner, "TRIES", 1000)
     monkeypatch.setattr(postgres_migrations, "LOCK_SECONDS", 0 if patient else 0.2)
     with mortal_server(home.data, environment=home.environment) as server:
         create_tables(server.port, NAMES)
@@ -374,8 +374,8 @@ def test_a_migration_is_told_what_hinders_it(postgres_homes: Homes, monkeypatch:
     assert home.url is not None
     home.execute("CREATE TABLE iceberg_tables (catalog_name VARCHAR(255))")
     monkeypatch.setattr(postgres_migrations, "LOCK_SECONDS", 0.05)
-    monkeypatch.setattr(schema, "TRIES", 2)
-    monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(migration_runner, "TRIES", 2)
+    monkeypatch.setattr(migration_runner, "PAUSE_SECONDS", 0.01)
 
     with long_reader(home.url), pytest.raises(MigrationFailed, match="lock timeout"):
         migrate(home)

@@ -25,7 +25,7 @@ from nunatak.api.transport import http_server
 from nunatak.catalog import commits, jobs, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.heads import find_head, key_of, load_head
+from nunatak.catalog.pointers import find_head, key_of, load_head
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
 from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, Write

@@ -9,7 +9,7 @@ from nunatak.catalog.history import History
 from nunatak.catalog.sweep import is_passed
 from nunatak.database.records import LogLine, Pointer
 from nunatak.iceberg.entries import Entries
-from nunatak.iceberg.plausible import contradictions
+from nunatak.iceberg.java_readable import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
 from tests.unit.iceberg.builders import a_table
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nunatak.catalog.turns import Turns
+from nunatak.catalog.table_locks import Turns
 from nunatak.database.records import Key
 
 

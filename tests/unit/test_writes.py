@@ -14,11 +14,11 @@ DIRECT_WRITES = {
     ("catalog/write.py", "write"): "this is the door",
     # The server keeps its own records; nothing that a client could ask for is changed.
     ("api/app.py", "App._first"): "keeps a refusal for its idempotency key; nothing else was done",
-    ("catalog/heads.py", "_adopt"): "copies the metadata of a pointer that another client moved, during a load",
-    ("catalog/stowing.py", "Stowing.store"): "write-behind: the pointer was moved by the commit",
+    ("catalog/pointers.py", "_adopt"): "copies the metadata of a pointer that another client moved, during a load",
+    ("catalog/write_behind.py", "Stowing.store"): "write-behind: the pointer was moved by the commit",
     ("catalog/jobs.py", "run_jobs"): "forgets answers whose idempotency keys have expired",
     ("access/embedded.py", "EmbeddedIdentity._record_use"): "notes when a credential was last used",
-    ("events/audit.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
+    ("events/audit_buffer.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.

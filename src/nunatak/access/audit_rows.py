@@ -1,7 +1,7 @@
 """What the audit trail is told of a change, to be written in the change's own transaction.
 
 A change of a table or view needs none: its line of the commit log is its audit row. Denials and reads are collected in
-`events/audit.py`.
+`events/audit_buffer.py`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from nunatak.access.principals import find_roles, is_name
 from nunatak.access.sessions import Proof, Session, session_of
-from nunatak.access.standing import find_roles, is_name
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import Settings, SettingsError

@@ -15,7 +15,7 @@ from nunatak.access.credentials import (
     is_secret_of,
     split_api_key,
 )
-from nunatak.access.failures import LoginThrottle
+from nunatak.access.login_throttle import LoginThrottle
 from nunatak.access.scopes import Scope, common
 from nunatak.access.sessions import NEVER_MS, Proof, Session, session_of
 from nunatak.access.tokens import AccessTokens, is_ours

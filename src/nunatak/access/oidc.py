@@ -10,8 +10,8 @@ import jwt
 import msgspec
 
 from nunatak.access.jwks import ALGORITHMS, FRESH_MS, IssuerKeys
+from nunatak.access.principals import find_roles, is_name, merged
 from nunatak.access.sessions import Proof, Session, session_of
-from nunatak.access.standing import find_roles, is_name, merged
 from nunatak.access.tokens import ISSUER
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated

@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nunatak.access.principals import find_roles, is_name, merged
 from nunatak.access.sessions import JoinedHeaders, Proof, Session, session_of
-from nunatak.access.standing import find_roles, is_name, merged
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import Settings, SettingsError

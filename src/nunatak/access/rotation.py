@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from nunatak.access.keys import Key, KeyRing, new_key
+from nunatak.access.key_file import Key, KeyRing, new_key
 from nunatak.access.vault import Vault, key_id_of
 from nunatak.database.records import Write
 from nunatak.database.store import Store

@@ -12,7 +12,7 @@ import secrets
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from nunatak.access.keys import ID_BYTES, KeyFile, open_key_file
+from nunatak.access.key_file import ID_BYTES, KeyFile, open_key_file
 from nunatak.database.records import SaveSecret, Write
 from nunatak.database.store import Store
 from nunatak.settings import Settings, SettingsError

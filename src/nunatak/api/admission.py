@@ -9,7 +9,7 @@ from nunatak.access.denials import explain_hint
 from nunatak.access.guard import Known
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.api.http import Request
-from nunatak.api.needs import Declared, Need, Needs, Target, warehouse_target
+from nunatak.api.required_privileges import Declared, Need, Needs, Target, warehouse_target
 from nunatak.database.records import Key
 from nunatak.errors import CatalogError, Forbidden
 from nunatak.iceberg.identifiers import to_jdbc

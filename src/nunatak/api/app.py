@@ -13,12 +13,12 @@ import msgspec
 from nunatak.access.addresses import network_of
 from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
 from nunatak.access.decisions import PolicyChanged
-from nunatak.access.doors import Doors
 from nunatak.access.embedded import EmbeddedIdentity, WrongSecret
 from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
 from nunatak.access.sessions import Proof
+from nunatak.access.setup import Doors
 from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
@@ -34,15 +34,15 @@ from nunatak.api.http import (
     decode_segment,
     error_response,
 )
-from nunatak.api.limits import InFlight, Rates
 from nunatak.api.paging import Tokens
+from nunatak.api.request_events import tell
+from nunatak.api.request_limits import InFlight, Rates
 from nunatak.api.route import Route
 from nunatak.api.router import Match, Router
 from nunatak.api.routes import endpoints
 from nunatak.api.tables import replayed, require_to_read, rights_went_along
-from nunatak.api.telling import tell
-from nunatak.catalog.answers import Progress
 from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.write import remembered
 from nunatak.database.records import Answer
 from nunatak.database.store import KeyTaken
@@ -57,7 +57,7 @@ from nunatak.errors import (
     ServiceUnavailable,
     Unprocessable,
 )
-from nunatak.events.audit import AuditBuffer
+from nunatak.events.audit_buffer import AuditBuffer
 from nunatak.events.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege, Securable, names_of
 from nunatak.api.http import Request
 from nunatak.api.management_wire import ListAuditResponse
-from nunatak.api.needs import Declared, Need
 from nunatak.api.paging import MAX_PAGE, list_of
+from nunatak.api.required_privileges import Declared, Need
 from nunatak.api.route import Operation, Route, handler
 from nunatak.errors import BadRequest, Forbidden
-from nunatak.events.trail import Filter, Position, exported_line, search
+from nunatak.events.audit_trail import Filter, Position, exported_line, search
 
 PAGE = 100  # records, unless the caller says otherwise
 ORDERS = {"newest": True, "oldest": False}

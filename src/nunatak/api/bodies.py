@@ -14,7 +14,7 @@ from typing import Any
 
 import zstandard
 
-from nunatak.api.limits import InFlight
+from nunatak.api.request_limits import InFlight
 from nunatak.catalog.large_work import interpreter_shared
 from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, shown
 

@@ -9,13 +9,13 @@ from nunatak.access.privileges import Privilege
 from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.paging import list_of
-from nunatak.api.places import aim, require_namespace, tables_in
 from nunatak.api.route import handler
+from nunatak.api.securable_parameter import aim, require_namespace, tables_in
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance.facts import Facts
-from nunatak.maintenance.health import Check, Health, health_of
 from nunatak.maintenance.survey import UNREADABLE, look, subject_of
+from nunatak.maintenance.table_health import Check, Health, health_of
 
 LARGEST_PAGE = 200  # tables whose metadata one request looks at
 LARGEST_DEEP_PAGE = 10  # tables whose manifests it reads

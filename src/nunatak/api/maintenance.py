@@ -5,14 +5,14 @@ import msgspec
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import maintenance_wire as wire
+from nunatak.api.filtered_lists import only_seen
 from nunatak.api.health import table_facts
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
-from nunatak.api.places import Place, aim, require_namespace, tables_in
 from nunatak.api.route import handler
-from nunatak.api.visible import only_seen
-from nunatak.catalog.heads import missing
+from nunatak.api.securable_parameter import Place, aim, require_namespace, tables_in
+from nunatak.catalog.pointers import missing
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, Key
 from nunatak.errors import NoSuchTable

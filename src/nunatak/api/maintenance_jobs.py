@@ -6,6 +6,7 @@ import msgspec
 
 from nunatak.access import securables
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
+from nunatak.api.filtered_lists import only_seen
 from nunatak.api.http import Request, decode_segment
 from nunatak.api.maintenance import planner_for
 from nunatak.api.maintenance_wire import (
@@ -21,11 +22,10 @@ from nunatak.api.maintenance_wire import (
     ListJobsResponse,
     MaintenanceJob,
 )
-from nunatak.api.needs import Declared, Need, Target
 from nunatak.api.paging import list_of
-from nunatak.api.places import Place, aim, require_namespace, tables_in
+from nunatak.api.required_privileges import Declared, Need, Target
 from nunatak.api.route import handler
-from nunatak.api.visible import only_seen
+from nunatak.api.securable_parameter import Place, aim, require_namespace, tables_in
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.write import write

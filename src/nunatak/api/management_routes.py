@@ -47,8 +47,8 @@ from nunatak.api.management_wire import (
     UpdateTablePropertiesRequest,
 )
 from nunatak.api.openapi_management import OpenApiDocument, management_document
-from nunatak.api.places import in_place, on_place, on_place_in_body
 from nunatak.api.route import ANY_BODY, Operation, Route
+from nunatak.api.securable_parameter import in_place, on_place, on_place_in_body
 
 P, S = Privilege, Securable
 BASE = "/management/v1"

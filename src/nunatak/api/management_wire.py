@@ -8,7 +8,7 @@ from msgspec import Meta
 from nunatak.access.administration import LONGEST_NAME, LONGEST_NOTE
 from nunatak.access.privileges import BUNDLES, EVERYTHING, GRANTABLE, names_of
 from nunatak.api.wire import PagedResponse, PageToken, Wire
-from nunatak.events.trail import Line
+from nunatak.events.audit_trail import Line
 from nunatak.iceberg.shapes import Long
 
 LONGEST_LIFE_SECONDS = 10 * 366 * 86_400

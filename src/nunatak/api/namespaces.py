@@ -2,7 +2,7 @@
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
-from nunatak.api import visible
+from nunatak.api import filtered_lists
 from nunatak.api.admission import sees_all
 from nunatak.api.http import Request, split_parent
 from nunatak.api.paging import list_of
@@ -33,7 +33,7 @@ async def list_namespaces(request: Request) -> ListNamespacesResponse:
             request.catalog, request.warehouse, parent, page.after, page.limit
         )
     else:
-        found, position = await visible.list_namespaces(request, parent or (), page.after, page.limit)
+        found, position = await filtered_lists.list_namespaces(request, parent or (), page.after, page.limit)
     return ListNamespacesResponse(found, next_page_token=request.context.tokens.after(resource, position))
 
 

@@ -4,10 +4,10 @@ from nunatak.access import securables
 from nunatak.access.privileges import ENTRY_BITS
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import FoldersRequest, FoldersResponse, NeighboursResponse
-from nunatak.api.places import load_table_at
 from nunatak.api.route import handler
+from nunatak.api.securable_parameter import load_table_at
 from nunatak.catalog.foreign_paths import own_places
-from nunatak.catalog.heads import key_of
+from nunatak.catalog.pointers import key_of
 from nunatak.catalog.shadows import find_shadow
 from nunatak.iceberg.identifiers import from_jdbc
 from nunatak.maintenance.overlaps import neighbours_of, sort_all_folders

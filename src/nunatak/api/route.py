@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from nunatak.access.privileges import Privilege, Securable
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response
-from nunatak.api.needs import Needs, as_declared
+from nunatak.api.required_privileges import Needs, as_declared
 from nunatak.api.wire import ErrorResponse
 
 # What may follow /v1 without a prefix; a warehouse of such a name could not be addressed.

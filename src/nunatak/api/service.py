@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from nunatak import __version__
 from nunatak.access import securables
-from nunatak.api import visible
+from nunatak.api import filtered_lists
 from nunatak.api.admission import is_seen
 from nunatak.api.http import Request, Response
 from nunatak.api.paging import MAX_PAGE, list_of
@@ -61,7 +61,7 @@ async def search(request: Request) -> SearchResponse:
         names.Query(request.warehouse.name, request.query.get("query", ""), _kind(request)),
         _position(page.after),
         min(page.limit, MAX_PAGE),
-        partial(visible.only_matches_seen, request),
+        partial(filtered_lists.only_matches_seen, request),
     )
     return SearchResponse(
         [

@@ -5,9 +5,9 @@ from nunatak.access.administration import audited
 from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetShadowRequest
-from nunatak.api.places import Place, aim, load_table_at, require_namespace
 from nunatak.api.route import handler
-from nunatak.catalog.heads import load_head
+from nunatak.api.securable_parameter import Place, aim, load_table_at, require_namespace
+from nunatak.catalog.pointers import load_head
 from nunatak.catalog.shadows import NamedShadow, Shadow, check_source, drop_shadow, list_shadows, set_shadow
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer

@@ -3,9 +3,9 @@
 from nunatak.access.administration import audited
 from nunatak.api.http import Request
 from nunatak.api.management_wire import TablePropertiesResponse, UpdateTablePropertiesRequest
-from nunatak.api.places import load_table_at
 from nunatak.api.route import handler
-from nunatak.catalog.heads import key_of
+from nunatak.api.securable_parameter import load_table_at
+from nunatak.catalog.pointers import key_of
 from nunatak.catalog.table_properties import (
     forget_table_properties,
     load_table_properties,

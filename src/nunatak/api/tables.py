@@ -4,17 +4,17 @@ import msgspec
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
-from nunatak.api import visible
+from nunatak.api import filtered_lists
 from nunatak.api.admission import require, sees_all
 from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decoded, mark_sender, raw_json
-from nunatak.api.needs import Declared, Need, entry_target
 from nunatak.api.paging import list_of
-from nunatak.api.telling import tell_report
+from nunatak.api.request_events import tell_report
+from nunatak.api.required_privileges import Declared, Need, entry_target
 from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import find_head, key_of, loaded_of
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
+from nunatak.catalog.pointers import find_head, key_of, loaded_of
 from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
@@ -61,7 +61,7 @@ async def list_entries(request: Request, kind: Kind) -> Response:
             request.catalog, request.warehouse, namespace, kind, page.after, page.limit
         )
     else:
-        listed, last = await visible.list_entries(request, namespace, kind, page.after, page.limit)
+        listed, last = await filtered_lists.list_entries(request, namespace, kind, page.after, page.limit)
     token = f',"next-page-token":"{request.context.tokens.make(resource, last)}"' if last is not None else ""
     return raw_json(f'{{"identifiers":[{listed}]{token}}}'.encode())
 

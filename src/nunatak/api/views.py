@@ -4,7 +4,7 @@ from nunatak.api.http import NO_CONTENT, Request, Response, decoded, mark_sender
 from nunatak.api.tables import list_entries, loaded_response, rename_entry, unless_matching
 from nunatak.api.wire import CreateViewRequest, RegisterViewRequest, identifier_of
 from nunatak.catalog import tables, views
-from nunatak.catalog.heads import key_of
+from nunatak.catalog.pointers import key_of
 from nunatak.catalog.views import NewView
 from nunatak.errors import BadRequest, NoSuchView
 from nunatak.iceberg import view_commit

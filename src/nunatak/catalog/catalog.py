@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nunatak.catalog.answers import Progress
 from nunatak.catalog.cache import MetadataCache
+from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.large_work import LargeWork
-from nunatak.catalog.stowing import Stowing
-from nunatak.catalog.turns import Turns
+from nunatak.catalog.table_locks import Turns
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
+from nunatak.catalog.write_behind import Stowing
 from nunatak.database.store import Store
 from nunatak.errors import NoSuchWarehouse
 from nunatak.events.spool import Spool

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nunatak.catalog.answers import REFUSALS
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
+from nunatak.catalog.commit_contract import REFUSALS
 from nunatak.catalog.foreign_paths import NamedPath, own_places, paths_in_updates, paths_outside, refuse_foreign
-from nunatak.catalog.heads import check_chosen, check_places, find_head, key_of, missing, read_table
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.limits import MAX_TRIES, check_counts, check_properties
+from nunatak.catalog.pointers import check_chosen, check_places, find_head, key_of, missing, read_table
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
+from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
 from nunatak.database.records import AddJob, Answer, Change, Key
 from nunatak.database.store import HeadMoved

@@ -10,16 +10,16 @@ import zstandard
 from nunatak.catalog import sweep
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
-from nunatak.catalog.heads import Metadata, metadata_uuid
 from nunatak.catalog.history import file_name, read_history
-from nunatak.catalog.reachable import is_inside
+from nunatak.catalog.pointers import Metadata, metadata_uuid
+from nunatak.catalog.reachable_files import is_inside
 from nunatak.database.bindings import ancestors_of
 from nunatak.database.records import Key, Kind, Pointer, Stock, Stored
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.events import seals
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.identifiers import Identifier, from_jdbc
-from nunatak.iceberg.plausible import contradictions
+from nunatak.iceberg.java_readable import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import Location, is_inside_any, parse_location
 

@@ -7,8 +7,8 @@ import zstandard
 from nunatak.catalog import sweep
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.fsck import Finding, decoded, why_unreadable
-from nunatak.catalog.heads import stored_of
 from nunatak.catalog.history import file_name
+from nunatak.catalog.pointers import stored_of
 from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, ForgetAnswers, ForgetHead, Key, UpdateNamespace
 from nunatak.errors import CatalogError, NotFound

@@ -15,9 +15,9 @@ import msgspec
 from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
-from nunatak.catalog.heads import find_head
 from nunatak.catalog.ownership import securable_of
-from nunatak.catalog.reachable import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
+from nunatak.catalog.pointers import find_head
+from nunatak.catalog.reachable_files import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import leftovers
 from nunatak.database.records import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nunatak.access import securables
 from nunatak.catalog import ownership
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.limits import MAX_PROPERTIES, MAX_TRIES, check_properties
+from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_properties
 from nunatak.catalog.warehouses import kept_open
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace

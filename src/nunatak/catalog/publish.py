@@ -13,7 +13,7 @@ import msgspec
 from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog
-from nunatak.catalog.heads import (
+from nunatak.catalog.pointers import (
     Metadata,
     loaded_of,
     local_path,
@@ -23,8 +23,8 @@ from nunatak.catalog.heads import (
     stored_of,
     with_references,
 )
-from nunatak.catalog.stowing import SMALL_BYTES
 from nunatak.catalog.write import entry, write
+from nunatak.catalog.write_behind import SMALL_BYTES
 from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, Kind, MoveHead, Stored
 from nunatak.errors import CatalogError, OutcomeUnknown
 from nunatak.iceberg import view_metadata

@@ -17,8 +17,8 @@ import msgspec
 import zstandard
 
 from nunatak.catalog.catalog import Catalog
-from nunatak.catalog.heads import Metadata, find_head, metadata_uuid
 from nunatak.catalog.history import file_name, read_history
+from nunatak.catalog.pointers import Metadata, find_head, metadata_uuid
 from nunatak.catalog.shadows import find_shadow
 from nunatak.database.records import Key, Pointer
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound

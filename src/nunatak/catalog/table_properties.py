@@ -6,7 +6,7 @@ drops a table leaves them behind; so a row of ours says of which table they are,
 
 from collections.abc import Mapping, Sequence
 
-from nunatak.catalog.limits import MAX_PROPERTIES, check_properties
+from nunatak.catalog.size_limits import MAX_PROPERTIES, check_properties
 from nunatak.database.bindings import named
 from nunatak.database.records import Key, Write
 from nunatak.database.store import Store

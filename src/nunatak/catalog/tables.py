@@ -15,7 +15,7 @@ from nunatak.catalog import ownership
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
-from nunatak.catalog.heads import (
+from nunatak.catalog.pointers import (
     check_file,
     check_places,
     find_head,
@@ -24,9 +24,9 @@ from nunatak.catalog.heads import (
     loaded_of,
     missing,
 )
-from nunatak.catalog.limits import MAX_TRIES, check_properties
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, around_register
+from nunatak.catalog.size_limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
 from nunatak.database.records import Answer, DeleteHead, Key, Kind, RenameHead, SaveReport, Write
@@ -41,7 +41,7 @@ from nunatak.errors import (
     NoSuchTable,
     OutcomeUnknown,
 )
-from nunatak.iceberg import create, plausible, table_metadata
+from nunatak.iceberg import create, java_readable, table_metadata
 from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import new_folder, plain_folder
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -343,7 +343,7 @@ async def register_table(
 def _read_registered(data: bytes) -> TableMetadata:
     """What a file of somebody else says, checked as everything that is committed here."""
     metadata = table_metadata.decode(data)
-    plausible.check_table(data, metadata)
+    java_readable.check_table(data, metadata)
     check_properties(metadata.properties)
     return metadata
 

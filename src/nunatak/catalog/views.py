@@ -7,14 +7,14 @@ from typing import Any
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
-from nunatak.catalog.heads import check_chosen, check_file, check_places, key_of, load_head, loaded_of
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.limits import MAX_TRIES, check_counts, check_properties
+from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_head, loaded_of
 from nunatak.catalog.publish import Publication, publish
+from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location, is_wide, refuse_taken
 from nunatak.database.store import HeadMoved
 from nunatak.errors import CommitFailed, NoSuchNamespace
-from nunatak.iceberg import plausible, view_commit, view_metadata
+from nunatak.iceberg import java_readable, view_commit, view_metadata
 from nunatak.iceberg.chosen_places import places_of_updates
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.view_commit import CommitViewRequest
@@ -127,6 +127,6 @@ async def register_view(
 def _read_registered(data: bytes) -> ViewMetadata:
     """What a file of somebody else says, checked as everything that is committed here."""
     metadata = view_metadata.decode(data)
-    plausible.check_view(data, metadata)
+    java_readable.check_view(data, metadata)
     check_properties(metadata.properties)
     return metadata

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
-from nunatak.catalog.answers import Moment
 from nunatak.catalog.catalog import Caller, Catalog
+from nunatak.catalog.commit_contract import Moment
 from nunatak.database.records import (
     Answer,
     Change,

@@ -18,8 +18,8 @@ from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
+from nunatak.events.audit_trail import Filter, Position, Record, line_of, search, time_text
 from nunatak.events.seals import Verified, count_strange, export, load_seal, newest_seal, verify, verify_export
-from nunatak.events.trail import Filter, Position, Record, line_of, search, time_text
 from nunatak.settings import Settings
 
 T = TypeVar("T")

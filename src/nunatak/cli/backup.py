@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak import checks, server
-from nunatak.catalog.stowing import packed_file
+from nunatak.catalog.write_behind import packed_file
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_facts, printable

@@ -5,7 +5,7 @@ import os
 import click
 
 from nunatak import checks
-from nunatak.access.keys import open_key_file
+from nunatak.access.key_file import open_key_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.output import print_json, print_rows
 from nunatak.secret import Secret

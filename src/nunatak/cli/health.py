@@ -11,7 +11,7 @@ from rich.progress import Progress
 from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import Session, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows
-from nunatak.cli.securables import name_of, place_of
+from nunatak.cli.securable_names import name_of, place_of
 from nunatak.client import Client, Json, Levels
 
 PAGE, DEEP_PAGE = 50, 5  # tables for each step of the progress bar

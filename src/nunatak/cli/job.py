@@ -9,7 +9,7 @@ from nunatak.cli.names import print_name
 from nunatak.cli.options import Session, administers, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 from nunatak.cli.plans import gains_of
-from nunatak.cli.securables import name_of, securable_of
+from nunatak.cli.securable_names import name_of, securable_of
 from nunatak.client import Json
 
 

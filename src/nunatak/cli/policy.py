@@ -12,7 +12,7 @@ from nunatak.cli.names import NAME, print_name
 from nunatak.cli.options import Session, administers, talks_to_server
 from nunatak.cli.output import echo, print_json, print_rows, time_of
 from nunatak.cli.plans import print_decisions
-from nunatak.cli.securables import securable_of
+from nunatak.cli.securable_names import securable_of
 from nunatak.client import Json, Levels
 from nunatak.maintenance.policies import TYPES
 

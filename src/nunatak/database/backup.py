@@ -21,7 +21,7 @@ from nunatak.database.backup_manifest import (
     write_manifest,
 )
 from nunatak.database.ddl import Dialect
-from nunatak.database.schema import newest_schema
+from nunatak.database.migration_runner import newest_schema
 from nunatak.database.sqlite_backup import BytesOf
 
 TITLES: dict[Dialect, str] = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mariadb": "MariaDB"}

@@ -5,7 +5,7 @@ from functools import partial
 from hashlib import sha256
 
 from nunatak.database.mariadb_connections import BYTE_ORDER, REPEATED, Connections, Session, number_of, said
-from nunatak.database.schema import (
+from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
     LONGEST_SECONDS,
     TURN_SECONDS,

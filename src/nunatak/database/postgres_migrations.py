@@ -3,8 +3,7 @@
 import asyncio
 import random
 
-from nunatak.database.postgres_connections import Connections, Session, lock_number, refusal, sqlstate_of
-from nunatak.database.schema import (
+from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
     LONGEST_SECONDS,
     TURN_SECONDS,
@@ -15,6 +14,7 @@ from nunatak.database.schema import (
     migrating,
     missing,
 )
+from nunatak.database.postgres_connections import Connections, Session, lock_number, refusal, sqlstate_of
 from nunatak.errors import CatalogError
 
 MIGRATION_LOCK = lock_number("migration")

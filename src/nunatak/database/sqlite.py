@@ -20,10 +20,17 @@ import apsw
 
 from nunatak.database import sqlite_writer
 from nunatak.database.changes import Result, Step, Steps, drive
+from nunatak.database.migration_runner import (
+    CREATE_MIGRATIONS,
+    Migration,
+    MigrationFailed,
+    migrate_blocking,
+    migrating,
+    missing,
+)
 from nunatak.database.namespace_children import one_by_one
 from nunatak.database.reads import StoreReads
 from nunatak.database.records import Change, Head, Key, Kind
-from nunatak.database.schema import CREATE_MIGRATIONS, Migration, MigrationFailed, migrate_blocking, migrating, missing
 from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
 

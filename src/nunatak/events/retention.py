@@ -15,6 +15,7 @@ from nunatak.access.securables import SERVER
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
+from nunatak.events.audit_trail import AUDIT, COMMITS, Record, line_of
 from nunatak.events.seals import (
     FIRST,
     PRUNE_ACTION,
@@ -27,7 +28,6 @@ from nunatak.events.seals import (
     records_between,
     seals_after,
 )
-from nunatak.events.trail import AUDIT, COMMITS, Record, line_of
 
 log = logging.getLogger(__name__)
 

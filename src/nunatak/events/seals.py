@@ -20,7 +20,18 @@ import msgspec
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, CatalogError, NotFound
-from nunatak.events.trail import AUDIT, BOTTOM, COMMITS, LAST, PAGE, Record, Source, audit_record, line_of, time_text
+from nunatak.events.audit_trail import (
+    AUDIT,
+    BOTTOM,
+    COMMITS,
+    LAST,
+    PAGE,
+    Record,
+    Source,
+    audit_record,
+    line_of,
+    time_text,
+)
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
-from nunatak.catalog.heads import key_of, load_head
-from nunatak.catalog.reachable import OwnFiles
+from nunatak.catalog.pointers import key_of, load_head
+from nunatak.catalog.reachable_files import OwnFiles
 from nunatak.catalog.shadows import find_shadow
 from nunatak.errors import BadRequest, InternalError, NotFound
 from nunatak.iceberg import table_metadata

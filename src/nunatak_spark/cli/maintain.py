@@ -6,7 +6,7 @@ from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import Session, talks_to_server
 from nunatak.cli.output import counted, echo, print_json, print_rows
 from nunatak.cli.plans import because, gains_of
-from nunatak.cli.securables import name_of, place_of
+from nunatak.cli.securable_names import name_of, place_of
 from nunatak.client import Json, Levels
 from nunatak.errors import Conflict
 from nunatak.maintenance.commands import WORDS

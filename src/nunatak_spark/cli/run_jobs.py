@@ -16,7 +16,7 @@ from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
 from nunatak.cli.options import Session, connected
 from nunatak.cli.output import echo
-from nunatak.cli.securables import securable_of, warehouse_of
+from nunatak.cli.securable_names import securable_of, warehouse_of
 from nunatak.client import Client, Json
 from nunatak.errors import CatalogError, Conflict
 from nunatak.maintenance.job_spec import JobSpec

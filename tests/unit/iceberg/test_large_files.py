@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from nunatak.errors import InvalidMetadata
-from nunatak.iceberg import plausible, view_metadata
+from nunatak.iceberg import java_readable, view_metadata
 from nunatak.iceberg.table_metadata import decode, encode
 from tests.unit.iceberg.builders import NOW_MS, UUID, a_table
 
@@ -68,7 +68,7 @@ def test_a_table_of_many_snapshots_is_read_and_checked_in_a_few_times_its_bytes(
     tracemalloc.start()
     try:
         metadata = decode(data)
-        plausible.check_table(data, metadata)
+        java_readable.check_table(data, metadata)
         assert len(metadata.snapshots) == 20_000
         assert tracemalloc.get_traced_memory()[1] < 6 * len(data)
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from nunatak.errors import BadRequest, IllegalArgument
 from nunatak.iceberg import table_metadata
-from nunatak.iceberg.plausible import check_table, contradictions
+from nunatak.iceberg.java_readable import check_table, contradictions
 from nunatak.iceberg.shapes import EncryptedKeyShape, PartitionStatisticsFileShape, StatisticsFileShape, read_object
 from tests.unit.iceberg.builders import (
     NOW_MS,

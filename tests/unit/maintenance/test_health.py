@@ -12,8 +12,8 @@ from nunatak.iceberg.identifiers import Identifier
 from nunatak.iceberg.snapshot import Snapshots
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import Facts, RefFact, facts_of
-from nunatak.maintenance.health import MOST, Check, health_of, points_lost
 from nunatak.maintenance.layout import Counter
+from nunatak.maintenance.table_health import MOST, Check, health_of, points_lost
 from nunatak.objectstore.live_files import LiveFile, Manifest
 from tests.unit.iceberg import builders
 from tests.unit.maintenance.builders import DAY_MS, HOUR_MS, MIB, NOW_MS, ORDERS, facts, snapshots

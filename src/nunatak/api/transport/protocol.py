@@ -15,7 +15,7 @@ from nunatak.api.transport.exchange import (
     parsed_head,
     written_head,
 )
-from nunatak.api.transport.fast_lane import FastLane
+from nunatak.api.transport.fast_path import FastLane
 from nunatak.api.transport.uvicorn_internals import HttpToolsProtocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 

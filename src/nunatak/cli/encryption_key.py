@@ -10,7 +10,7 @@ import msgspec
 
 from nunatak import checks, server
 from nunatak.access import rotation
-from nunatak.access.keys import new_key
+from nunatak.access.key_file import new_key
 from nunatak.access.vault import Vault, open_vault
 from nunatak.api.encryption_keys import listed_keys, rotated_keys
 from nunatak.cli.main import Refused, SuggestingGroup

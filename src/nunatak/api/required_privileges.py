@@ -19,7 +19,7 @@ from nunatak.api.wire import (
     UpdateNamespaceRequest,
     identifier_of,
 )
-from nunatak.catalog.heads import key_of
+from nunatak.catalog.pointers import key_of
 from nunatak.catalog.tables import default_location
 from nunatak.database.records import Kind
 from nunatak.errors import CatalogError, Forbidden, NoSuchNamespace, NoSuchTable, NoSuchView

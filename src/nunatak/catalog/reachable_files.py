@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import paths_in_metadata, pointing_into, sort_folders
-from nunatak.catalog.heads import find_head
+from nunatak.catalog.pointers import find_head
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak.iceberg.table_metadata import TableMetadata

@@ -15,8 +15,8 @@ from nunatak.access.privileges import Privilege
 from nunatak.api.app import App
 from nunatak.api.http import COMPRESS_FROM_BYTES, accepted_encoding, decode_segment, split_namespace
 from nunatak.catalog.cache import Loaded
-from nunatak.catalog.heads import has_file, key_of
 from nunatak.catalog.ownership import securable_of
+from nunatak.catalog.pointers import has_file, key_of
 from nunatak.database.records import Key
 from nunatak.errors import CatalogError
 from nunatak.iceberg.identifiers import Identifier, check_name, check_namespace

@@ -7,8 +7,8 @@ from typing import Protocol
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import Request
-from nunatak.api.needs import Declared, Need, Needs, entry_target, namespace_target
-from nunatak.catalog.heads import load_head
+from nunatak.api.required_privileges import Declared, Need, Needs, entry_target, namespace_target
+from nunatak.catalog.pointers import load_head
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, NoSuchNamespace
 from nunatak.iceberg.identifiers import (
