@@ -10,7 +10,7 @@ from nunatak.access.privileges import Privilege
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import Route
 from nunatak.api.routes import ROUTES
-from nunatak.cli.config import written
+from nunatak.cli.config import format_setting
 from nunatak.cli.main import root
 from nunatak.errors import CatalogError
 from nunatak.events.metrics import METRICS
@@ -51,7 +51,7 @@ Commands that are no server read these as well:
 
 
 def shown(name: str, value: object) -> str:
-    text = written(name, value)
+    text = format_setting(name, value)
     return f"`{text}`" if text else "empty"
 
 

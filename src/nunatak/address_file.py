@@ -43,7 +43,7 @@ class Address:
 
 
 @contextlib.contextmanager
-def published(data: Path, address: Address) -> Iterator[None]:
+def publish_address(data: Path, address: Address) -> Iterator[None]:
     """Keep the file, locked, for as long as the server runs."""
     split = _split(address.uri)
     assert split is not None, address.uri

@@ -48,7 +48,7 @@ class Place:
         return found
 
 
-def wiring(engine: str, uri: str, warehouse: str | None = None, login: Login = NO_LOGIN) -> str:
+def wiring_lines(engine: str, uri: str, warehouse: str | None = None, login: Login = NO_LOGIN) -> str:
     """What a user of `engine` pastes to reach the catalog at `uri`; `engine` is one of `ENGINES`."""
     whole = uri if "//" in uri else f"http://{uri}"
     # Commands here take an address with the version, too; engines bring their own.
@@ -58,11 +58,11 @@ def wiring(engine: str, uri: str, warehouse: str | None = None, login: Login = N
 def _pyiceberg(place: Place) -> str:
     properties = place.properties()
     if "credential" not in properties:
-        given = "".join(f", {name}={_quoted(value)}" for name, value in properties.items())
+        given = "".join(f", {name}={_quote(value)}" for name, value in properties.items())
         call = f'load_catalog("lake", type="rest"{given})'
     else:  # one of the names is no name in Python
         lines = "".join(
-            f"        {_quoted(name)}: {_quoted(value)},\n" for name, value in ({"type": "rest"} | properties).items()
+            f"        {_quote(name)}: {_quote(value)},\n" for name, value in ({"type": "rest"} | properties).items()
         )
         call = f'load_catalog(\n    "lake",\n    **{{\n{lines}    }},\n)'
     return f"""\
@@ -81,7 +81,7 @@ def _spark(place: Place) -> str:
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "rest",
     } | {f"spark.sql.catalog.lake.{name}": value for name, value in place.properties().items()}
-    lines = "\n".join(f"    .config({_quoted(name)}, {_quoted(value)})" for name, value in settings.items())
+    lines = "\n".join(f"    .config({_quote(name)}, {_quote(value)})" for name, value in settings.items())
     return f"""\
 from pyspark.sql import SparkSession
 
@@ -196,7 +196,7 @@ curl -s{proof} -X POST {inside}/namespaces -H 'Content-Type: application/json' -
 """
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """In Python, as people write it."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -13,29 +13,29 @@ LONGEST_MESSAGE = 2000  # characters, whatever it is made of
 _LONG_RUN = re.compile(rf"[^\s,]{{{MOST_SHOWN + 21},}}")  # with quotes, and a word of ours before them
 
 
-def shown(text: object) -> str:
+def show_text(text: object) -> str:
     """What an error repeats of something that a client sent: enough to recognise it."""
     whole = str(text)
     return whole if len(whole) <= MOST_SHOWN else f"{whole[:MOST_SHOWN]}… ({len(whole)} characters)"
 
 
-def shown_list(items: Iterable[object]) -> str:
+def show_list(items: Iterable[object]) -> str:
     """The same of several things."""
     listed = list(items)
-    told = ", ".join(shown(each) for each in listed[:MOST_SHOWN_ITEMS])
+    told = ", ".join(show_text(each) for each in listed[:MOST_SHOWN_ITEMS])
     left = len(listed) - MOST_SHOWN_ITEMS
     return told if left <= 0 else f"{told} and {left} more"
 
 
-def bounded(message: str) -> str:
+def bound_text(message: str) -> str:
     """Cuts what a client sent, and the whole, wherever an error is made: none is longer than some lines."""
     if len(message) <= MOST_SHOWN:
         return message
     message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
-    return _LONG_RUN.sub(_shortened, message)
+    return _LONG_RUN.sub(_shorten, message)
 
 
-def _shortened(found: re.Match[str]) -> str:
+def _shorten(found: re.Match[str]) -> str:
     run = found.group()
     most = LONGEST_LOCATION if "://" in run else MOST_SHOWN
     return run if len(run) <= most else f"{run[:most]}…"
@@ -51,10 +51,10 @@ class CatalogError(Exception):
     headers: Headers = ()  # that go with the answer: of the class, or of one error
 
     def __init__(self, message: str, *, hint: str | None = None, headers: Headers | None = None) -> None:
-        message = bounded(message)
+        message = bound_text(message)
         super().__init__(message)
         self.message = message
-        self.hint = None if hint is None else bounded(hint)
+        self.hint = None if hint is None else bound_text(hint)
         if headers is not None:
             self.headers = headers
 
@@ -62,9 +62,9 @@ class CatalogError(Exception):
         """The same error in other words. A new value: several requests may have been refused with one."""
         other = self.__class__.__new__(self.__class__)
         other.__dict__.update(self.__dict__)
-        other.message = bounded(message)
+        other.message = bound_text(message)
         other.args = (other.message,)
-        other.hint = None if hint is None else bounded(hint)
+        other.hint = None if hint is None else bound_text(hint)
         return other
 
 

@@ -22,7 +22,7 @@ import uvloop
 from nunatak.access.bootstrap import look
 from nunatak.access.setup import open_doors
 from nunatak.access.vault import open_vault
-from nunatak.address_file import Address, published
+from nunatak.address_file import Address, publish_address
 from nunatak.api.app import App
 from nunatak.api.http import RequestHead
 from nunatak.api.paging import Tokens
@@ -92,7 +92,7 @@ def _run(settings: Settings, announce: Callable[[str], None]) -> None:
     scheme = "http" if tls is None else "https"
     uri = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     try:
-        with _published(settings, uri):
+        with _publish_addresses(settings, uri):
             if settings.workers == 1:
                 uvloop.run(_serve(settings, tls, listeners[0], lambda: announce(uri)))
             else:
@@ -102,12 +102,12 @@ def _run(settings: Settings, announce: Callable[[str], None]) -> None:
 
 
 @contextlib.contextmanager
-def _published(settings: Settings, uri: str) -> Iterator[None]:
+def _publish_addresses(settings: Settings, uri: str) -> Iterator[None]:
     """Tell commands on this machine that the server of this data folder is the one at `uri`."""
     make_folder(settings.data)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(published(settings.data, Address(catalog_name(settings), uri)))
+            stack.enter_context(publish_address(settings.data, Address(catalog_name(settings), uri)))
         except OSError as error:  # a data folder that may only be read: those commands need NUNATAK_CREDENTIAL
             log.warning("the address is not written to %s: %s", settings.data, error.strerror)
         yield
@@ -322,7 +322,7 @@ async def _secure(app: App, settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened_database(settings: Settings, *, exclusive: bool) -> AsyncIterator[Store]:
+async def open_database_read_only(settings: Settings, *, exclusive: bool) -> AsyncIterator[Store]:
     """The database alone, for a command that looks after it; beside a running server SQLite may only be read."""
     store = await _open_database(settings, exclusive=exclusive)
     try:

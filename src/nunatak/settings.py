@@ -516,19 +516,22 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
         flag = overrides.get(setting.name)
         variable = environment.get(setting.environment_variable)
         if flag is not None:
-            values[setting.name], origins[setting.name] = _parsed(setting, flag, "the command line"), "command line"
+            values[setting.name], origins[setting.name] = (
+                _parse_value(setting, flag, "the command line"),
+                "command line",
+            )
         elif variable is not None:
-            values[setting.name] = _parsed(setting, variable, setting.environment_variable)
+            values[setting.name] = _parse_value(setting, variable, setting.environment_variable)
             origins[setting.name] = setting.environment_variable
         elif setting.name in file_values:
-            values[setting.name] = _parsed(setting, file_values[setting.name], str(file_path))
+            values[setting.name] = _parse_value(setting, file_values[setting.name], str(file_path))
             origins[setting.name] = str(file_path)
         else:
             values[setting.name], origins[setting.name] = setting.default, "default"
     return Settings(**values, origins=origins)
 
 
-def _parsed(setting: Setting, value: object, source: str) -> Any:
+def _parse_value(setting: Setting, value: object, source: str) -> Any:
     if isinstance(value, list):
         value = ",".join(str(item) for item in value)
     elif isinstance(value, dict) and setting.parse is _properties:

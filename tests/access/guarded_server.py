@@ -113,7 +113,7 @@ def settings_of(data: Path, environment: Mapping[str, str]) -> Settings:
 
 async def _bootstrap(settings: Settings) -> str:
     """The first administrator, in the database; returns its API key."""
-    async with server.opened_database(settings, exclusive=True) as store:
+    async with server.open_database_read_only(settings, exclusive=True) as store:
         vault = open_vault(settings)
         await vault.unlock(store)
         actor = Actor(ADMINISTRATOR, time.time_ns() // 1_000_000)

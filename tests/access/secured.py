@@ -37,14 +37,14 @@ class SecuredCatalog(LocalCatalog):
         return name
 
     def grant(self, name: str, where: str, privileges: str) -> None:
-        wanted = administration.parsed_privileges(privileges.split(","))
+        wanted = administration.parse_privileges(privileges.split(","))
         changes = administration.grant(
             self._actor(), int(EVERYTHING), principal_grantee(name), securable(where), wanted
         )
         self.run(self.app.catalog.store.apply(changes))
 
     def revoke(self, name: str, where: str, privileges: str) -> None:
-        wanted = administration.parsed_privileges(privileges.split(","))
+        wanted = administration.parse_privileges(privileges.split(","))
         store = self.app.catalog.store
         changes = self.run(
             administration.revoke(

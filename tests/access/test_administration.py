@@ -13,7 +13,7 @@ from nunatak.access import securables
 from nunatak.access.administration import Actor
 from nunatak.access.credentials import NewCredential
 from nunatak.access.grants import Grants
-from nunatak.access.privileges import ADMIN, GRANTABLE, READ, WRITE, Privilege, expanded
+from nunatak.access.privileges import ADMIN, GRANTABLE, READ, WRITE, Privilege, expand_rights
 from nunatak.access.sessions import session_of
 from nunatak.database.records import Change, CreateNamespace, Write
 from nunatak.database.store import Store
@@ -68,10 +68,10 @@ class Office:
             self.does(admin.create_principal(ROOT, name))
 
     def grants(self, grantee: str, securable: str, privileges: Privilege, rights: int = ALL) -> None:
-        self.does(admin.grant(ROOT, rights, admin.parsed_grantee(grantee), securable, privileges))
+        self.does(admin.grant(ROOT, rights, admin.parse_grantee(grantee), securable, privileges))
 
     def revokes(self, grantee: str, securable: str, privileges: Privilege, rights: int = ALL) -> None:
-        self.does(admin.revoke(self.store, ROOT, rights, admin.parsed_grantee(grantee), securable, privileges))
+        self.does(admin.revoke(self.store, ROOT, rights, admin.parse_grantee(grantee), securable, privileges))
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_only_who_is_kept_becomes_a_member_or_a_grantee(office: Office) -> None:
 )
 def test_a_name_that_can_be_printed_is_taken(name: str) -> None:
     assert admin.check_principal_name(name) == name
-    assert admin.parsed_grantee(f"role:{name}") == f"r:{name}"
-    assert admin.printed_grantee(f"r:{name}") == f"role:{name}"
+    assert admin.parse_grantee(f"role:{name}") == f"r:{name}"
+    assert admin.format_grantee(f"r:{name}") == f"role:{name}"
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "a,b", "a\x1fb", "a\nb", "x" * 129, "a\u200bb", "\x00"])
@@ -226,8 +226,8 @@ def test_grants_add_up_and_are_taken_away_one_by_one(office: Office) -> None:
         (READ | P.GRANT, READ, True),
         (READ | P.GRANT, WRITE, False),
         (P.GRANT, P.GRANT, True),
-        (expanded(P.WAREHOUSE_ADMIN), ADMIN | P.LOCATION_CHOOSE, True),
-        (expanded(P.SERVER_ADMIN), ADMIN, True),
+        (expand_rights(P.WAREHOUSE_ADMIN), ADMIN | P.LOCATION_CHOOSE, True),
+        (expand_rights(P.SERVER_ADMIN), ADMIN, True),
         (0, READ, False),
     ],
 )
@@ -249,23 +249,23 @@ def test_nobody_grants_or_revokes_more_than_they_hold(
 def test_an_administrator_is_named_where_the_word_means_what_it_says() -> None:
     for privilege, place in ((P.SERVER_ADMIN, "warehouse:default"), (P.WAREHOUSE_ADMIN, "namespace:default/sales")):
         with pytest.raises(BadRequest):
-            admin.grant(ROOT, ALL, "p:alice", securables.parsed(place), privilege)
+            admin.grant(ROOT, ALL, "p:alice", securables.parse_securable(place), privilege)
 
 
 @pytest.mark.parametrize("names", [[], ["NOTHING"], ["CONFIG_READ"], ["PUBLIC"], ["READ", ""]])
 def test_a_privilege_that_cannot_be_granted_is_refused(names: list[str]) -> None:
     with pytest.raises(BadRequest):
-        admin.parsed_privileges(names)
+        admin.parse_privileges(names)
 
 
 def test_privileges_are_named_singly_or_in_bundles_in_any_case() -> None:
-    assert admin.parsed_privileges(["read", "TABLE_DROP"]) == READ | P.TABLE_DROP
+    assert admin.parse_privileges(["read", "TABLE_DROP"]) == READ | P.TABLE_DROP
 
 
 def test_grants_are_listed_page_by_page(office: Office) -> None:
     office.principals("alice", "bob")
     for place in ("server", "warehouse:default", "namespace:default/a", "table:default/a/t"):
-        office.grants("principal:alice", securables.parsed(place), READ)
+        office.grants("principal:alice", securables.parse_securable(place), READ)
     office.grants("principal:bob", securables.SERVER, READ)
 
     first = office.asks(admin.grants_of(office.store, "p:alice", None, 2))
@@ -274,7 +274,7 @@ def test_grants_are_listed_page_by_page(office: Office) -> None:
     half = office.asks(admin.list_grants(office.store, ("", ""), 3))
     other = office.asks(admin.list_grants(office.store, (half[-1].grantee, half[-1].securable), 9))
 
-    assert [securables.printed(each.securable) for each in [*first, *rest]] == [
+    assert [securables.format_securable(each.securable) for each in [*first, *rest]] == [
         "server",
         "warehouse:default",
         "namespace:default/a",

@@ -40,16 +40,22 @@ class World:
         run(store.apply(run(admin.update_principal(store, ROOT, "eve", disabled=True))))
 
     def grant(self, grantee: str, place: str, privileges: Privilege) -> None:
-        changes = admin.grant(ROOT, int(GRANTABLE), admin.parsed_grantee(grantee), securables.parsed(place), privileges)
+        changes = admin.grant(
+            ROOT, int(GRANTABLE), admin.parse_grantee(grantee), securables.parse_securable(place), privileges
+        )
         self.run(self.store.apply(changes))
 
     def explain(self, principal: str, privilege: Privilege, place: str, *roles: str) -> Explanation:
-        found: Explanation = self.run(explain(self.store, principal, privilege, securables.parsed(place), roles))
+        found: Explanation = self.run(
+            explain(self.store, principal, privilege, securables.parse_securable(place), roles)
+        )
         return found
 
     def matrix(self, place: str) -> dict[tuple[str, str], Holding]:
-        found = self.run(matrix(self.store, securables.parsed(place)))
-        return {(securables.printed(each.securable), admin.printed_grantee(each.holder)): each for each in found}
+        found = self.run(matrix(self.store, securables.parse_securable(place)))
+        return {
+            (securables.format_securable(each.securable), admin.format_grantee(each.holder)): each for each in found
+        }
 
 
 @pytest.fixture
@@ -77,7 +83,9 @@ def test_the_nearest_grant_that_gives_the_right_decides(
     found = World(plain_store, run).explain(principal, privilege, place)
 
     deciding = found.deciding
-    named = deciding and f"{admin.printed_grantee(deciding.grantee)} on {securables.printed(deciding.securable)}"
+    named = (
+        deciding and f"{admin.format_grantee(deciding.grantee)} on {securables.format_securable(deciding.securable)}"
+    )
     assert named == decides
     assert found.allowed == (decides is not None)
 
@@ -96,13 +104,13 @@ def test_the_reason_says_whose_right_it_is_and_where_it_comes_from(world: World)
 def test_all_grants_that_bear_on_it_are_listed_outermost_first(world: World) -> None:
     found = world.explain("alice", P.TABLE_DROP, ORDERS)
 
-    assert [securables.printed(each) for each in found.chain] == [
+    assert [securables.format_securable(each) for each in found.chain] == [
         "server",
         "warehouse:default",
         "namespace:default/sales",
         ORDERS,
     ]
-    assert [admin.printed_grantee(each.grantee) for each in found.grants] == [
+    assert [admin.format_grantee(each.grantee) for each in found.grants] == [
         "role:auditor",
         "role:analyst",
         "principal:alice",
@@ -126,7 +134,7 @@ def test_what_is_explained_is_what_the_decision_point_decides(
     for principal in ("alice", "root", "bob"):
         _, roles = run(admin.load_principal(plain_store, principal))
         for place in ("server", "warehouse:default", "namespace:default/sales", ORDERS, "table:other/a/t"):
-            securable = securables.parsed(place)
+            securable = securables.parse_securable(place)
             (held,) = run(Grants(plain_store).rights(session_of(principal, roles), [securable]))
 
             assert world.explain(principal, privilege, place).allowed == bool(held & privilege), (principal, place)
@@ -144,7 +152,7 @@ def test_the_matrix_lists_everybody_with_a_right_there_and_who_was_granted_more_
     assert found["namespace:default/sales", "principal:alice"].privileges == READ | P.AUDIT_READ
     assert found["namespace:default/sales", "principal:root"].privileges == EVERYTHING
     assert names_of(found[ORDERS, "principal:alice"].privileges & ~READ) == ["TABLE_WRITE", "AUDIT_READ"]
-    assert [admin.printed_grantee(each.grantee) for each in found[ORDERS, "principal:alice"].through] == [
+    assert [admin.format_grantee(each.grantee) for each in found[ORDERS, "principal:alice"].through] == [
         "role:auditor",
         "role:analyst",
         "principal:alice",

@@ -12,7 +12,7 @@ import pytest
 from nunatak.access import known_sessions
 from nunatak.access.known_sessions import Known, KnownSessions, digest_of
 from nunatak.access.sessions import NEVER_MS, session_of
-from nunatak.api.transport.exchange import KnownHeads, parsed_head
+from nunatak.api.transport.exchange import KnownHeads, parse_head
 from nunatak.api.transport.fast_path import FastLane
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
@@ -146,7 +146,7 @@ def test_what_a_server_remembers_of_requests_holds_no_token(catalog: SecuredCata
     lane, heads = FastLane(catalog.app, catalog.store), KnownHeads()
     lane.remember(get, url, [header])
     post = get.replace(b"GET", b"POST") + b"{}"
-    heads.remember(post, parsed_head(b"POST", url, [(b"host", b"x"), header]), 2)
+    heads.remember(post, parse_head(b"POST", url, [(b"host", b"x"), header]), 2)
 
     assert lane.find(get) is not None
     assert lane.find(get.replace(token, token[::-1])) is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies
-from nunatak.api.transport.exchange import parsed_head
+from nunatak.api.transport.exchange import parse_head
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import SettingsError
@@ -147,7 +147,7 @@ def test_a_header_that_came_twice_names_nobody(tmp_path: Path) -> None:
 
     async def status(*names: bytes, more: Sequence[tuple[bytes, bytes]] = ()) -> int:
         headers = [*((b"x-forwarded-user", name) for name in names), *more]
-        head = parsed_head(b"GET", b"/v1/config", headers)
+        head = parse_head(b"GET", b"/v1/config", headers)
         return (await catalog.app.respond(head, b"", ("127.0.0.1", 5))).status
 
     try:

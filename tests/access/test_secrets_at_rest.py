@@ -50,7 +50,7 @@ def on_database(settings: Settings, work: Callable[[Store, Vault], Any]) -> Any:
     """Look into the database, beside a server that may run."""
 
     async def once() -> Any:
-        async with servers.opened_database(settings, exclusive=False) as store:
+        async with servers.open_database_read_only(settings, exclusive=False) as store:
             vault = open_vault(settings)
             await vault.unlock(store)
             return await work(store, vault)

@@ -35,7 +35,7 @@ def test_what_is_printed_is_read_back(home: str, path: tuple[str, ...], name: st
         securables.namespace(home, path),
         securables.entry(home, path, name),
     ):
-        assert securables.parsed(securables.printed(securable)) == securable
+        assert securables.parse_securable(securables.format_securable(securable)) == securable
 
 
 @given(names, levels, names, names)
@@ -54,4 +54,4 @@ def test_a_neighbour_whose_name_begins_alike_is_not_inside(
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="Not a securable"):
-        securables.parsed(text)
+        securables.parse_securable(text)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from nunatak.api.app import App
-from nunatak.api.http import RequestHead, Response, joined_headers
+from nunatak.api.http import RequestHead, Response, join_headers
 from nunatak.catalog.jobs import run_next
 from nunatak.database.sqlite import SqliteStore
 from nunatak.server import build_app, close_app
@@ -74,7 +74,7 @@ class LocalCatalog:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         raw_path, _, query = path.partition("?")
         listed = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
-        head = RequestHead(method, raw_path.encode("latin-1"), query.encode("latin-1"), joined_headers(listed))
+        head = RequestHead(method, raw_path.encode("latin-1"), query.encode("latin-1"), join_headers(listed))
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": content, "more_body": False}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nunatak.api.http import RequestHead
-from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, KnownHeads, parsed_head, written_head
+from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, KnownHeads, format_head, parse_head
 from nunatak.api.transport.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
@@ -223,7 +223,7 @@ def test_requests_that_follow_a_known_head_before_its_answer_keep_their_order(wo
 
 
 def a_head(*names: bytes) -> RequestHead:
-    return parsed_head(b"POST", b"/v1/namespaces?a=b", [(name, b"1") for name in names])
+    return parse_head(b"POST", b"/v1/namespaces?a=b", [(name, b"1") for name in names])
 
 
 def test_only_what_is_one_whole_request_is_remembered() -> None:
@@ -272,7 +272,7 @@ def test_no_more_than_so_many_heads_are_remembered() -> None:
 
 
 def test_a_header_with_a_line_break_is_not_written() -> None:
-    assert written_head(204, [(b"a", b"b")]) == b"HTTP/1.1 204 No Content\r\na: b\r\n\r\n"
+    assert format_head(204, [(b"a", b"b")]) == b"HTTP/1.1 204 No Content\r\na: b\r\n\r\n"
     for value in (b"b\r\nset-cookie: c", b"b\nc", b"b\n"):
         with pytest.raises(ValueError, match="line break"):
-            written_head(204, [(b"a", value)])
+            format_head(204, [(b"a", value)])

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nunatak.api.routes import ROUTES
 from nunatak.events.metrics import BOUNDS, METRICS
-from nunatak.events.worker_pages import merged
+from nunatak.events.worker_pages import merge_pages
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
 from tests.support.pages import blocks_with
@@ -103,7 +103,7 @@ def test_workers_tell_together_how_long_answers_took(catalog: LocalCatalog) -> N
     catalog.app.metrics.count("updateTable", "POST", 200, 0.3)
     page = catalog.app.metrics.page()
 
-    together = merged({"0": page, "1": page}).decode()
+    together = merge_pages({"0": page, "1": page}).decode()
 
     families = {family.name: family for family in text_string_to_metric_families(together)}
     assert families["nunatak_request_seconds"].type == "histogram"

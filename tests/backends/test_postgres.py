@@ -11,7 +11,7 @@ import pytest
 from nunatak.database import postgres_connections
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
 from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
-from nunatak.database.statements import numbered, read_migrations, read_statements
+from nunatak.database.statements import number_parameters, read_migrations, read_statements
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
     AlreadyExists,
@@ -87,7 +87,7 @@ def test_every_statement_can_be_prepared(full: PostgresStore, database: str, run
         refused = []
         for name, sql in read_statements("postgres").items():
             try:
-                await connection.prepare(numbered(sql)[0])
+                await connection.prepare(number_parameters(sql)[0])
             except asyncpg.PostgresError as error:
                 refused.append(f"{name}: {error}")
         await connection.close()
@@ -97,7 +97,7 @@ def test_every_statement_can_be_prepared(full: PostgresStore, database: str, run
 
 
 def test_names_of_parameters_become_numbers_and_casts_stay() -> None:
-    assert numbered("SELECT :a::text, :b, ':' || :a WHERE x = :b::int[]") == (
+    assert number_parameters("SELECT :a::text, :b, ':' || :a WHERE x = :b::int[]") == (
         "SELECT $1::text, $2, ':' || $1 WHERE x = $2::int[]",
         ("a", "b"),
     )

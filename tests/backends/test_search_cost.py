@@ -11,7 +11,7 @@ from nunatak.database import mariadb as mariadb_driver
 from nunatak.database.bindings import search_values
 from nunatak.database.mariadb_connections import read_url
 from nunatak.database.postgres import open_store
-from nunatak.database.statements import in_named_style, numbered, read_statements
+from nunatak.database.statements import in_named_style, number_parameters, read_statements
 from tests.backends.conftest import Run
 
 MANY, PIECE = 3000, 10
@@ -33,7 +33,7 @@ def test_postgres_reads_no_more_rows_than_a_search_looks_at(database: str, run: 
         )
         await connection.executemany(insert, rows_of_many())
         await connection.execute("ANALYZE iceberg_tables")
-        sql, names = numbered(read_statements("postgres")["search_names"])
+        sql, names = number_parameters(read_statements("postgres")["search_names"])
         plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *[VALUES[name] for name in names])
         await connection.close()
         return most_rows(json.loads(plan)[0]["Plan"])

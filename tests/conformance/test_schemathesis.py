@@ -29,7 +29,7 @@ from schemathesis.checks import (
 from schemathesis.schemas import APIOperation
 
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
-from nunatak.api.openapi import document, printed
+from nunatak.api.openapi import document, format_document
 from nunatak.api.openapi_management import management_document
 from tests.support.server import RunningServer, running_server
 
@@ -146,7 +146,7 @@ def test_every_boundary_of_our_document_is_answered_as_described(
 ) -> None:
     """Schemathesis lists them itself: each field left out, each limit touched and crossed, each type mistaken."""
     described, settled = tmp_path / "rest-catalog.json", tmp_path / "schemathesis.toml"
-    described.write_text(printed())
+    described.write_text(format_document())
     settled.write_text("[parameters]\n" + "".join(f'"path.{name}" = "{value}"\n' for name, value in known.items()))
     checks = ",".join(check.__name__ for check in CONFORMS)
 

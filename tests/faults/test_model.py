@@ -734,7 +734,7 @@ def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
     honest = Writer._move_head
 
     def move(self: Writer, change: MoveHead) -> None:
-        found = self._step("find_head", {**bindings.named(change.key), "known": None})
+        found = self._step("find_head", {**bindings.key_values(change.key), "known": None})
         honest(self, msgspec.structs.replace(change, expected=found.rows[0][0]) if found.rows else change)
 
     @asynccontextmanager

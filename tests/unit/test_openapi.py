@@ -10,7 +10,7 @@ import pytest
 
 from nunatak.api.http import Response
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
-from nunatak.api.openapi import document, printed
+from nunatak.api.openapi import document, format_document
 from nunatak.api.openapi_management import management_document
 from nunatak.api.route import Route
 from nunatak.api.routes import ROUTES
@@ -40,8 +40,8 @@ def resolve(whole: Any, reference: str) -> Any:
 
 
 def test_the_checked_in_documents_are_the_generated_ones() -> None:
-    assert (SPEC / "rest-catalog.json").read_text() == printed(CATALOG), "run: make openapi"
-    assert (SPEC / "management.json").read_text() == printed(MANAGEMENT), "run: make openapi"
+    assert (SPEC / "rest-catalog.json").read_text() == format_document(CATALOG), "run: make openapi"
+    assert (SPEC / "management.json").read_text() == format_document(MANAGEMENT), "run: make openapi"
 
 
 @pytest.mark.parametrize("route", [*ROUTES, *MANAGEMENT_ROUTES], ids=lambda route: route.operation)

@@ -13,7 +13,7 @@ from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential
 from nunatak.access.denials import explain_hint
-from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, names_of
+from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expand_rights, names_of
 from nunatak.access.sessions import principal_grantee, role_grantee
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
@@ -87,16 +87,16 @@ class Credential:
 
 
 def check_principal_name(name: str) -> str:
-    return _checked(name, "principal")
+    return _check_printable(name, "principal")
 
 
 def check_role_name(name: str) -> str:
     if name == "ALL":
         raise BadRequest(f"Invalid role name: {name}", hint=f"The scope PRINCIPAL_ROLE:{name} means every role.")
-    return _checked(name, "role")
+    return _check_printable(name, "role")
 
 
-def _checked(name: str, what: str) -> str:
+def _check_printable(name: str, what: str) -> str:
     """Anything that can be printed on one line; commas separate names in headers and settings."""
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
         raise BadRequest(
@@ -106,20 +106,20 @@ def _checked(name: str, what: str) -> str:
     return name
 
 
-def parsed_grantee(text: str) -> str:
+def parse_grantee(text: str) -> str:
     """`principal:NAME` or `role:NAME`, whatever the case of the first word, as the database writes it."""
     kind, _, name = text.partition(":")
     if kind.lower() not in _KINDS:
         raise BadRequest(f"Not a grantee: {text[:200]!r}", hint="Write principal:NAME or role:NAME.")
-    return _KINDS[kind.lower()](_checked(name, kind.lower()))
+    return _KINDS[kind.lower()](_check_printable(name, kind.lower()))
 
 
-def printed_grantee(grantee: str) -> str:
+def format_grantee(grantee: str) -> str:
     kind, _, name = grantee.partition(":")
     return f"{'role' if kind == 'r' else 'principal'}:{name}"
 
 
-def parsed_privileges(names: Sequence[str]) -> Privilege:
+def parse_privileges(names: Sequence[str]) -> Privilege:
     """The sum of privileges and bundles by their names."""
     total = Privilege(0)
     for name in names:
@@ -263,8 +263,8 @@ def grant(actor: Actor, rights: int, grantee: str, securable: str, privileges: P
         "granted_by": actor.principal,
         "granted_ms": actor.at_ms,
     }
-    detail = {"grantee": printed_grantee(grantee), "privileges": names_of(privileges)}
-    writes = [_touched(grantee), Write("grant_privileges", values)]
+    detail = {"grantee": format_grantee(grantee), "privileges": names_of(privileges)}
+    writes = [_touch_grantee(grantee), Write("grant_privileges", values)]
     return _changes(actor, "grant", detail, writes, securable)
 
 
@@ -275,15 +275,15 @@ async def revoke(
     _check_granter(actor.principal, rights, securable, privileges, "revoke")
     place = {"grantee": grantee, "securable": securable}
     nothing = NotFound(
-        f"{printed_grantee(grantee)} was granted none of {', '.join(names_of(privileges))} on "
-        f"{securables.printed(securable)}",
+        f"{format_grantee(grantee)} was granted none of {', '.join(names_of(privileges))} on "
+        f"{securables.format_securable(securable)}",
         hint="`nunatak access explain` says where a right comes from.",
     )
     taken = {**place, "taken": int(privileges), "kept": ALL_BITS & ~int(privileges)}
     writes = [Write("revoke_privileges", taken, nothing), Write("forget_empty_grants", {"grantee": grantee})]
     if privileges & Privilege.SERVER_ADMIN:
         writes += await _keep_an_administrator(store, actor)
-    detail = {"grantee": printed_grantee(grantee), "privileges": names_of(privileges)}
+    detail = {"grantee": format_grantee(grantee), "privileges": names_of(privileges)}
     return _changes(actor, "revoke", detail, writes, securable)
 
 
@@ -297,8 +297,8 @@ def _check_place(securable: str, privileges: Privilege) -> None:
 
 
 def _check_granter(principal: str, rights: int, securable: str, privileges: Privilege, verb: str) -> None:
-    where = securables.printed(securable)
-    held = expanded(rights)
+    where = securables.format_securable(securable)
+    held = expand_rights(rights)
     if not held & _MAY_GRANT:
         raise Forbidden(
             f"You may not {verb} privileges on {where}: that needs GRANT",
@@ -313,7 +313,7 @@ def _check_granter(principal: str, rights: int, securable: str, privileges: Priv
         )
 
 
-def _touched(grantee: str) -> Write:
+def _touch_grantee(grantee: str) -> Write:
     """The grantee has to be there when the grant is made, and not be dropped meanwhile."""
     kind, _, name = grantee.partition(":")
     if kind == "r":
@@ -430,10 +430,10 @@ def _changes(
     writes: Sequence[Write],
     securable: str = securables.SERVER,
 ) -> list[Change]:
-    return [Write("bump_policy", {}), *writes, audited(actor, action, securable, detail)]
+    return [Write("bump_policy", {}), *writes, audit_change(actor, action, securable, detail)]
 
 
-def audited(actor: Actor, action: str, securable: str, detail: Mapping[str, object]) -> Write:
+def audit_change(actor: Actor, action: str, securable: str, detail: Mapping[str, object]) -> Write:
     """The audit row of a change."""
     return audit_row(
         at_ms=actor.at_ms,

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from nunatak.access.external import ANSWERS, Undecided, agreed, principals_asked_about, sum_of
-from nunatak.access.securables import SERVER, chain, parts, printed
+from nunatak.access.external import ANSWERS, Undecided, intersect_rights, principals_asked_about, sum_of
+from nunatak.access.securables import SERVER, chain, format_securable, parts
 from nunatak.access.sessions import Session
 from nunatak.errors import ServiceUnavailable
 from nunatak.settings import Settings, SettingsError
@@ -89,12 +89,12 @@ class Cedar:
         try:
             allowed = [self._evaluate(session, principal, securable) for principal in principals_asked_about(session)]
         except Undecided as error:
-            log.error("Cedar decides nothing about %s: %s; answered 503", printed(securable), error)
+            log.error("Cedar decides nothing about %s: %s; answered 503", format_securable(securable), error)
             raise ServiceUnavailable(
                 "Nobody can say now whether this is allowed: the policies gave no usable answer",
                 hint="Nothing was done. The server's log has the reason.",
             ) from error
-        (held,) = agreed([[sum_of(actions)] for actions in allowed])
+        (held,) = intersect_rights([[sum_of(actions)] for actions in allowed])
         return held
 
     def _evaluate(self, session: Session, principal: str, securable: str) -> list[str]:
@@ -173,7 +173,7 @@ def _attributes(securable: str) -> dict[str, str]:
 
 
 def _uid_of(securable: str) -> Entity:
-    kind, _, path = printed(securable).partition(":")
+    kind, _, path = format_securable(securable).partition(":")
     return _uid(kind.capitalize(), path or kind)
 
 

@@ -11,5 +11,7 @@ def explain_hint(principal: str, missing: int, securable: str) -> str:
 
     Users choose the names of principals and tables, and the line is made to be copied into a shell: names are quoted.
     """
-    asked = " ".join(shlex.quote(word) for word in (principal, names_of(missing)[0], securables.printed(securable)))
+    asked = " ".join(
+        shlex.quote(word) for word in (principal, names_of(missing)[0], securables.format_securable(securable))
+    )
     return f"`nunatak access explain {asked}` says which grants you hold there and who can grant this one."

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nunatak.access import securables
-from nunatak.access.administration import Grant, check_principal_name, check_role_name, printed_grantee
+from nunatak.access.administration import Grant, check_principal_name, check_role_name, format_grantee
 from nunatak.access.grants import json_of
-from nunatak.access.privileges import Privilege, expanded
+from nunatak.access.privileges import Privilege, expand_rights
 from nunatak.access.sessions import Session, principal_grantee, role_grantee
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest
@@ -64,7 +64,7 @@ async def explain(
         roles, grantees = session.roles, list(session.grantees)
     chain = securables.chain(securable)
     grants = await _grants_along(store, grantees, chain)
-    deciding = next((each for each in reversed(grants) if expanded(each.privileges) & privilege), None)
+    deciding = next((each for each in reversed(grants) if expand_rights(each.privileges) & privilege), None)
     anybody = privilege is Privilege.CONFIG_READ
     allowed = not disabled and (anybody or deciding is not None)
     return Explanation(
@@ -93,7 +93,7 @@ def _limited(principal: str, grantees: Sequence[str]) -> str:
     """Why grants to the principal itself are not among those listed."""
     if principal_grantee(principal) in grantees:
         return ""
-    roles = ", ".join(printed_grantee(each) for each in grantees)
+    roles = ", ".join(format_grantee(each) for each in grantees)
     return f"this login is limited to {roles or 'no role'}: "
 
 
@@ -107,11 +107,11 @@ def _reason(
         return "everybody who is known may read the configuration"
     if deciding is None:
         stranger = "" if known else f"{principal} is not kept as a principal, and "
-        return f"{stranger}no grant gives {name} on {securables.printed(securable)} or on anything it lies in"
-    which = printed_grantee(deciding.grantee)
+        return f"{stranger}no grant gives {name} on {securables.format_securable(securable)} or on anything it lies in"
+    which = format_grantee(deciding.grantee)
     through = f" through {which}" if deciding.grantee.startswith("r:") else ""
     follows = "" if deciding.privileges & privilege else f", and an administrator there may {name}"
-    return f"{principal} holds a grant on {securables.printed(deciding.securable)}{through}{follows}"
+    return f"{principal} holds a grant on {securables.format_securable(deciding.securable)}{through}{follows}"
 
 
 async def find_granters(store: Store, privilege: Privilege, chain: Sequence[str]) -> list[str]:
@@ -123,7 +123,7 @@ async def find_granters(store: Store, privilege: Privilege, chain: Sequence[str]
     for securable in reversed(chain):
         rows = await store.rows("grants_on", {"securable": securable, "after": "", "limit": MAX_GRANTS_READ})
         for grant in (Grant(*row) for row in rows):
-            held[grant.grantee] = held.get(grant.grantee, 0) | expanded(grant.privileges)
+            held[grant.grantee] = held.get(grant.grantee, 0) | expand_rights(grant.privileges)
     disabled = {principal_grantee(row[0]) for row in await store.rows("disabled_principals", {})}
     wanted = Privilege.GRANT | privilege
     return [each for each, rights in held.items() if rights & wanted == wanted and each not in disabled][:MAX_GRANTERS]
@@ -189,7 +189,7 @@ def _holdings(
 def _sum(grants: Sequence[FoundGrant]) -> int:
     total = 0
     for grant in grants:
-        total |= expanded(grant.privileges)
+        total |= expand_rights(grant.privileges)
     return total
 
 
@@ -206,7 +206,7 @@ async def _grants_inside(store: Store, securable: str) -> list[Grant]:
     rows = await store.rows("grants_inside", values)
     if len(rows) > MAX_GRANTS:
         raise BadRequest(
-            f"More than {MAX_GRANTS} grants lie inside {securables.printed(securable)}",
+            f"More than {MAX_GRANTS} grants lie inside {securables.format_securable(securable)}",
             hint="Ask about a part of it, or list the grants page by page.",
         )
     return [Grant(*row) for row in rows]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
 
-from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expanded, names_of
+from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expand_rights, names_of
 from nunatak.access.sessions import Session, principal_grantee
 
 # Lets somebody see that a container is there without holding a right on it, because they hold one inside. It comes
@@ -36,10 +36,10 @@ def sum_of(names: Iterable[str]) -> int:
         if name not in _KNOWN:
             raise Undecided(f"unknown privilege {name[:64]!r}")
         total |= _KNOWN[name] | SEEN
-    return expanded(total)
+    return expand_rights(total)
 
 
-def agreed(answers: Sequence[Sequence[int]]) -> list[int]:
+def intersect_rights(answers: Sequence[Sequence[int]]) -> list[int]:
     """What all of several answers about the same securables allow; to be seen is said only where it is all there is."""
     common = [reduce(and_, held) for held in zip(*answers, strict=True)]
     return [int(held & ~SEEN) or held for held in common]

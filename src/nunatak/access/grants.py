@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.privileges import expanded
+from nunatak.access.privileges import expand_rights
 from nunatak.access.sessions import Session
 from nunatak.database.store import Store
 
@@ -47,7 +47,7 @@ def _along(chain: Sequence[str], held: dict[str, int]) -> int:
     """What is held on any of them, with what follows from it further down."""
     total = 0
     for securable in chain:
-        total = expanded(total | held.get(securable, 0))
+        total = expand_rights(total | held.get(securable, 0))
     return total
 
 

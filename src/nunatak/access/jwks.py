@@ -104,8 +104,8 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         try:
-            url = self._keys_url or await _discovered(self._issuer)
-            self._keys = _parsed_keys(await fetch_json(url))
+            url = self._keys_url or await _discover_keys_url(self._issuer)
+            self._keys = _parse_keys(await fetch_json(url))
             self._fetched_ms = self._now_ms()
         except NotFetched as error:
             self._failed_ms = self._now_ms()
@@ -114,7 +114,7 @@ class IssuerKeys:
             self._fetching = None
 
 
-async def _discovered(issuer: str) -> str:
+async def _discover_keys_url(issuer: str) -> str:
     """Where the issuer says its keys are, provided that it is the issuer."""
     found = await fetch_json(issuer.rstrip("/") + DISCOVERY)
     if found.get("issuer") != issuer:
@@ -128,15 +128,15 @@ async def _discovered(issuer: str) -> str:
     return url
 
 
-def _parsed_keys(found: Mapping[str, Any]) -> tuple[PublicKey, ...]:
+def _parse_keys(found: Mapping[str, Any]) -> tuple[PublicKey, ...]:
     """Those of the set that can verify a signature; others may be there too and are no error."""
     listed = found.get("keys")
     if not isinstance(listed, list):
         raise NotFetched("what it publishes is not a set of keys")
-    return tuple(key for key in map(_parsed_key, listed) if key is not None)
+    return tuple(key for key in map(_parse_key, listed) if key is not None)
 
 
-def _parsed_key(jwk: object) -> PublicKey | None:
+def _parse_key(jwk: object) -> PublicKey | None:
     # A private key ("d") that was published is everybody's key.
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig" or "d" in jwk:
         return None

@@ -122,7 +122,7 @@ class KeyFile:
         path = Path(os.path.realpath(self.path))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(path):
+            with _exclusive_lock(path):
                 before = self.ring()
                 after = changed(before)
                 if after != before:
@@ -156,7 +156,7 @@ def _read(path: Path) -> KeyRing:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _exclusive_lock(path: Path) -> Iterator[None]:
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -10,7 +10,7 @@ import jwt
 import msgspec
 
 from nunatak.access.jwks import ALGORITHMS, FRESH_MS, IssuerKeys
-from nunatak.access.principals import find_roles, is_name, merged
+from nunatak.access.principals import find_roles, is_name, merge_roles
 from nunatak.access.sessions import Proof, Session, session_of
 from nunatak.access.tokens import ISSUER
 from nunatak.database.store import Store
@@ -55,21 +55,23 @@ class OidcAuthenticator:
         _check_header(token.header, self._settings.oidc_algorithms)
         key = await self._issuers[token.issuer].find(kid, str(algorithm))
         if key is None:
-            raise _refused("its issuer has no such key", "Get a new token; the issuer may have changed its keys.")
+            raise _not_authenticated(
+                "its issuer has no such key", "Get a new token; the issuer may have changed its keys."
+            )
         try:
             payload = jwt.PyJWS().decode(token.text, key, algorithms=[str(algorithm)])
         except jwt.PyJWTError as error:
-            raise _refused("its signature is wrong", "Get a new token from the issuer.") from error
+            raise _not_authenticated("its signature is wrong", "Get a new token from the issuer.") from error
         claims = _object(payload)
         if claims is None:
-            raise _refused("its claims are no JSON object", "Get a new token from the issuer.")
+            raise _not_authenticated("its claims are no JSON object", "Get a new token from the issuer.")
         _check_claims(claims, token.issuer, self._settings.oidc_audience, self._now_ms() / 1000)
         return claims
 
     async def _session(self, claims: Mapping[str, Any]) -> Session:
         principal = _claim(claims, self._settings.oidc_principal_claim)
         if not isinstance(principal, str) or not is_name(principal):
-            raise _refused(
+            raise _not_authenticated(
                 f"its claim {self._settings.oidc_principal_claim} is no name of a principal",
                 "Choose another claim with oidc_principal_claim.",
             )
@@ -78,7 +80,7 @@ class OidcAuthenticator:
         # Looked at again before it expires, so that a key which the issuer withdraws does not live on in a session.
         expires_ms = min(int((claims["exp"] + LEEWAY_SECONDS) * 1000), self._now_ms() + FRESH_MS)
         ends_ms = int(claims["exp"] * 1000)
-        return session_of(principal, merged(named, kept), expires_ms=expires_ms, ends_ms=ends_ms, method="oidc")
+        return session_of(principal, merge_roles(named, kept), expires_ms=expires_ms, ends_ms=ends_ms, method="oidc")
 
 
 def keys_of_issuers(settings: Settings, now_ms: Callable[[], int]) -> dict[str, IssuerKeys]:
@@ -116,9 +118,11 @@ def find_token(proof: Proof) -> Token | None:
     if scheme.lower() != b"bearer" or text.count(b".") not in (2, 4):
         return None
     if len(text) > MAX_TOKEN_BYTES:
-        raise _refused(f"it is longer than {MAX_TOKEN_BYTES} bytes", "Ask the issuer to put fewer claims into it.")
+        raise _not_authenticated(
+            f"it is longer than {MAX_TOKEN_BYTES} bytes", "Ask the issuer to put fewer claims into it."
+        )
     if text.count(b".") == 4:
-        raise _refused("it is encrypted", "Ask the issuer for a token that is signed only.")
+        raise _not_authenticated("it is encrypted", "Ask the issuer for a token that is signed only.")
     header, claims, _ = text.split(b".")
     read_header, read_claims = _segment(header), _segment(claims)
     if read_header is None or read_claims is None or not isinstance(read_claims.get("iss"), str):
@@ -144,31 +148,33 @@ def _object(text: bytes) -> dict[str, Any] | None:
 def _check_header(header: Mapping[str, Any], algorithms: tuple[str, ...]) -> None:
     for name in REFUSED_HEADERS:
         if name in header:
-            raise _refused(f"its header {name} is not accepted", "Ask the issuer for a token without it.")
+            raise _not_authenticated(f"its header {name} is not accepted", "Ask the issuer for a token without it.")
     if header.get("alg") not in algorithms:
-        raise _refused("its algorithm is not accepted", f"Accepted are {', '.join(algorithms)}.")
+        raise _not_authenticated("its algorithm is not accepted", f"Accepted are {', '.join(algorithms)}.")
     if not isinstance(header.get("kid"), str | None):
-        raise _refused("its header kid is no text", "Get a new token from the issuer.")
+        raise _not_authenticated("its header kid is no text", "Get a new token from the issuer.")
     kind = header.get("typ", "jwt")
     if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in TYPES:
-        raise _refused("it is of another type than an access token", "Ask the issuer for an access token.")
+        raise _not_authenticated("it is of another type than an access token", "Ask the issuer for an access token.")
 
 
 def _check_claims(claims: Mapping[str, Any], issuer: str, audience: str, now_seconds: float) -> None:
     if claims.get("iss") != issuer:
-        raise _refused("its issuer is another", "Get a new token from the issuer.")
+        raise _not_authenticated("its issuer is another", "Get a new token from the issuer.")
     expires, issued, begins = (claims.get(name) for name in ("exp", "iat", "nbf"))
     if not _is_time(expires) or not _is_time(issued) or not (begins is None or _is_time(begins)):
-        raise _refused("its claims exp and iat must be times", "Ask the issuer for a token with both of them.")
+        raise _not_authenticated(
+            "its claims exp and iat must be times", "Ask the issuer for a token with both of them."
+        )
     if expires + LEEWAY_SECONDS <= now_seconds:
-        raise _refused("it has expired", "Get a new one.")
+        raise _not_authenticated("it has expired", "Get a new one.")
     if max(issued, begins or 0) - LEEWAY_SECONDS > now_seconds:
-        raise _refused("it is not valid yet", "Check the clocks of the issuer and of this server.")
+        raise _not_authenticated("it is not valid yet", "Check the clocks of the issuer and of this server.")
     named = claims.get("aud")
     if audience not in ([named] if isinstance(named, str) else named if isinstance(named, list) else []):
-        raise _refused("it is for another audience", f"Ask the issuer for a token whose aud is {audience}.")
+        raise _not_authenticated("it is for another audience", f"Ask the issuer for a token whose aud is {audience}.")
     if not isinstance(claims.get("sub"), str) or not claims["sub"]:
-        raise _refused("it has no subject", "Ask the issuer for a token with the claim sub.")
+        raise _not_authenticated("it has no subject", "Ask the issuer for a token with the claim sub.")
 
 
 def _is_time(value: object) -> TypeGuard[int | float]:
@@ -191,5 +197,5 @@ def _roles(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _refused(why: str, hint: str) -> NotAuthenticated:
+def _not_authenticated(why: str, hint: str) -> NotAuthenticated:
     return NotAuthenticated(f"The token was refused: {why}", hint=hint)

@@ -11,8 +11,8 @@ import httptools
 import msgspec
 
 from nunatak.access.addresses import is_loopback
-from nunatak.access.external import Undecided, agreed, principals_asked_about, sum_of
-from nunatak.access.securables import chain, parts, printed
+from nunatak.access.external import Undecided, intersect_rights, principals_asked_about, sum_of
+from nunatak.access.securables import chain, format_securable, parts
 from nunatak.access.sessions import Session
 from nunatak.errors import ServiceUnavailable
 from nunatak.secret import Secret
@@ -59,10 +59,10 @@ def open_opa(settings: Settings) -> "Opa":
     token = settings.opa_token.reveal()
     if not (token.isascii() and token.isprintable()):
         raise SettingsError("opa_token holds characters that no HTTP header may hold")
-    return Opa(_checked_url(settings.opa_url), settings.opa_token)
+    return Opa(_check_url(settings.opa_url), settings.opa_token)
 
 
-def _checked_url(text: str) -> SplitResult:
+def _check_url(text: str) -> SplitResult:
     try:
         url = urlsplit(text)
         host, _ = (url.hostname or "").encode("idna").decode(), url.port
@@ -108,7 +108,7 @@ class Opa:
         self._idle.clear()
 
     async def _rights(self, session: Session, securables: Sequence[str]) -> list[int]:
-        described = [_described(securable) for securable in securables]
+        described = [_describe_securable(securable) for securable in securables]
         try:
             answers = [
                 await self._ask(_Input(principal, session.roles, session.method, described))
@@ -121,7 +121,7 @@ class Opa:
                 hint="Nothing was done; try again. The server's log has the reason.",
             ) from error
         self._note(None)
-        return agreed(answers)
+        return intersect_rights(answers)
 
     async def _ask(self, question: _Input) -> list[int]:
         try:
@@ -192,10 +192,10 @@ class Opa:
         self._trouble = trouble
 
 
-def _described(securable: str) -> _Securable:
-    path = printed(securable)
+def _describe_securable(securable: str) -> _Securable:
+    path = format_securable(securable)
     warehouse, levels, name = parts(securable)
-    within = [printed(each) for each in chain(securable)]
+    within = [format_securable(each) for each in chain(securable)]
     return _Securable(path.partition(":")[0], path, within, warehouse or None, levels, name)
 
 

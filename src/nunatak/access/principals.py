@@ -26,6 +26,6 @@ async def find_roles(store: Store, principal: str) -> tuple[str, ...]:
     return tuple(row[3] for row in rows if row[3] is not None)
 
 
-def merged(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+def merge_roles(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     """Each role once, in order; what is no name cannot have been granted anything and is left out."""
     return tuple(sorted({role for role in (*first, *second) if is_name(role)}))

@@ -40,7 +40,7 @@ BUNDLES: dict[str, Privilege] = {"READ": READ, "WRITE": WRITE, "ADMIN": ADMIN}
 EVERYTHING = GRANTABLE | P.CONFIG_READ
 
 
-def expanded(held: int) -> int:
+def expand_rights(held: int) -> int:
     """What follows from what is held: an administrator of the server or of a warehouse may do everything there."""
     if held & P.SERVER_ADMIN:
         return int(EVERYTHING)

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nunatak.access.principals import find_roles, is_name, merged
+from nunatak.access.principals import find_roles, is_name, merge_roles
 from nunatak.access.sessions import JoinedHeaders, Proof, Session, session_of
 from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
@@ -42,7 +42,7 @@ class TrustedProxies:
         return address
 
 
-def believed_proxies(settings: Settings) -> TrustedProxies:
+def read_trusted_proxies(settings: Settings) -> TrustedProxies:
     """SettingsError if the settings do not say whom to believe what."""
     if not settings.trusted_proxies:
         raise SettingsError(
@@ -58,7 +58,7 @@ class ProxyAuthenticator:
     """Believes `proxy_header` of a trusted proxy; from anywhere else it is as if the header were not there."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._trusted = believed_proxies(settings)
+        self._trusted = read_trusted_proxies(settings)
         self._store = store
         self._name_header = settings.proxy_header.lower().encode()
         self._roles_header = settings.proxy_roles_header.lower().encode()
@@ -77,7 +77,7 @@ class ProxyAuthenticator:
             )
         kept = await find_roles(self._store, principal)
         # The headers are good for this request alone: another one may come through the same proxy for somebody else.
-        return replace(session_of(principal, merged(self._roles(proof), kept), method="proxy"), cached=False)
+        return replace(session_of(principal, merge_roles(self._roles(proof), kept), method="proxy"), cached=False)
 
     def _roles(self, proof: Proof) -> list[str]:
         if not self._roles_header:

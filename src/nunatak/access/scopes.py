@@ -14,7 +14,7 @@ class ScopeRefused(BadRequest):
     """The scope cannot be read, or is wider than what the caller holds."""
 
 
-def parsed_scope(text: str) -> Scope:
+def parse_scope(text: str) -> Scope:
     """What `scope` of a token request asks for. Engines send words of their own in it, which are not refused."""
     roles = set()
     for word in text.split():
@@ -30,11 +30,11 @@ def parsed_scope(text: str) -> Scope:
     return None if not roles or "ALL" in roles else frozenset(roles)
 
 
-def printed_scope(scope: Scope) -> str:
+def format_scope(scope: Scope) -> str:
     return CATALOG if scope is None else " ".join(f"{ROLE_MARK}:{role}" for role in sorted(scope))
 
 
-def narrowed(wanted: Scope, held: Scope) -> Scope:
+def narrow_scope(wanted: Scope, held: Scope) -> Scope:
     """`wanted` if it is no wider than `held`; whoever names no role wants whatever is held."""
     if wanted is None or held is None:
         return held if wanted is None else wanted

@@ -58,21 +58,21 @@ def behind(securable: str) -> str:
     return securable + (BEHIND if is_container(securable) else "\x01")
 
 
-def printed(securable: str) -> str:
+def format_securable(securable: str) -> str:
     """As people write it: server, warehouse:wh, namespace:wh/a/b, table:wh/a/b/t; a slash in a name is %2F."""
     if securable == SERVER:
         return "server"
     home, levels, name = parts(securable)
     kind = "table" if name is not None else ("namespace" if levels else "warehouse")
-    return f"{kind}:{'/'.join(_escaped(each) for each in (home, *levels, *([name] if name is not None else [])))}"
+    return f"{kind}:{'/'.join(_escape(each) for each in (home, *levels, *([name] if name is not None else [])))}"
 
 
-def parsed(text: str) -> str:
+def parse_securable(text: str) -> str:
     """What `printed` wrote, and `view:…`; anything else is refused."""
     if text == "server":
         return SERVER
     kind, colon, path = text.partition(":")
-    names = [_unescaped(each) for each in path.split("/")]
+    names = [_unescape(each) for each in path.split("/")]
     if colon and all(names):
         if kind == "warehouse" and len(names) == 1:
             return warehouse(names[0])
@@ -86,9 +86,9 @@ def parsed(text: str) -> str:
     )
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("%", "%25").replace("/", "%2F")
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return text.replace("%2F", "/").replace("%2f", "/").replace("%25", "%")

@@ -11,7 +11,7 @@ from nunatak.access.grants import Grants
 from nunatak.access.guard import Guard
 from nunatak.access.oidc import OidcAuthenticator, keys_of_issuers
 from nunatak.access.opa import open_opa
-from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies, believed_proxies
+from nunatak.access.proxy import ProxyAuthenticator, TrustedProxies, read_trusted_proxies
 from nunatak.access.sessions import Authenticator
 from nunatak.access.sigv4 import SigV4Authenticator
 from nunatak.access.vault import Vault
@@ -40,7 +40,7 @@ def check_doors(settings: Settings) -> None:
     if "certificate" in settings.auth:
         check_tls(settings)
     if "proxy" in settings.auth:
-        believed_proxies(settings)
+        read_trusted_proxies(settings)
     if settings.auth != ("none",):
         _external(settings)
 

@@ -69,12 +69,12 @@ class SigV4Authenticator:
         header = proof.headers.get(b"authorization", b"")
         if not header.startswith(ALGORITHM.encode()):
             return None
-        signature = parsed(header)
+        signature = parse_signature(header)
         date = self._checked_date(signature, proof.headers)
         credential = await find_credential(self._store, signature.access_key)
         if credential is None or credential.kind != ACCESS_KEY:
             raise _wrong()
-        body_sha256 = announced_sha256(proof.headers) or await _body_sha256(proof)
+        body_sha256 = body_sha256_header(proof.headers) or await _body_sha256(proof)
         secret = self._vault.open(credential.stored, credential.credential_id)
         expected = sign(secret, signature.scope, date, canonical_request(proof, signature, body_sha256))
         if not hmac.compare_digest(expected, signature.signature):
@@ -86,20 +86,24 @@ class SigV4Authenticator:
     def _checked_date(self, signature: Signature, headers: Mapping[bytes, bytes]) -> str:
         missing = REQUIRED_HEADERS - set(signature.signed_headers)
         if missing:
-            raise _refused(f"it does not cover the header {min(missing)}", "Sign at least host and x-amz-date.")
+            raise _not_authenticated(
+                f"it does not cover the header {min(missing)}", "Sign at least host and x-amz-date."
+            )
         text = headers.get(b"x-amz-date", b"")
         signed_ms = _milliseconds(text)
         if signed_ms is None or text[:8] != signature.scope[:8].encode():
-            raise _refused("x-amz-date and the credential's date must agree", "Send both as 20260131T120000Z has them.")
+            raise _not_authenticated(
+                "x-amz-date and the credential's date must agree", "Send both as 20260131T120000Z has them."
+            )
         if abs(self._now_ms() - signed_ms) > CLOCK_MS:
-            raise _refused("it was made too long ago, or too far ahead", "Check the clock of the client.")
+            raise _not_authenticated("it was made too long ago, or too far ahead", "Check the clock of the client.")
         return text.decode()
 
 
-def parsed(header: bytes) -> Signature:
+def parse_signature(header: bytes) -> Signature:
     found = _AUTHORIZATION.fullmatch(header.decode("latin-1")) if len(header) <= LONGEST_HEADER else None
     if found is None:
-        raise _refused(
+        raise _not_authenticated(
             "the header Authorization is incomplete",
             f"Send `{ALGORITHM} Credential=<access key>/<date>/<region>/<service>/aws4_request, "
             "SignedHeaders=…, Signature=…`.",
@@ -108,7 +112,7 @@ def parsed(header: bytes) -> Signature:
     return Signature(access_key, scope, service, tuple(signed.split(";")), signature)
 
 
-def announced_sha256(headers: Mapping[bytes, bytes]) -> str | None:
+def body_sha256_header(headers: Mapping[bytes, bytes]) -> str | None:
     """The body's hash as the request tells it, in small hexadecimal letters; None if it does not."""
     text = headers.get(b"x-amz-content-sha256")
     if text is None:
@@ -120,7 +124,7 @@ def announced_sha256(headers: Mapping[bytes, bytes]) -> str | None:
     except ValueError:
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
-        raise _refused("it does not cover the body", "Send the SHA-256 of the body as x-amz-content-sha256.")
+        raise _not_authenticated("it does not cover the body", "Send the SHA-256 of the body as x-amz-content-sha256.")
     return digest.hex()
 
 
@@ -132,7 +136,9 @@ def canonical_request(proof: Proof, signature: Signature, body_sha256: str) -> b
     for name in signature.signed_headers:
         value = proof.headers.get(name.encode("latin-1"))
         if value is None:
-            raise _refused("it covers a header that did not arrive", "Let no proxy in between remove headers.")
+            raise _not_authenticated(
+                "it covers a header that did not arrive", "Let no proxy in between remove headers."
+            )
         lines.append(name.encode("latin-1") + b":" + b" ".join(value.split()))
     lines += [b"", ";".join(signature.signed_headers).encode("latin-1"), body_sha256.encode()]
     return b"\n".join(lines)
@@ -141,11 +147,11 @@ def canonical_request(proof: Proof, signature: Signature, body_sha256: str) -> b
 def canonical_query(query: bytes) -> bytes:
     """Names and values encoded in the one way, in order; a plus sign is a space, as it is when the query is read."""
     pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&") if pair)
-    encoded = sorted((_encoded(name), _encoded(value)) for name, _, value in pairs)
+    encoded = sorted((_uri_encode(name), _uri_encode(value)) for name, _, value in pairs)
     return "&".join(f"{name}={value}" for name, value in encoded).encode()
 
 
-def _encoded(text: bytes) -> str:
+def _uri_encode(text: bytes) -> str:
     return quote(unquote_to_bytes(text), safe=UNRESERVED)
 
 
@@ -178,11 +184,11 @@ def _milliseconds(text: bytes) -> int | None:
 
 
 def _wrong() -> NotAuthenticated:
-    return _refused(
+    return _not_authenticated(
         "it does not fit the request",
         "Check the access key and its secret, and that nothing in between changes the path, the query or the headers.",
     )
 
 
-def _refused(why: str, hint: str) -> NotAuthenticated:
+def _not_authenticated(why: str, hint: str) -> NotAuthenticated:
     return NotAuthenticated(f"The request's signature was refused: {why}", hint=hint)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from nunatak.access.credentials import Credential
-from nunatak.access.scopes import Scope, printed_scope
+from nunatak.access.scopes import Scope, format_scope
 from nunatak.access.vault import BrokenSeal, Vault
 from nunatak.database.records import Change, SaveSecret, Write
 from nunatak.database.store import Store
@@ -148,7 +148,7 @@ class AccessTokens:
             jti=secrets.token_urlsafe(16),
             client_id=credential.credential_id,
             generation=credential.generation,
-            scope=printed_scope(scope),
+            scope=format_scope(scope),
             roles=None if scope is None else sorted(scope),
             nbf=issued,
         )
@@ -172,8 +172,8 @@ class AccessTokens:
                 await self._read_keys(await self._current_version())
             key = self._find(key_id)
         if key is None:
-            raise _refused("was signed with a key that is not, or no longer, one of this server's")
-        claims = _checked_claims(token, key.private.public_key())
+            raise _not_authenticated("was signed with a key that is not, or no longer, one of this server's")
+        claims = _check_claims(token, key.private.public_key())
         self._check_times(claims, expired_too=expired_too)
         return claims
 
@@ -195,7 +195,7 @@ class AccessTokens:
         """The library asks the clock of the machine; the time comes in here, so it is checked here."""
         now_ms = self._now_ms()
         if max(token.iat, token.nbf) * 1000 > now_ms + LEEWAY_MS:
-            raise _refused("is not valid yet; check the clocks of the servers")
+            raise _not_authenticated("is not valid yet; check the clocks of the servers")
         if token.exp * 1000 <= now_ms and not expired_too:
             raise NotAuthenticated(EXPIRED, hint=HINT)
 
@@ -248,30 +248,30 @@ def is_ours(token: str) -> bool:
 def _key_id(token: str) -> str:
     """Which key signed it, once its form and header are exactly those that are issued here."""
     if len(token) > MAX_TOKEN_BYTES:
-        raise _refused(f"is longer than {MAX_TOKEN_BYTES} bytes")
+        raise _not_authenticated(f"is longer than {MAX_TOKEN_BYTES} bytes")
     if token.count(".") != 2:
-        raise _refused("is not a signed JWT")
+        raise _not_authenticated("is not a signed JWT")
     encoded = token.partition(".")[0]
     try:
         header = msgspec.json.decode(jwt.utils.base64url_decode(encoded[:LONGEST_HEADER]), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        raise _refused("is not a signed JWT") from error
+        raise _not_authenticated("is not a signed JWT") from error
     # Nothing but these: not a key (jwk, jku, x5u, x5c) or an extension (crit) that the sender would like to be used.
     if set(header) != {"alg", "kid", "typ"} or header["alg"] != ALGORITHM or header["typ"] != TOKEN_TYPE:
-        raise _refused("has a header that this server does not write")
+        raise _not_authenticated("has a header that this server does not write")
     if not isinstance(header["kid"], str):
-        raise _refused("has a header that this server does not write")
+        raise _not_authenticated("has a header that this server does not write")
     return header["kid"]
 
 
-def _checked_claims(token: str, public: ec.EllipticCurvePublicKey) -> AccessToken:
+def _check_claims(token: str, public: ec.EllipticCurvePublicKey) -> AccessToken:
     options: jwt.types.Options = {"strict_aud": True, "verify_exp": False, "verify_iat": False, "verify_nbf": False}
     try:
         claims = jwt.decode(token, public, [ALGORITHM], options, audience=AUDIENCE, issuer=ISSUER)
         return msgspec.convert(claims, AccessToken)
     except (jwt.InvalidTokenError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise _refused("is not one that this server issued") from error
+        raise _not_authenticated("is not one that this server issued") from error
 
 
-def _refused(why: str) -> NotAuthenticated:
+def _not_authenticated(why: str) -> NotAuthenticated:
     return NotAuthenticated(f"The access token {why}", hint=HINT)

@@ -77,7 +77,7 @@ async def _denial(request: Request, known: Known, need: Need, found: int) -> Cat
     request.context.note_denial(request, names_of(missing), target.securable)
     home = warehouse_target(request)
     if target.securable != securables.SERVER:
-        held = await _held(request, known, home)
+        held = await _rights_held(request, known, home)
         if not await is_seen(request, home.securable, held):
             return target.absent if target.securable == home.securable else home.absent
     if not target.may_be_missing:
@@ -86,12 +86,12 @@ async def _denial(request: Request, known: Known, need: Need, found: int) -> Cat
             return target.absent
     return Forbidden(
         f"Principal {known.session.principal} lacks {', '.join(names_of(missing))} on "
-        f"{securables.printed(target.securable)}",
+        f"{securables.format_securable(target.securable)}",
         hint=explain_hint(known.session.principal, missing, target.securable),
     )
 
 
-async def _held(request: Request, known: Known, target: Target) -> int:
+async def _rights_held(request: Request, known: Known, target: Target) -> int:
     assert request.guard is not None
     (held,) = await request.guard.ask(known, [target.securable])
     return held

@@ -29,7 +29,7 @@ from nunatak.api.http import (
     Request,
     RequestHead,
     Response,
-    accepted_encoding,
+    choose_encoding,
     compress,
     decode_segment,
     error_response,
@@ -40,10 +40,10 @@ from nunatak.api.request_limits import InFlight, Rates
 from nunatak.api.route import Route
 from nunatak.api.router import Match, Router
 from nunatak.api.routes import endpoints
-from nunatak.api.tables import replayed, require_to_read, rights_went_along
+from nunatak.api.tables import replay_response, require_to_read, rights_went_along
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Progress
-from nunatak.catalog.write import remembered
+from nunatak.catalog.write import save_answer
 from nunatak.database.records import Answer
 from nunatak.database.store import KeyTaken
 from nunatak.errors import (
@@ -132,7 +132,7 @@ class App:
         try:
             host = self._host(address, head.headers)
             try:
-                match = self.router.match(head.method, _decoded(head.path))
+                match = self.router.match(head.method, _decode_path(head.path))
             except CatalogError:
                 self._take("", host)
                 raise
@@ -159,7 +159,7 @@ class App:
             if content is not None:
                 content.release()
         try:
-            return await _outgoing(head.headers, response)
+            return await _finish_response(head.headers, response)
         finally:
             self.metrics.count(operation, head.method, response.status, time.perf_counter() - started)
 
@@ -301,7 +301,7 @@ class App:
         if key is not None:
             return await self._once(route, request)
         await admit(route, request)
-        return await _handled(route, request)
+        return await _call_handler(route, request)
 
     async def _once(self, route: Route, request: Request) -> Response:
         caller = request.caller
@@ -350,7 +350,7 @@ class App:
             tells_nothing = answer.body is None and answer.metadata_location is None
             if not tells_nothing and not await rights_went_along(route, request):
                 raise OutcomeUnknown("The request was carried out; you may not see its result any more") from denial
-        return await replayed(request, answer)
+        return await replay_response(request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
         """Answer, and remember a refusal that would be the same later; a success is remembered with its change.
@@ -359,21 +359,21 @@ class App:
         """
         await admit(route, request)
         try:
-            return await _handled(route, request)
+            return await _call_handler(route, request)
         except CatalogError as error:
             if error.deterministic:
                 answer = Answer(error.status, body=self._refusal(error).body)
-                await self.catalog.store.apply([remembered(self.catalog, request.caller, answer)])
+                await self.catalog.store.apply([save_answer(self.catalog, request.caller, answer)])
             raise
 
 
-async def _outgoing(asked: dict[bytes, bytes], response: Response) -> Response:
+async def _finish_response(asked: dict[bytes, bytes], response: Response) -> Response:
     """The response with the headers that depend on how the client asked, compressed if it may be."""
     body, headers = response.body, response.headers
     if len(body) >= COMPRESS_FROM_BYTES and b"accept-encoding" in asked:
-        encoding = accepted_encoding(asked[b"accept-encoding"].decode("latin-1"))
+        encoding = choose_encoding(asked[b"accept-encoding"].decode("latin-1"))
         if encoding is not None:
-            body = await _packed(response, encoding)
+            body = await _compressed_body(response, encoding)
             headers += ((b"content-encoding", encoding.encode("ascii")), (b"vary", b"accept-encoding"))
     request_id = asked.get(b"x-request-id")
     if request_id is not None and len(request_id) <= 200:
@@ -383,7 +383,7 @@ async def _outgoing(asked: dict[bytes, bytes], response: Response) -> Response:
     return Response(response.status, body, headers)
 
 
-async def _packed(response: Response, encoding: str) -> bytes:
+async def _compressed_body(response: Response, encoding: str) -> bytes:
     """The compressed body; kept with what it was made from, so that a hot table is compressed once."""
     if response.packed is not None and encoding in response.packed:
         return response.packed[encoding]
@@ -393,7 +393,7 @@ async def _packed(response: Response, encoding: str) -> bytes:
     return packed
 
 
-async def _handled(route: Route, request: Request) -> Response:
+async def _call_handler(route: Route, request: Request) -> Response:
     """The handler's answer, unless it refuses what may have happened: whatever failed later, that is no refusal."""
     started = time.perf_counter()
     try:
@@ -444,7 +444,7 @@ def _resource(route: Route, request: Request) -> bytes:
     return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode()
 
 
-def _decoded(raw_path: bytes) -> str:
+def _decode_path(raw_path: bytes) -> str:
     """The path as text; a client that does not percent-encode is taken to speak UTF-8."""
     try:
         return raw_path.decode()

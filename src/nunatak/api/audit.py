@@ -45,7 +45,7 @@ def filter_of(request: Request) -> Filter:
     return Filter(
         principal=query.get("principal"),
         action=query.get("action"),
-        securable=securables.parsed(query.get("securable", "server")),
+        securable=securables.parse_securable(query.get("securable", "server")),
         outcome=query.get("outcome"),
         request_id=query.get("request-id"),
         since_ms=time_of("since", query.get("since")),
@@ -81,7 +81,7 @@ async def _require(request: Request, securable: str) -> None:
         return
     request.context.note_denial(request, names_of(needed), securable)
     raise Forbidden(
-        f"Principal {request.session.principal} lacks AUDIT_READ on {securables.printed(securable)}",
+        f"Principal {request.session.principal} lacks AUDIT_READ on {securables.format_securable(securable)}",
         hint="Ask for less with ?securable=warehouse:NAME or namespace:WAREHOUSE/A/B, where you hold it.",
     )
 

@@ -16,7 +16,7 @@ import zstandard
 
 from nunatak.api.request_limits import InFlight
 from nunatak.catalog.large_work import interpreter_shared
-from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, shown
+from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, show_text
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -190,8 +190,8 @@ class Body:
 
     async def _prepared(self, raw: bytes, encoding: str, is_json: bool) -> bytes:
         if self.limit <= LARGE_BYTES:
-            return _unpacked(raw, encoding, self.limit, is_json)
-        ready: bytes = await self._room.in_thread(self._caller, _unpacked, raw, encoding, self.limit, is_json)
+            return _unpack(raw, encoding, self.limit, is_json)
+        ready: bytes = await self._room.in_thread(self._caller, _unpack, raw, encoding, self.limit, is_json)
         if ready is not raw and len(ready) > LARGE_BYTES:
             self._take(len(ready))
         return ready
@@ -243,7 +243,7 @@ class Body:
         parts, size = [body], len(body)
         with self._in_flight.paused(self.share_of), self._room.awaiting(self._caller):
             while message.get("more_body"):
-                message = _arrived(await self._receive())
+                message = _check_connected(await self._receive())
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
@@ -255,10 +255,10 @@ class Body:
     async def _first(self, receive: Receive) -> dict[str, Any]:
         """Often it is here; whoever has to wait for it does not count as worked on."""
         with self._in_flight.paused(self.share_of), self._room.awaiting(self._caller):
-            return _arrived(await receive())
+            return _check_connected(await receive())
 
 
-def _arrived(message: dict[str, Any]) -> dict[str, Any]:
+def _check_connected(message: dict[str, Any]) -> dict[str, Any]:
     if message["type"] == "http.disconnect":  # and its body with it: it must not be taken for an empty one
         raise BadRequest("The request was cut off")
     return message
@@ -268,7 +268,7 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"Request body is larger than {limit} bytes")
 
 
-def _unpacked(raw: bytes, encoding: str, limit: int, is_json: bool) -> bytes:
+def _unpack(raw: bytes, encoding: str, limit: int, is_json: bool) -> bytes:
     body = raw if encoding == "identity" else decompress(raw, encoding, limit)
     if is_json:
         check_json(body)
@@ -322,7 +322,7 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
             data = _unzstd(body, limit)
         else:
             raise UnsupportedMediaType(
-                f"Unsupported Content-Encoding: {shown(encoding)}", hint="Send gzip, zstd or identity."
+                f"Unsupported Content-Encoding: {show_text(encoding)}", hint="Send gzip, zstd or identity."
             )
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         raise BadRequest(f"Malformed request: the {encoding} body cannot be decompressed") from error

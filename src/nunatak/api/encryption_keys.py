@@ -24,7 +24,7 @@ async def list_encryption_keys(request: Request) -> ListEncryptionKeysResponse:
     """Their ids, and how much needs each; never a key."""
     with _said_to_the_caller():
         uses = await list_keys(request.catalog.store, _vault(request))
-    return listed_keys(uses)
+    return list_response(uses)
 
 
 @handler
@@ -33,7 +33,7 @@ async def rotate_encryption_keys(request: Request) -> RotateEncryptionKeysRespon
     await _audit(request, "rotate-encryption-keys")
     with _said_to_the_caller():
         done = await rotate(request.catalog.store, _vault(request))
-    return rotated_keys(done)
+    return rotate_response(done)
 
 
 @handler
@@ -45,11 +45,11 @@ async def retire_encryption_keys(request: Request) -> RetireEncryptionKeysRespon
     return RetireEncryptionKeysResponse(retired)
 
 
-def listed_keys(uses: Sequence[KeyUse]) -> ListEncryptionKeysResponse:
+def list_response(uses: Sequence[KeyUse]) -> ListEncryptionKeysResponse:
     return ListEncryptionKeysResponse([EncryptionKey(use.key_id, use.encrypts, use.values, use.held) for use in uses])
 
 
-def rotated_keys(done: Rotation) -> RotateEncryptionKeysResponse:
+def rotate_response(done: Rotation) -> RotateEncryptionKeysResponse:
     return RotateEncryptionKeysResponse(done.key_id, done.added, done.sealed_anew)
 
 

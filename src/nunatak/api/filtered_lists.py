@@ -40,7 +40,7 @@ def _as_json(namespace: Namespace, names: list[str]) -> str:
 
 
 async def _entries(request: Request, namespace: Namespace, kind: Kind, after: str) -> AsyncIterator[str]:
-    known = _known(request)
+    known = _require_known(request)
     container = securables.namespace(request.warehouse.name, namespace)
     values = {"catalog": request.warehouse.name, "namespace": to_jdbc(namespace), "type": kind, "limit": CHUNK}
     by_grants = _grants_decide(request)
@@ -53,7 +53,7 @@ async def _entries(request: Request, namespace: Namespace, kind: Kind, after: st
         )
         names = [row[0] for row in rows]
         wanted = [f"{container}{securables.ENTRY}{name}" for name in names]
-        held = [int(ENTRY_BITS)] * len(names) if by_grants else await _held(request, known, wanted)
+        held = [int(ENTRY_BITS)] * len(names) if by_grants else await _rights_held(request, known, wanted)
         for name, rights in zip(names, held, strict=True):
             if rights & ENTRY_BITS:
                 yield name
@@ -80,7 +80,7 @@ async def _children(request: Request, parent: Namespace, after: str) -> AsyncIte
             if await request.catalog.store.namespace_exists(request.warehouse.name, to_jdbc(child)):
                 yield child
         return
-    known = _known(request)
+    known = _require_known(request)
     position: str | None = after
     while position is not None:
         names, position = await request.catalog.store.list_namespaces(
@@ -88,7 +88,7 @@ async def _children(request: Request, parent: Namespace, after: str) -> AsyncIte
         )
         found = [from_jdbc(name) for name in names]
         wanted = [securables.namespace(request.warehouse.name, levels) for levels in found]
-        for levels, securable, held in zip(found, wanted, await _held(request, known, wanted), strict=True):
+        for levels, securable, held in zip(found, wanted, await _rights_held(request, known, wanted), strict=True):
             assert request.guard is not None
             if held & ~Privilege.CONFIG_READ or await request.guard.sees_inside(known, securable):
                 yield levels
@@ -98,7 +98,7 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
     """From what was granted on a child or anything inside one, skipping from child to child."""
     container = securables.namespace(request.warehouse.name, parent)
     home = securables.warehouse(request.warehouse.name)
-    values = {"grantees": json_of(_known(request).session.grantees), "behind": securables.behind(container)}
+    values = {"grantees": json_of(_require_known(request).session.grantees), "behind": securables.behind(container)}
     position = f"{home}{after}.{securables.BEHIND}" if after else container
     while True:
         rows = await request.catalog.store.rows("next_granted", {**values, "after": position})
@@ -119,10 +119,10 @@ async def only_matches_seen(request: Request, matches: list[Found]) -> list[Foun
     warehouse = request.warehouse.name
     if not matches or sees_all(request, securables.warehouse(warehouse), Privilege.TABLE_LIST):
         return matches
-    known = _known(request)
+    known = _require_known(request)
     wanted = [f"{securables.warehouse(warehouse)}{each.namespace}.{securables.ENTRY}{each.name}" for each in matches]
     if not _grants_decide(request):
-        held = await _held(request, known, wanted)
+        held = await _rights_held(request, known, wanted)
         return [each for each, rights in zip(matches, held, strict=True) if rights & ENTRY_BITS]
     chains = [securables.chain(securable) for securable in wanted]
     every = list(dict.fromkeys(each for chain in chains for each in chain))
@@ -145,7 +145,7 @@ async def only_seen(request: Request, found: Sequence[T], securable_of: Callable
     if request.guard is None or request.known is None or _grants_decide(request):
         return list(found)
     wanted = [securable_of(each) for each in found]
-    held = await _held(request, request.known, wanted)
+    held = await _rights_held(request, request.known, wanted)
     return [
         each
         for each, securable, rights in zip(found, wanted, held, strict=True)
@@ -153,7 +153,7 @@ async def only_seen(request: Request, found: Sequence[T], securable_of: Callable
     ]
 
 
-def _known(request: Request) -> Known:
+def _require_known(request: Request) -> Known:
     assert request.known is not None, "a list needs no filter where nobody is asked who they are"
     return request.known
 
@@ -163,6 +163,6 @@ def _grants_decide(request: Request) -> bool:
     return request.guard.authorizer.grants_decide
 
 
-async def _held(request: Request, known: Known, wanted: list[str]) -> list[int]:
+async def _rights_held(request: Request, known: Known, wanted: list[str]) -> list[int]:
     assert request.guard is not None
     return await request.guard.ask(known, wanted) if wanted else []

@@ -28,7 +28,7 @@ async def load_health(request: Request) -> wire.HealthResponse:
     place = await aim(request, request.query.get("securable"))
     deep = request.flag("deep")
     if place.name is not None:
-        facts, health = await _examined(request, place.identifier, deep)
+        facts, health = await _examine_table(request, place.identifier, deep)
         return wire.HealthResponse([_table(place.securable, facts, health)])
     await require_namespace(request, place)
     resource = list_of(request, "health", place.securable)
@@ -36,27 +36,27 @@ async def load_health(request: Request) -> wire.HealthResponse:
     limit = min(page.limit, LARGEST_DEEP_PAGE if deep else LARGEST_PAGE)
     names, following = await tables_in(request, place, Privilege.TABLE_READ_META, page.after, limit)
     tickets = asyncio.Semaphore(AT_ONCE)
-    tables = await asyncio.gather(*(_told(request, each, deep, tickets) for each in names))
+    tables = await asyncio.gather(*(_health_of(request, each, deep, tickets) for each in names))
     token = request.context.tokens.after(resource, following)
     return wire.HealthResponse([each for each in tables if each is not None], next_page_token=token)
 
 
-async def _told(
+async def _health_of(
     request: Request, identifier: Identifier, deep: bool, tickets: asyncio.Semaphore
 ) -> wire.TableHealth | None:
     """What is wrong with one table must not keep the others from being told; None if it is none, or is gone."""
     securable = securables.entry(request.warehouse.name, identifier.namespace, identifier.name)
     async with tickets:
         try:
-            facts, health = await _examined(request, identifier, deep)
+            facts, health = await _examine_table(request, identifier, deep)
         except NoSuchTable:
             return None
         except UNREADABLE as error:
-            return wire.TableHealth(securable=securables.printed(securable), error=error.message)
+            return wire.TableHealth(securable=securables.format_securable(securable), error=error.message)
     return _table(securable, facts, health)
 
 
-async def _examined(request: Request, identifier: Identifier, deep: bool) -> tuple[Facts, Health]:
+async def _examine_table(request: Request, identifier: Identifier, deep: bool) -> tuple[Facts, Health]:
     catalog = request.catalog
     facts = await look(catalog, request.warehouse, identifier, deep=deep)
     return facts, health_of(facts, subject_of(catalog, request.warehouse, identifier), catalog.now_ms())
@@ -64,7 +64,7 @@ async def _examined(request: Request, identifier: Identifier, deep: bool) -> tup
 
 def _table(securable: str, facts: Facts, health: Health) -> wire.TableHealth:
     return wire.TableHealth(
-        securable=securables.printed(securable),
+        securable=securables.format_securable(securable),
         score=health.score,
         facts=table_facts(facts),
         checks=[_check(each) for each in health.checks],

@@ -18,7 +18,7 @@ from nunatak.access.vault import Vault
 from nunatak.api.paging import Tokens
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.large_work import LARGE_BYTES, SENDER
-from nunatak.errors import BadRequest, CatalogError, NotAuthenticated, shown, status_and_type
+from nunatak.errors import BadRequest, CatalogError, NotAuthenticated, show_text, status_and_type
 from nunatak.iceberg.commit_request import check_utf8
 from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check_namespace
 
@@ -45,7 +45,7 @@ class RequestHead:
         self.headers = headers
 
 
-def joined_headers(listed: Headers) -> dict[bytes, bytes]:
+def join_headers(listed: Headers) -> dict[bytes, bytes]:
     """By name; of a header that came several times no copy hides another, least of all one that a proxy has set."""
     headers = dict(listed)
     return headers if len(headers) == len(listed) else JoinedHeaders(listed)
@@ -182,7 +182,7 @@ class Request:
                 text = self.query_string.decode("ascii")
                 self._query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict"))
             except (UnicodeDecodeError, ValueError) as error:
-                raise BadRequest(f"Malformed query string: {shown(error)}") from error
+                raise BadRequest(f"Malformed query string: {show_text(error)}") from error
         return self._query
 
     def header(self, name: bytes) -> str | None:
@@ -212,7 +212,7 @@ class Request:
             check_utf8(self.body)
             value = msgspec.json.decode(self.body, type=kind)
         except msgspec.ValidationError as error:
-            raise BadRequest(f"Malformed request: {_told(error)}") from error
+            raise BadRequest(f"Malformed request: {_error_text(error)}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRequest(f"Malformed request: the body is not valid JSON: {error}") from error
         except RecursionError as error:
@@ -221,10 +221,10 @@ class Request:
         return value
 
 
-def _told(error: msgspec.ValidationError) -> str:
+def _error_text(error: msgspec.ValidationError) -> str:
     """What the decoder found, which may quote the client, and where, which comes last."""
     what, separator, place = str(error).rpartition(" - at ")
-    return f"{shown(what)}{separator}{place}" if separator else shown(place)
+    return f"{show_text(what)}{separator}{place}" if separator else show_text(place)
 
 
 @lru_cache(maxsize=8192)  # clients name the same tables again and again
@@ -248,11 +248,11 @@ def split_namespace(raw: str, separator: str) -> Namespace:
         return (raw.replace("+", " "),) if "+" in raw else (raw,)
     text = raw.replace("%1f", "%1F")
     if separator != "\x1f":
-        text = text.replace(_encoded(separator), "%1F").replace(_encoded(separator).lower(), "%1F")
+        text = text.replace(_encode_separator(separator), "%1F").replace(_encode_separator(separator).lower(), "%1F")
     return tuple(decode_segment(level) for level in text.split("%1F"))
 
 
-def _encoded(separator: str) -> str:
+def _encode_separator(separator: str) -> str:
     return quote(separator, safe="") if separator not in ".-_~" else f"%{ord(separator):02X}"
 
 
@@ -268,7 +268,7 @@ def mark_sender(request: Request) -> None:
     SENDER.set(caller.principal if request.known is not None else request.host or host)
 
 
-async def decoded(request: Request, decode: Callable[[bytes], Body]) -> Body:
+async def decode_body(request: Request, decode: Callable[[bytes], Body]) -> Body:
     """The body as `decode` reads it, in a thread if it is large; what follows from it waits for its sender's turn."""
     mark_sender(request)
     if request.decoded is None or request.decoded[0] is not decode:
@@ -285,7 +285,7 @@ def compress(body: bytes, encoding: str) -> bytes:
     return gzip.compress(body, 1, mtime=0)
 
 
-def accepted_encoding(header: str) -> str | None:
+def choose_encoding(header: str) -> str | None:
     """gzip or zstd if the client takes it; gzip first, since every client decodes it."""
     offered: dict[str, bool] = {}
     for item in header.split(","):

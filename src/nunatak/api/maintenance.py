@@ -12,14 +12,14 @@ from nunatak.api.maintenance_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
 from nunatak.api.route import handler
 from nunatak.api.securable_parameter import Place, aim, require_namespace, tables_in
-from nunatak.catalog.pointers import missing
+from nunatak.catalog.pointers import not_found
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, Key
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier, to_jdbc
 from nunatak.maintenance import policy_store
 from nunatak.maintenance.planning import Decision
-from nunatak.maintenance.policies import Attached, check_type, nearest, parsed
+from nunatak.maintenance.policies import Attached, check_type, nearest, parse_policy
 from nunatak.maintenance.survey import UNREADABLE, Planner, loads_of, look, subject_of
 
 P = Privilege
@@ -41,7 +41,7 @@ async def list_policies(request: Request) -> wire.ListPoliciesResponse:
     shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
     last = _position(found[page.limit - 1]) if len(found) > page.limit else None
     token = request.context.tokens.after(resource, last)
-    return wire.ListPoliciesResponse([_attached(each) for each in shown], next_page_token=token)
+    return wire.ListPoliciesResponse([_attached_policy(each) for each in shown], next_page_token=token)
 
 
 def _position(last: Attached) -> str:
@@ -54,14 +54,14 @@ async def effective_policies(request: Request) -> wire.EffectivePoliciesResponse
     place = await aim(request, request.query.get("securable"))
     around = await policy_store.policies_around(request.catalog.store, place.securable)
     found = nearest(around, place.securable)
-    return wire.EffectivePoliciesResponse([_attached(found[each]) for each in sorted(found)])
+    return wire.EffectivePoliciesResponse([_attached_policy(found[each]) for each in sorted(found)])
 
 
 @handler
 async def set_policy(request: Request) -> None:
     wanted = request.decode(SetPolicyRequest)
     place = await aim(request, wanted.securable)
-    policy = parsed(bytes(wanted.policy))
+    policy = parse_policy(bytes(wanted.policy))
     await _require(request, place)
     changes = policy_store.set_policy(request.actor, place.securable, policy)
     await write(request.catalog, request.caller, changes, Answer(204))
@@ -84,7 +84,7 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
     place = await aim(request, request.query.get("securable"))
     planner = await planner_for(request, place)
     if place.name is not None:
-        return wire.PlanResponse([await _planned(request, planner, place.identifier)])
+        return wire.PlanResponse([await _table_plan(request, planner, place.identifier)])
     await require_namespace(request, place)
     resource = list_of(request, "plan", place.securable)
     page = request.context.tokens.page(resource, request.query)
@@ -93,11 +93,11 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
     tables: list[wire.TablePlan] = []
     for name in names:
         try:
-            tables.append(await _planned(request, planner, name))
+            tables.append(await _table_plan(request, planner, name))
         except NoSuchTable:  # a view, or dropped since
             continue
         except UNREADABLE as error:
-            tables.append(wire.TablePlan(securable=_printed(request, name), error=error.message))
+            tables.append(wire.TablePlan(securable=_format_table(request, name), error=error.message))
     return wire.PlanResponse(tables, next_page_token=request.context.tokens.after(resource, following))
 
 
@@ -110,12 +110,12 @@ async def planner_for(request: Request, place: Place) -> Planner:
     return Planner(request.catalog, policies, await loads_of(request.catalog, request.catalog.now_ms()))
 
 
-async def _planned(request: Request, planner: Planner, identifier: Identifier) -> wire.TablePlan:
+async def _table_plan(request: Request, planner: Planner, identifier: Identifier) -> wire.TablePlan:
     facts = await look(request.catalog, request.warehouse, identifier)
     subject = subject_of(request.catalog, request.warehouse, identifier)
     decisions = await planner.plan(subject, facts, request.catalog.now_ms())
     return wire.TablePlan(
-        securable=_printed(request, identifier),
+        securable=_format_table(request, identifier),
         facts=table_facts(facts),
         decisions=[_decision(each) for each in decisions],
     )
@@ -131,15 +131,17 @@ async def _require(request: Request, place: Place) -> None:
         return
     key = Key(request.warehouse.name, to_jdbc(place.levels), place.name)
     if await request.catalog.store.find_kind(key) != "TABLE":
-        raise await missing(request.catalog, key, place.identifier, "TABLE")
+        raise await not_found(request.catalog, key, place.identifier, "TABLE")
 
 
-def _printed(request: Request, identifier: Identifier) -> str:
-    return securables.printed(securables.entry(request.warehouse.name, identifier.namespace, identifier.name))
+def _format_table(request: Request, identifier: Identifier) -> str:
+    return securables.format_securable(securables.entry(request.warehouse.name, identifier.namespace, identifier.name))
 
 
-def _attached(each: Attached) -> wire.AttachedPolicy:
-    return wire.AttachedPolicy(securables.printed(each.securable), each.policy, each.changed_by, each.changed_ms)
+def _attached_policy(each: Attached) -> wire.AttachedPolicy:
+    return wire.AttachedPolicy(
+        securables.format_securable(each.securable), each.policy, each.changed_by, each.changed_ms
+    )
 
 
 def _decision(each: Decision) -> wire.Decision:
@@ -147,7 +149,7 @@ def _decision(each: Decision) -> wire.Decision:
         type=each.type,
         state=each.state,
         because=each.text,
-        policy_on=None if each.attached is None else securables.printed(each.attached.securable),
+        policy_on=None if each.attached is None else securables.format_securable(each.attached.securable),
         measures=[wire.Measure(one.trigger, one.value, one.limit, one.is_reached) for one in each.measures],
         holds=[wire.Hold(one.because, one.text, one.until_ms) for one in each.holds],
         overridden_by=dict(each.overridden),

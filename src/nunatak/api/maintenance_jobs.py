@@ -34,7 +34,7 @@ from nunatak.errors import BadRequest, Conflict, NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance import policy_store, queue
 from nunatak.maintenance.job_spec import JobSpec
-from nunatak.maintenance.planning import requested
+from nunatak.maintenance.planning import requested_job
 from nunatak.maintenance.policies import check_type, nearest
 from nunatak.maintenance.queue import QueuedJob, find_job, no_such_job
 from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
@@ -76,11 +76,11 @@ async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) 
     facts = await look(catalog, request.warehouse, place.identifier)
     policies = nearest(await policy_store.policies_around(catalog.store, place.securable), place.securable)
     subject = subject_of(catalog, request.warehouse, place.identifier)
-    spec = requested(subject, facts, kind, policies.get(kind), catalog.now_ms())
+    spec = requested_job(subject, facts, kind, policies.get(kind), catalog.now_ms())
     if dry_run:
         return AddedJob(None, spec)
     await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), Answer(200))
-    return await _added(request, spec)
+    return await _added_job(request, spec)
 
 
 async def _add_due(request: Request, planner: Planner, identifier: Identifier, *, dry_run: bool) -> list[AddedJob]:
@@ -99,7 +99,7 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
             await write(catalog, _without_key(request), changes, Answer(200))
         except Conflict:  # another server planned the same at the same time
             continue
-        added.append(await _added(request, decision.spec))
+        added.append(await _added_job(request, decision.spec))
     return added
 
 
@@ -108,7 +108,7 @@ def _without_key(request: Request) -> Caller:
     return msgspec.structs.replace(request.caller, key=None)
 
 
-async def _added(request: Request, spec: JobSpec) -> AddedJob:
+async def _added_job(request: Request, spec: JobSpec) -> AddedJob:
     return AddedJob(await queue.find_open(request.catalog.store, spec), spec)
 
 
@@ -270,14 +270,14 @@ def _job(job: QueuedJob) -> MaintenanceJob:
         job_id=job.job_id,
         type=job.type,
         state=job.state,
-        securable=securables.printed(job.securable),
+        securable=securables.format_securable(job.securable),
         table_uuid=job.table_uuid,
-        policy_on=None if job.policy is None else securables.printed(job.policy),
+        policy_on=None if job.policy is None else securables.format_securable(job.policy),
         job=msgspec.Raw(job.spec.encode()),
         created_by=job.created_by,
         created_ms=job.created_ms,
         attempts=job.attempts,
-        worker=queue.printed_owner(job.leased_by),
+        worker=queue.format_owner(job.leased_by),
         cancelled=job.cancelled,
         progress=None if job.progress is None else msgspec.Raw(job.progress.encode()),
         finished_ms=job.finished_ms,

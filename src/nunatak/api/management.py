@@ -18,7 +18,7 @@ from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.denials import explain_hint
 from nunatak.access.explain import Explanation, FoundGrant, Holding
-from nunatak.access.privileges import BUNDLES, ENTRY_BITS, GRANTABLE, Privilege, expanded, names_of
+from nunatak.access.privileges import BUNDLES, ENTRY_BITS, GRANTABLE, Privilege, expand_rights, names_of
 from nunatak.access.sessions import NEVER_MS, Session, principal_grantee, session_of
 from nunatak.access.vault import Vault
 from nunatak.api import management_wire as wire
@@ -73,7 +73,7 @@ async def _is_administrator(request: Request) -> bool:
 async def _require_administrator_or(request: Request, allowed: bool, what: str) -> None:
     if not allowed and not await _is_administrator(request):
         needed = Privilege.SERVER_ADMIN
-        raise _denied(
+        raise _note_denial(
             request,
             needed,
             securables.SERVER,
@@ -89,7 +89,7 @@ def _hint(request: Request, privilege: Privilege, securable: str) -> str:
     return explain_hint(request.caller.principal, privilege, securable)
 
 
-def _denied(request: Request, privilege: Privilege, securable: str, error: Forbidden) -> Forbidden:
+def _note_denial(request: Request, privilege: Privilege, securable: str, error: Forbidden) -> Forbidden:
     request.context.note_denial(request, names_of(privilege), securable)
     return error
 
@@ -99,7 +99,7 @@ def _denials_noted(request: Request, privilege: Privilege, securable: str) -> It
     try:
         yield
     except Forbidden as error:
-        raise _denied(request, privilege, securable, error) from error
+        raise _note_denial(request, privilege, securable, error) from error
 
 
 # Principals
@@ -118,7 +118,7 @@ async def create_principal(request: Request) -> wire.Principal:
     wanted = request.decode(CreatePrincipalRequest)
     actor = request.actor
     changes = administration.create_principal(actor, wanted.name, wanted.note)
-    return await _changed(request, changes, wire.Principal(wanted.name, False, wanted.note, actor.at_ms))
+    return await _apply_changes(request, changes, wire.Principal(wanted.name, False, wanted.note, actor.at_ms))
 
 
 @handler
@@ -161,7 +161,7 @@ async def create_role(request: Request) -> wire.Role:
     wanted = request.decode(CreateRoleRequest)
     actor = request.actor
     changes = administration.create_role(actor, wanted.name, wanted.note)
-    return await _changed(request, changes, wire.Role(wanted.name, wanted.note, actor.at_ms))
+    return await _apply_changes(request, changes, wire.Role(wanted.name, wanted.note, actor.at_ms))
 
 
 @handler
@@ -212,14 +212,14 @@ async def list_grants(request: Request) -> wire.ListGrantsResponse:
     page = _page(request, resource)
     after = tuple(page.after.split("\n")) if page.after else None
     if text is not None:
-        grantee = administration.parsed_grantee(text)
+        grantee = administration.parse_grantee(text)
         own = request.session is not None and grantee in request.session.grantees
         await _require_administrator_or(request, own, f"the grants of {text}")
         found = await administration.grants_of(store, grantee, after[1] if after else None, page.limit + 1)
         if where is not None:
-            found = [each for each in found if each.securable == securables.parsed(where)]
+            found = [each for each in found if each.securable == securables.parse_securable(where)]
     elif where is not None:
-        securable = securables.parsed(where)
+        securable = securables.parse_securable(where)
         await _require_granter(request, securable)
         found = await administration.grants_on(store, securable, after[0] if after else "", page.limit + 1)
     else:
@@ -232,9 +232,9 @@ async def list_grants(request: Request) -> wire.ListGrantsResponse:
 @handler
 async def grant(request: Request) -> None:
     wanted = request.decode(GrantRequest)
-    grantee = administration.parsed_grantee(wanted.grantee)
-    securable = securables.parsed(wanted.securable)
-    privileges = administration.parsed_privileges(wanted.privileges)
+    grantee = administration.parse_grantee(wanted.grantee)
+    securable = securables.parse_securable(wanted.securable)
+    privileges = administration.parse_privileges(wanted.privileges)
     rights = await _rights_on(request, securable)
     if not await _exists(request, securable):
         raise _absent(securable)
@@ -245,9 +245,9 @@ async def grant(request: Request) -> None:
 
 @handler
 async def revoke(request: Request) -> None:
-    grantee = administration.parsed_grantee(_asked(request, "grantee"))
-    securable = securables.parsed(_asked(request, "securable"))
-    privileges = administration.parsed_privileges(_asked(request, "privileges").split(","))
+    grantee = administration.parse_grantee(_query_name(request, "grantee"))
+    securable = securables.parse_securable(_query_name(request, "securable"))
+    privileges = administration.parse_privileges(_query_name(request, "privileges").split(","))
     rights = await _rights_on(request, securable)
     with _denials_noted(request, privileges, securable):
         changes = await administration.revoke(
@@ -266,14 +266,14 @@ async def _rights_on(request: Request, securable: str) -> int:
 
 
 async def _require_granter(request: Request, securable: str) -> None:
-    if not expanded(await _rights_on(request, securable)) & MAY_GRANT:
+    if not expand_rights(await _rights_on(request, securable)) & MAY_GRANT:
         needed = Privilege.GRANT
-        message = f"You may not see the grants on {securables.printed(securable)}: that needs GRANT"
-        raise _denied(request, needed, securable, Forbidden(message, hint=_hint(request, needed, securable)))
+        message = f"You may not see the grants on {securables.format_securable(securable)}: that needs GRANT"
+        raise _note_denial(request, needed, securable, Forbidden(message, hint=_hint(request, needed, securable)))
 
 
 def _absent(securable: str) -> NotFound:
-    return NotFound(f"There is no {securables.printed(securable)}")
+    return NotFound(f"There is no {securables.format_securable(securable)}")
 
 
 async def _exists(request: Request, securable: str) -> bool:
@@ -394,7 +394,7 @@ async def _check_own(
 
 
 def _not_own(request: Request, error: Forbidden) -> Forbidden:
-    return _denied(request, Privilege.SERVER_ADMIN, securables.SERVER, error)
+    return _note_denial(request, Privilege.SERVER_ADMIN, securables.SERVER, error)
 
 
 def _new_credential(vault: Vault, kind: str) -> NewCredential:
@@ -425,8 +425,8 @@ async def _vault(request: Request) -> Vault:
 async def explain_access(request: Request) -> wire.Explanation:
     """For oneself, or for anybody where the caller may grant."""
     principal = request.query.get("principal") or request.caller.principal
-    securable = securables.parsed(_asked(request, "securable"))
-    privilege = _single(_asked(request, "privilege"))
+    securable = securables.parse_securable(_query_name(request, "securable"))
+    privilege = _single(_query_name(request, "privilege"))
     further = [role for role in request.query.get("roles", "").split(",") if role]
     if not _is_caller(request, principal) or further:
         await _require_granter(request, securable)
@@ -453,13 +453,13 @@ async def _granters(request: Request, privilege: Privilege, securable: str) -> l
             break
         seen.append(place)
     found = await explain.find_granters(request.catalog.store, privilege, seen)
-    return [administration.printed_grantee(each) for each in found]
+    return [administration.format_grantee(each) for each in found]
 
 
 @handler
 async def access_matrix(request: Request) -> wire.AccessMatrix:
     """Where the caller may grant."""
-    securable = securables.parsed(request.query.get("securable", "server"))
+    securable = securables.parse_securable(request.query.get("securable", "server"))
     await _require_granter(request, securable)
     found = await explain.matrix(request.catalog.store, securable)
     return wire.AccessMatrix([_holding(each) for each in found])
@@ -508,7 +508,7 @@ async def create_warehouse(request: Request) -> wire.Warehouse:
     place = warehouses.place_of_new(name, wanted.location)
     made = WarehousePlace(name, str(place), (place,), configured=False)
     changes = administration.create_warehouse(request.actor, name, made.location)
-    answer = await _changed(request, changes, _warehouse(request, made))
+    answer = await _apply_changes(request, changes, _warehouse(request, made))
     await warehouses.refresh()
     return answer
 
@@ -566,7 +566,7 @@ def _name(request: Request, position: int = 0) -> str:
     return decode_segment(request.path_names[position])
 
 
-def _asked(request: Request, name: str) -> str:
+def _query_name(request: Request, name: str) -> str:
     value = request.query.get(name)
     if not value:
         raise BadRequest(f"The parameter {name} is missing")
@@ -577,7 +577,7 @@ async def _change(request: Request, changes: Sequence[Change]) -> None:
     await write(request.catalog, request.caller, changes, Answer(204))
 
 
-async def _changed(request: Request, changes: Sequence[Change], value: T) -> T:
+async def _apply_changes(request: Request, changes: Sequence[Change], value: T) -> T:
     """Apply the changes, and remember the value as the answer if the request has a key."""
     await write(request.catalog, request.caller, changes, stored_answer(request.caller, value))
     return value
@@ -604,7 +604,7 @@ def _role(each: Role) -> wire.Role:
 
 
 def _grant(each: Grant) -> wire.Grant:
-    grantee, securable = administration.printed_grantee(each.grantee), securables.printed(each.securable)
+    grantee, securable = administration.format_grantee(each.grantee), securables.format_securable(each.securable)
     return wire.Grant(grantee, securable, names_of(each.privileges), each.granted_by, each.granted_ms)
 
 
@@ -622,7 +622,7 @@ def _credential(each: Credential) -> wire.Credential:
 
 
 def _found_grant(each: FoundGrant) -> wire.FoundGrant:
-    grantee, securable = administration.printed_grantee(each.grantee), securables.printed(each.securable)
+    grantee, securable = administration.format_grantee(each.grantee), securables.format_securable(each.securable)
     return wire.FoundGrant(grantee, securable, names_of(each.privileges))
 
 
@@ -630,11 +630,11 @@ def _explanation(each: Explanation, decider: str, granters: list[str]) -> wire.E
     return wire.Explanation(
         principal=each.principal,
         privilege=each.privilege.name or "",
-        securable=securables.printed(each.securable),
+        securable=securables.format_securable(each.securable),
         allowed=each.allowed,
         reason=each.reason,
         roles=each.roles,
-        chain=[securables.printed(step) for step in each.chain],
+        chain=[securables.format_securable(step) for step in each.chain],
         grants=[_found_grant(found) for found in each.grants],
         deciding_grant=None if each.deciding is None else _found_grant(each.deciding),
         decided_by=decider,
@@ -644,8 +644,8 @@ def _explanation(each: Explanation, decider: str, granters: list[str]) -> wire.E
 
 def _holding(each: Holding) -> wire.Holding:
     return wire.Holding(
-        securable=securables.printed(each.securable),
-        holder=administration.printed_grantee(each.holder),
+        securable=securables.format_securable(each.securable),
+        holder=administration.format_grantee(each.holder),
         privileges=names_of(each.privileges),
         through=[_found_grant(found) for found in each.through],
     )

@@ -89,10 +89,10 @@ async def update_namespace(request: Request) -> UpdateNamespacePropertiesRespons
         namespace,
         change.updates or {},
         change.removals or [],
-        lambda updated: stored_answer(request.caller, _updated(updated)),
+        lambda updated: stored_answer(request.caller, _updated_response(updated)),
     )
-    return _updated(updated)
+    return _updated_response(updated)
 
 
-def _updated(updated: UpdatedProperties) -> UpdateNamespacePropertiesResponse:
+def _updated_response(updated: UpdatedProperties) -> UpdateNamespacePropertiesResponse:
     return UpdateNamespacePropertiesResponse(updated.updated, updated.removed, updated.missing)

@@ -21,7 +21,7 @@ async def list_neighbours(request: Request) -> NeighboursResponse:
     places = own_places(table)
     found = await neighbours_of(catalog, key, table.table_uuid, places)
     names = [securables.entry(each.catalog, from_jdbc(each.namespace), each.name) for each in found]
-    visible = [securables.printed(each) for each in names if await request.rights(each) & ENTRY_BITS]
+    visible = [securables.format_securable(each) for each in names if await request.rights(each) & ENTRY_BITS]
     return NeighboursResponse(
         location=table.location,
         count=len(found),

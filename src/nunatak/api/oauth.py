@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from nunatak.access.addresses import network_of
 from nunatak.access.credentials import API_KEY_PREFIX, Credential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
-from nunatak.access.scopes import Scope, ScopeRefused, narrowed, parsed_scope, printed_scope
+from nunatak.access.scopes import Scope, ScopeRefused, format_scope, narrow_scope, parse_scope
 from nunatak.api.http import Request, Response, error_response, json_response
 from nunatak.api.wire import KeySet, TokenError, TokenResponse
 from nunatak.errors import (
@@ -82,14 +82,14 @@ async def post_token(request: Request) -> Response:
     """POST /v1/oauth/tokens."""
     identity = _identity(request)
     try:
-        asked = _parsed(request)
+        asked = _parse_form(request)
         if (wait_ms := identity.throttle.wait_ms(*asked.origin)) > 0:
             request.context.note_failed_login(
                 NotAuthenticated("Too many failed token requests"), "getToken", request.host
             )
             return _slow_down(wait_ms)
         try:
-            credential, scope = await _granted(identity, asked)
+            credential, scope = await _grant_token(identity, asked)
         except Refused as refusal:
             if isinstance(refusal.error, NotAuthenticated):
                 identity.throttle.failed(*asked.origin)
@@ -101,7 +101,7 @@ async def post_token(request: Request) -> Response:
     except Refused as refusal:
         return _refusal(refusal, distinct=request.context.distinct_errors)
     answer = TokenResponse(
-        access_token=token, expires_in=seconds, issued_token_type=ACCESS_TOKEN, scope=printed_scope(scope)
+        access_token=token, expires_in=seconds, issued_token_type=ACCESS_TOKEN, scope=format_scope(scope)
     )
     return json_response(answer, *NOT_KEPT)
 
@@ -133,7 +133,7 @@ def _identity(request: Request) -> EmbeddedIdentity:
     return identity
 
 
-async def _granted(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+async def _grant_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
     """The credential that a token may be issued for, and its scope."""
     grant = asked.form.get("grant_type")
     if grant == CLIENT_CREDENTIALS:
@@ -152,7 +152,7 @@ async def _for_client(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[
     if asked.client is None:
         hint = "Send client_id and client_secret, in the form or with HTTP Basic."
         raise Refused("invalid_client", NotAuthenticated("No client id and secret were sent", hint=hint))
-    credential = await _authenticated(identity, asked.client)
+    credential = await _authenticate_client(identity, asked.client)
     return credential, _scope(asked, credential, credential.limit)
 
 
@@ -167,7 +167,7 @@ async def _for_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[C
     if asked.form.get("requested_token_type", ACCESS_TOKEN) not in TOKEN_TYPES:
         raise Refused("invalid_request", BadRequest(f"Only {ACCESS_TOKEN} can be requested"))
     if asked.client is not None:
-        credential = await _authenticated(identity, asked.client)
+        credential = await _authenticate_client(identity, asked.client)
         asking, (principal, held) = credential, await _old_token(identity, subject)
     else:
         credential, held = await _live_token(identity, subject)
@@ -179,7 +179,7 @@ async def _for_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[C
     return credential, _scope(asked, credential, held)
 
 
-async def _authenticated(identity: EmbeddedIdentity, client: Client) -> Credential:
+async def _authenticate_client(identity: EmbeddedIdentity, client: Client) -> Credential:
     secret = client.secret.reveal()
     try:
         if not client.client_id and split_api_key(secret) is not None:
@@ -214,16 +214,16 @@ async def _live_token(
 def _scope(asked: TokenRequest, credential: Credential, held: Scope) -> Scope:
     """What is asked for, if it is no wider than `held` and what the credential may be used for."""
     try:
-        wanted = parsed_scope(asked.form.get("scope", ""))
+        wanted = parse_scope(asked.form.get("scope", ""))
         if wanted is not None and not wanted <= frozenset(credential.roles):
             missing = min(wanted - frozenset(credential.roles))
             raise ScopeRefused(f"Invalid scope: {credential.principal} does not have the role {missing[:200]}")
-        return narrowed(narrowed(wanted, held), credential.limit)
+        return narrow_scope(narrow_scope(wanted, held), credential.limit)
     except ScopeRefused as error:
         raise Refused("invalid_scope", error) from error
 
 
-def _parsed(request: Request) -> TokenRequest:
+def _parse_form(request: Request) -> TokenRequest:
     form = _form(request)
     authorization = request.headers.get(b"authorization")
     basic, in_form = _basic(authorization), _client_of(form)
@@ -235,17 +235,17 @@ def _parsed(request: Request) -> TokenRequest:
 def _form(request: Request) -> dict[str, str]:
     kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
     if kind not in ("", "application/x-www-form-urlencoded"):
-        raise _malformed("it is not application/x-www-form-urlencoded")
+        raise _malformed_request("it is not application/x-www-form-urlencoded")
     if request.body.count(b"%") > MAX_ESCAPES:
-        raise _malformed(f"it holds more than {MAX_ESCAPES} percent signs")
+        raise _malformed_request(f"it holds more than {MAX_ESCAPES} percent signs")
     try:
         text = request.body.decode("utf-8")
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:  # not chained: its text may hold the body, and the body a secret
-        raise _malformed(f"it is no form ({type(error).__name__})") from None
+        raise _malformed_request(f"it is no form ({type(error).__name__})") from None
     form = dict(fields)
     if len(form) != len(fields):
-        raise _malformed("it names a parameter twice")
+        raise _malformed_request("it names a parameter twice")
     return form
 
 
@@ -256,9 +256,9 @@ def _basic(authorization: bytes | None) -> Client | None:
     try:
         name, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        raise _malformed("its Authorization header is not HTTP Basic") from None
+        raise _malformed_request("its Authorization header is not HTTP Basic") from None
     if not colon:
-        raise _malformed("its Authorization header has no colon between id and secret")
+        raise _malformed_request("its Authorization header has no colon between id and secret")
     return _client(name, secret)
 
 
@@ -273,7 +273,7 @@ def _client(client_id: str, secret: str) -> Client:
     return Client(client_id, Secret(secret))
 
 
-def _malformed(why: str) -> Refused:
+def _malformed_request(why: str) -> Refused:
     return Refused("invalid_request", BadRequest(f"Malformed token request: {why}"))
 
 

@@ -27,11 +27,11 @@ def document() -> Json:
     return whole(info, ROUTES, {"schemas": WRITTEN, "parameters": PARAMETERS, "headers": HEADERS})
 
 
-def printed(described: Json | None = None) -> str:
+def format_document(described: Json | None = None) -> str:
     """A document as the checked-in file holds it."""
     return json.dumps(described or document(), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
     wanted = management_document(MANAGEMENT_ROUTES) if sys.argv[1:] == ["management"] else document()
-    sys.stdout.write(printed(wanted))
+    sys.stdout.write(format_document(wanted))

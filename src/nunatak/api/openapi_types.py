@@ -32,10 +32,10 @@ _FORMATS = {2**31 - 1: "int32", 2**63 - 1: "int64"}
 
 def schema_name(kind: Any) -> str:
     """Of a class; empty for types that have no name, as a list."""
-    return _named(kind.__name__) if isinstance(kind, type) else ""
+    return _schema_name(kind.__name__) if isinstance(kind, type) else ""
 
 
-def _named(name: str) -> str:
+def _schema_name(name: str) -> str:
     return SAME.get(name) or NAMES.get(name, name.removesuffix("Shape"))
 
 
@@ -50,8 +50,10 @@ def schemas_of(
     taken = {use: ref(name) for use, kind in types.items() if (name := schema_name(kind)) in written}
     derived = {use: kind for use, kind in types.items() if use not in taken}
     roots, named = msgspec.json.schema_components([*derived.values(), *inner], ref_template=REFS + "{name}")
-    schemas = taken | {use: _tidied(schema) for use, schema in zip(derived, roots, strict=False)}
-    known = {_named(name): _tidied(schema) for name, schema in named.items() if name not in SAME} | dict(written)
+    schemas = taken | {use: _tidy_schema(schema) for use, schema in zip(derived, roots, strict=False)}
+    known = {_schema_name(name): _tidy_schema(schema) for name, schema in named.items() if name not in SAME} | dict(
+        written
+    )
     return schemas, _reachable(schemas.values(), known)
 
 
@@ -90,26 +92,28 @@ def _reachable(roots: Iterable[Json], known: Mapping[str, Json]) -> Json:
     return dict(sorted(found.items()))
 
 
-def _tidied(schema: Any) -> Any:
+def _tidy_schema(schema: Any) -> Any:
     """As our documents write it: without titles, with formats, and where a type names its schema, only that name."""
     if isinstance(schema, list):
-        return [_tidied(each) for each in schema]
+        return [_tidy_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        named = ref(_named(schema["$ref"].removeprefix(REFS)))
+        named = ref(_schema_name(schema["$ref"].removeprefix(REFS)))
         return named | {key: value for key, value in schema.items() if key == "description"}
-    tidied = {key: value if key in _KEPT else _tidied(value) for key, value in schema.items() if key != "title"}
+    tidied = {key: value if key in _KEPT else _tidy_schema(value) for key, value in schema.items() if key != "title"}
     if {} in schema.get("anyOf", ()):  # anything, or null
         del tidied["anyOf"]
     elif "anyOf" in schema:  # null last, whatever the version of msgspec
         tidied["anyOf"].sort(key=lambda option: option == {"type": "null"})
     if "properties" in schema:
-        tidied["properties"] = {name: _tidied(each) for name, each in schema["properties"].items()}
+        tidied["properties"] = {name: _tidy_schema(each) for name, each in schema["properties"].items()}
     if "description" in schema:  # older Pythons keep docstrings indented
         tidied["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(schema["description"]))
     if "mapping" in schema:
-        tidied["mapping"] = {tag: ref(_named(to.removeprefix(REFS)))["$ref"] for tag, to in schema["mapping"].items()}
+        tidied["mapping"] = {
+            tag: ref(_schema_name(to.removeprefix(REFS)))["$ref"] for tag, to in schema["mapping"].items()
+        }
     if "required" in schema and not schema["required"]:
         del tidied["required"]
     if schema.get("type") == "integer" and schema.get("maximum") in _FORMATS:

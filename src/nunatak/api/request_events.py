@@ -56,7 +56,9 @@ def tell(route: Route, request: Request, status: int, started: float, error: Cat
     if operation is None:
         if status < 400 and route.operation not in QUIET:
             sender = _sender(request.caller, request.headers.get(b"user-agent"))
-            spool.add("audit", partial(_done, route.operation, request.securable, request.touched, sender))
+            spool.add(
+                "audit", partial(_administration_event, route.operation, request.securable, request.touched, sender)
+            )
         return
     answered = (operation, request.warehouse.name, status, None if error is None else error.iceberg_type)
     caller, agent = request.caller, request.headers.get(b"user-agent")
@@ -83,7 +85,7 @@ def tell_report(request: Request, identifier: Identifier) -> None:
     if spool is None:
         return
     sender = _sender(request.caller, request.headers.get(b"user-agent"))
-    about = {**_named(identifier), "warehouse": request.warehouse.name, **sender}
+    about = {**_name_fields(identifier), "warehouse": request.warehouse.name, **sender}
     spool.add("scan_reports", partial(flat_report, request.body, about), len(request.body))
 
 
@@ -95,7 +97,7 @@ def _sender(caller: Caller, agent: bytes | None) -> Fields:
     }
 
 
-def _done(operation: str, securable: str, touched: list[Any], sender: Fields) -> tuple[Kind, Fields]:
+def _administration_event(operation: str, securable: str, touched: list[Any], sender: Fields) -> tuple[Kind, Fields]:
     """Of administration; its handler may have left the securable itself, and a detail that holds no secret."""
     if touched:
         ((securable, detail),) = touched
@@ -132,11 +134,11 @@ def _event(
         case TableCommit():
             if requirements.is_create(touched.parts[0][0]):
                 fields["operation"] = "create-table"
-            fields.update(_named(touched.identifier), **_snapshot(touched))
+            fields.update(_name_fields(touched.identifier), **_snapshot(touched))
         case (Identifier() as source, Identifier() as to):
-            fields.update(_named(source), renamed_to=to_jdbc((*to.namespace, to.name)))
+            fields.update(_name_fields(source), renamed_to=to_jdbc((*to.namespace, to.name)))
         case Identifier():
-            fields.update(_named(touched))
+            fields.update(_name_fields(touched))
         case _:
             fields["namespace"] = to_jdbc(touched)
     return "events", fields
@@ -155,7 +157,7 @@ def _key_of(touched: Any) -> tuple[str, str | None]:
             return to_jdbc(touched), None
 
 
-def _named(identifier: Identifier) -> Fields:
+def _name_fields(identifier: Identifier) -> Fields:
     return {"namespace": to_jdbc(identifier.namespace), "table_name": identifier.name}
 
 

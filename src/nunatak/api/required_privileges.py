@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api.http import Request, decoded, split_parent
+from nunatak.api.http import Request, decode_body, split_parent
 from nunatak.api.wire import (
     CreateNamespaceRequest,
     CreateTableRequest,
@@ -170,7 +170,7 @@ async def to_create_view(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_replace_view(route: Declared, request: Request) -> list[Need]:
-    commit = await decoded(request, view_commit.decode_commit)
+    commit = await decode_body(request, view_commit.decode_commit)
     return _with_location(await with_answer(route, request), places_of_updates(commit.updates))
 
 
@@ -206,12 +206,12 @@ async def to_rename(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_commit(route: Declared, request: Request) -> list[Need]:
-    commit = await decoded(request, commit_request.decode_commit)
+    commit = await decode_body(request, commit_request.decode_commit)
     return await _to_change(request, request.identifier("table"), commit)
 
 
 async def to_commit_transaction(route: Declared, request: Request) -> list[Need]:
-    transaction = await decoded(request, commit_request.decode_transaction)
+    transaction = await decode_body(request, commit_request.decode_transaction)
     needs: list[Need] = []
     for change in transaction.table_changes:
         needs += await _to_change(request, identifier_of(change.identifier, "table"), change)
@@ -222,7 +222,7 @@ async def _to_change(request: Request, identifier: Identifier, commit: CommitTab
     places = list(places_of_updates(commit.updates))
     if requirements.is_create(commit.requirements):
         if places:
-            offered = await _offered(request, identifier, commit)
+            offered = await _offered_folder(request, identifier, commit)
             places = [each for each in places if each != offered]
         return _with_location([Need(P.TABLE_CREATE, namespace_target(request, identifier.namespace))], places)
     needed = P.TABLE_WRITE | P.TABLE_READ_META  # its answer is the metadata
@@ -231,7 +231,7 @@ async def _to_change(request: Request, identifier: Identifier, commit: CommitTab
     return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], places)
 
 
-async def _offered(request: Request, identifier: Identifier, commit: CommitTableRequest) -> ChosenPlace | None:
+async def _offered_folder(request: Request, identifier: Identifier, commit: CommitTableRequest) -> ChosenPlace | None:
     """The folder that staging this table has offered: taking it is no choice."""
     table_uuid = next((update.uuid for update in commit.updates if isinstance(update, AssignUuid)), None)
     if table_uuid is None:

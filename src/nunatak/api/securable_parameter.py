@@ -54,7 +54,7 @@ async def aim(request: Request, text: str | None) -> Place:
         raise BadRequest(
             "The parameter securable is missing", hint="Write namespace:WAREHOUSE/A or table:WAREHOUSE/A/T."
         )
-    securable = securables.parsed(text)
+    securable = securables.parse_securable(text)
     if securable == securables.SERVER:
         raise BadRequest("The server itself is not meant here", hint="Name a warehouse, a namespace or a table.")
     home, levels, name = securables.parts(securable)
@@ -83,12 +83,12 @@ async def load_table_at(request: Request, text: str | None) -> tuple[Place, Tabl
 
 async def on_place(route: Declared, request: Request) -> list[Need]:
     """The route's privilege on the place that the query names."""
-    return [need_on(route, request, await aim(request, request.query.get("securable")))]
+    return [required_on(route, request, await aim(request, request.query.get("securable")))]
 
 
 async def in_place(route: Declared, request: Request) -> list[Need]:
     """The same, and whoever holds it only on something inside a container is shown that."""
-    return [need_on(route, request, await aim(request, request.query.get("securable")), filtered=True)]
+    return [required_on(route, request, await aim(request, request.query.get("securable")), filtered=True)]
 
 
 def on_place_in_body(body: type[PlaceBody]) -> Needs:
@@ -96,12 +96,12 @@ def on_place_in_body(body: type[PlaceBody]) -> Needs:
 
     async def needs(route: Declared, request: Request) -> list[Need]:
         wanted = request.decode(body)
-        return [need_on(route, request, await aim(request, wanted.securable))]
+        return [required_on(route, request, await aim(request, wanted.securable))]
 
     return needs
 
 
-def need_on(route: Declared, request: Request, place: Place, *, filtered: bool = False) -> Need:
+def required_on(route: Declared, request: Request, place: Place, *, filtered: bool = False) -> Need:
     if place.name is not None:
         return Need(route.privilege, entry_target(request, place.identifier, "TABLE"))
     return Need(route.privilege, namespace_target(request, place.levels), filtered=filtered)
@@ -126,7 +126,7 @@ async def tables_in(
     found: list[Identifier] = []
     for _ in range(MOST_CHUNKS):
         names = await _names(request, place, after)
-        for each in await _allowed(request, names, privilege):
+        for each in await _allowed_tables(request, names, privilege):
             if len(found) == limit:
                 return found, position(found[-1])
             found.append(each)
@@ -136,7 +136,7 @@ async def tables_in(
     return found, after
 
 
-async def _allowed(request: Request, names: list[Identifier], privilege: Privilege) -> list[Identifier]:
+async def _allowed_tables(request: Request, names: list[Identifier], privilege: Privilege) -> list[Identifier]:
     if request.known is None or request.guard is None or not names:
         return names
     held = await request.guard.ask(request.known, [_entry(request, each) for each in names])

@@ -1,7 +1,7 @@
 """Shadows over HTTP: which tables still belong to another catalog; set and lifted by a migration."""
 
 from nunatak.access import securables
-from nunatak.access.administration import audited
+from nunatak.access.administration import audit_change
 from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetShadowRequest
@@ -32,7 +32,7 @@ async def put_shadow(request: Request) -> None:
     wanted = request.decode(SetShadowRequest)
     place, table = await load_table_at(request, wanted.securable)
     shadow = Shadow(check_source(wanted.source), wanted.state, request.catalog.now_ms())
-    row = audited(request.actor, "set-shadow", place.securable, {"source": shadow.source, "state": shadow.state})
+    row = audit_change(request.actor, "set-shadow", place.securable, {"source": shadow.source, "state": shadow.state})
     changes = [set_shadow(request.warehouse.name, table.table_uuid, shadow), row]
     await write(request.catalog, request.caller, changes, Answer(204))
 
@@ -41,7 +41,7 @@ async def put_shadow(request: Request) -> None:
 async def delete_shadow(request: Request) -> None:
     """Lifts the flag; a table that has none stays as it is."""
     place, table = await load_table_at(request, request.query.get("securable"))
-    row = audited(request.actor, "drop-shadow", place.securable, {"table-uuid": table.table_uuid})
+    row = audit_change(request.actor, "drop-shadow", place.securable, {"table-uuid": table.table_uuid})
     changes = [drop_shadow(request.warehouse.name, table.table_uuid), row]
     await write(request.catalog, request.caller, changes, Answer(204))
 
@@ -55,5 +55,5 @@ def _lies_in(each: NamedShadow, place: Place) -> bool:
 
 
 def _answer(each: NamedShadow) -> wire.NamedShadow:
-    shadow, place = each.shadow, securables.printed(_securable(each))
+    shadow, place = each.shadow, securables.format_securable(_securable(each))
     return wire.NamedShadow(place, each.table_uuid, shadow.source, shadow.state, shadow.since_ms)

@@ -1,6 +1,6 @@
 """Properties the catalog keeps about a table, over HTTP."""
 
-from nunatak.access.administration import audited
+from nunatak.access.administration import audit_change
 from nunatak.api.http import Request
 from nunatak.api.management_wire import TablePropertiesResponse, UpdateTablePropertiesRequest
 from nunatak.api.route import handler
@@ -32,7 +32,7 @@ async def patch_table_properties(request: Request) -> None:
         request.catalog.store, key, table.table_uuid, wanted.updates, wanted.removals
     )
     detail = {"updated": sorted(wanted.updates), "removed": sorted(set(wanted.removals))}
-    row = audited(request.actor, "update-table-properties", place.securable, detail)
+    row = audit_change(request.actor, "update-table-properties", place.securable, detail)
     await write(request.catalog, request.caller, [*changes, row], Answer(204))
 
 
@@ -41,5 +41,5 @@ async def delete_table_properties(request: Request) -> None:
     """Removes all of them; a table that has none stays as it is."""
     place, table = await load_table_at(request, request.query.get("securable"))
     key = key_of(request.warehouse, place.identifier)
-    row = audited(request.actor, "drop-table-properties", place.securable, {"table-uuid": table.table_uuid})
+    row = audit_change(request.actor, "drop-table-properties", place.securable, {"table-uuid": table.table_uuid})
     await write(request.catalog, request.caller, [forget_table_properties(key), row], Answer(204))

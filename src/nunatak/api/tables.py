@@ -6,7 +6,7 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import filtered_lists
 from nunatak.api.admission import require, sees_all
-from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decoded, mark_sender, raw_json
+from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_body, mark_sender, raw_json
 from nunatak.api.paging import list_of
 from nunatak.api.request_events import tell_report
 from nunatak.api.required_privileges import Declared, Need, entry_target
@@ -14,7 +14,7 @@ from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequ
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import find_head, key_of, loaded_of
+from nunatak.catalog.pointers import find_head, key_of, make_loaded
 from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Answer, Kind
@@ -26,7 +26,7 @@ from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
 NOT_MODIFIED = 304
 
 
-def loaded_response(loaded: Loaded) -> Response:
+def load_response(loaded: Loaded) -> Response:
     """The answer to a load, a create or a commit: bytes that were made once for this metadata."""
     headers = (JSON_TYPE, (b"etag", loaded.etag.encode("ascii")))
     return Response(200, loaded.answer, headers, loaded.packed)
@@ -81,7 +81,7 @@ async def create_table(request: Request) -> Response:
     if wanted.stage_create:
         return raw_json(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
     request.touched = [table.identifier]
-    return loaded_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
+    return load_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
 
 
 async def load_table(request: Request) -> Response:
@@ -113,7 +113,7 @@ async def table_exists(request: Request) -> Response:
 
 async def commit_table(request: Request) -> Response:
     identifier = request.identifier("table")
-    commit = await decoded(request, commit_request.decode_commit)
+    commit = await decode_body(request, commit_request.decode_commit)
     named = commit.identifier
     if named is not None and (named.name != identifier.name or tuple(named.namespace) != identifier.namespace):
         other = identifier_of(named, "table")
@@ -122,7 +122,7 @@ async def commit_table(request: Request) -> Response:
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
         await _require_to_tell(request, identifier)
-    return loaded_response(loaded[0])
+    return load_response(loaded[0])
 
 
 async def _require_to_tell(request: Request, identifier: Identifier) -> None:
@@ -133,7 +133,7 @@ async def _require_to_tell(request: Request, identifier: Identifier) -> None:
 
 
 async def commit_transaction(request: Request) -> Response:
-    transaction = await decoded(request, commit_request.decode_transaction)
+    transaction = await decode_body(request, commit_request.decode_transaction)
     if not transaction.table_changes:
         raise BadRequest("Invalid transaction: table-changes is empty")
     by_table: dict[Identifier, list[CommitTableRequest]] = {}
@@ -183,14 +183,14 @@ async def register_table(request: Request) -> Response:
         may_replace=request.known is None or request.replaces,
         shadow_of=check_source(wanted.shadow_of) if wanted.shadow_of is not None else None,
     )
-    return loaded_response(loaded)
+    return load_response(loaded)
 
 
 async def unregister_table(request: Request) -> Response:
     identifier = request.identifier("table")
     request.touched = [identifier]
     loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
-    return loaded_response(loaded)
+    return load_response(loaded)
 
 
 async def report_metrics(request: Request) -> Response:
@@ -202,15 +202,15 @@ async def report_metrics(request: Request) -> Response:
     return NO_CONTENT
 
 
-async def replayed(request: Request, answer: Answer) -> Response:
+async def replay_response(request: Request, answer: Answer) -> Response:
     """The answer of an earlier request with the same idempotency key."""
     if answer.metadata_location is None:
         return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)
     try:
         data = await request.catalog.objects.read_metadata(answer.metadata_location)
     except NotFound as error:
-        return loaded_response(await _what_became_of(request, error))
-    return loaded_response(loaded_of(answer.metadata_location, data))
+        return load_response(await _what_became_of(request, error))
+    return load_response(make_loaded(answer.metadata_location, data))
 
 
 async def require_to_read(route: Declared, request: Request) -> None:

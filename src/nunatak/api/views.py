@@ -1,7 +1,7 @@
 """Views over HTTP."""
 
-from nunatak.api.http import NO_CONTENT, Request, Response, decoded, mark_sender
-from nunatak.api.tables import list_entries, loaded_response, rename_entry, unless_matching
+from nunatak.api.http import NO_CONTENT, Request, Response, decode_body, mark_sender
+from nunatak.api.tables import list_entries, load_response, rename_entry, unless_matching
 from nunatak.api.wire import CreateViewRequest, RegisterViewRequest, identifier_of
 from nunatak.catalog import tables, views
 from nunatak.catalog.pointers import key_of
@@ -27,7 +27,7 @@ async def create_view(request: Request) -> Response:
         wanted.properties or {},
     )
     request.touched = [view.identifier]
-    return loaded_response(await views.create_view(request.catalog, request.warehouse, request.caller, view))
+    return load_response(await views.create_view(request.catalog, request.warehouse, request.caller, view))
 
 
 async def load_view(request: Request) -> Response:
@@ -44,7 +44,7 @@ async def view_exists(request: Request) -> Response:
 
 async def commit_view(request: Request) -> Response:
     identifier = request.identifier("view")
-    commit = await decoded(request, view_commit.decode_commit)
+    commit = await decode_body(request, view_commit.decode_commit)
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
@@ -52,7 +52,7 @@ async def commit_view(request: Request) -> Response:
     loaded = await views.commit_view(
         request.catalog, request.warehouse, request.caller, identifier, commit, len(request.body)
     )
-    return loaded_response(loaded)
+    return load_response(loaded)
 
 
 async def drop_view(request: Request) -> Response:
@@ -75,4 +75,4 @@ async def register_view(request: Request) -> Response:
     loaded = await views.register_view(
         request.catalog, request.warehouse, request.caller, identifier, wanted.metadata_location
     )
-    return loaded_response(loaded)
+    return load_response(loaded)

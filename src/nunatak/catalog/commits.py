@@ -12,7 +12,7 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.commit_contract import REFUSALS
 from nunatak.catalog.foreign_paths import NamedPath, own_places, paths_in_updates, paths_outside, refuse_foreign
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import check_chosen, check_places, find_head, key_of, missing, read_table
+from nunatak.catalog.pointers import check_chosen, check_places, find_head, key_of, not_found, read_table
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
@@ -86,7 +86,7 @@ def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest],
             hint="Put the updates of one table into one change.",
         )
     places, paths = tuple(places_of_updates(merged)), tuple(paths_in_updates(merged))
-    return TableCommit(identifier, parts, merged, places, paths, _added_snapshot(merged), size_bytes)
+    return TableCommit(identifier, parts, merged, places, paths, _last_added_snapshot(merged), size_bytes)
 
 
 def check_tables(count: int) -> None:
@@ -231,14 +231,14 @@ async def _plan_all(
             planned.append(await _plan(catalog, warehouse, caller, key, commit, before, base))
         except CatalogError as error:
             if is_transaction and error.status in REFUSALS and str(commit.identifier) not in error.message:
-                raise _naming(error, commit.identifier) from error
+                raise _name_table(error, commit.identifier) from error
             raise
         if len(planned) % AT_ONCE == 0:
             await asyncio.sleep(0)  # other requests are served
     return planned
 
 
-def _naming(error: CatalogError, identifier: Identifier) -> CatalogError:
+def _name_table(error: CatalogError, identifier: Identifier) -> CatalogError:
     """The refusal of a transaction with the table it is about: in the hint and, if it is a conflict, which programs log
     and retry, in the message. Other messages stay those of the reference."""
     message = f"{identifier}: {error.message}" if isinstance(error, Conflict) else error.message
@@ -331,7 +331,7 @@ def _with_essentials(
 async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> None:
     """A commit to a table that is not there is a creation, or it names a missing table."""
     if not requirements.is_create(commit.parts[0][0]):
-        raise await missing(catalog, key, commit.identifier, "TABLE")
+        raise await not_found(catalog, key, commit.identifier, "TABLE")
     if await catalog.store.find_kind(key) == "VIEW":
         raise AlreadyExists(f"View with same name already exists: {commit.identifier}")
     if not await catalog.store.namespace_exists(key.catalog, key.namespace):
@@ -354,7 +354,7 @@ def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[
     return [AddJob("delete-files", msgspec.json.encode(payload))]
 
 
-def _added_snapshot(part: Sequence[Update]) -> int | None:
+def _last_added_snapshot(part: Sequence[Update]) -> int | None:
     """The snapshot that is added last."""
     for update in reversed(part):
         if isinstance(update, AddSnapshot):

@@ -131,7 +131,7 @@ class _Look:
 
     def __init__(self, catalog: Catalog, key: Key, pointer: Pointer, age_ms: int | None) -> None:
         self._catalog, self._key, self._pointer, self._age_ms = catalog, key, pointer, age_ms
-        self._printed = printed(key)
+        self._printed = format_key(key)
         self._found: list[Finding] = []
 
     def _add(self, kind: str, text: str, *, repairable: bool = False) -> None:
@@ -205,7 +205,7 @@ class _Look:
 
     def _read(self, data: bytes) -> Metadata | None:
         try:
-            metadata = decoded(data, self._pointer.kind)
+            metadata = decode_metadata(data, self._pointer.kind)
         except CatalogError as error:
             self._add("bad-metadata", error.message)
             return None
@@ -231,7 +231,7 @@ class _Look:
             same = other.location == stored.location and other.table_uuid == stored.table_uuid
             # Each pair is met twice and told once. One table may stand under two names.
             if not same and _order(self._key) < _order(other.key):
-                self._add("overlap", f"{stored.location} overlaps {other.location} of {printed(other.key)}")
+                self._add("overlap", f"{stored.location} overlaps {other.location} of {format_key(other.key)}")
 
     async def _check_folder(self, stored: Stored, metadata: Metadata) -> None:
         """The commit log, the files it and the metadata name, and those in the folder that nothing names."""
@@ -266,19 +266,19 @@ class _Look:
                 self._add("lost-log-file", f"{location} is not there")
 
 
-def decoded(data: bytes, kind: Kind) -> Metadata:
+def decode_metadata(data: bytes, kind: Kind) -> Metadata:
     return table_metadata.decode(data) if kind == "TABLE" else view_metadata.decode(data)
 
 
 def why_unreadable(data: bytes, kind: Kind) -> str | None:
     try:
-        decoded(data, kind)
+        decode_metadata(data, kind)
     except CatalogError as error:
         return error.message
     return None
 
 
-def printed(key: Key) -> str:
+def format_key(key: Key) -> str:
     return f"{key.catalog}/{Identifier(from_jdbc(key.namespace), key.name)}"
 
 

@@ -6,9 +6,9 @@ import zstandard
 
 from nunatak.catalog import sweep
 from nunatak.catalog.catalog import Caller, Catalog
-from nunatak.catalog.fsck import Finding, decoded, why_unreadable
+from nunatak.catalog.fsck import Finding, decode_metadata, why_unreadable
 from nunatak.catalog.history import file_name
-from nunatak.catalog.pointers import stored_of
+from nunatak.catalog.pointers import make_stored
 from nunatak.catalog.write import entry
 from nunatak.database.records import AdoptHead, ForgetAnswers, ForgetHead, Key, UpdateNamespace
 from nunatak.errors import CatalogError, NotFound
@@ -50,7 +50,7 @@ async def _store_again(catalog: Catalog, key: Key, age_ms: int) -> str:
     if head is None:
         return "it was dropped meanwhile"
     data = await catalog.objects.read_metadata(head.metadata_location)
-    stored = await stored_of(head.metadata_location, decoded(data, head.kind), data)
+    stored = await make_stored(head.metadata_location, decode_metadata(data, head.kind), data)
     await catalog.store.apply([AdoptHead(key, stored, entry(catalog, CALLER, "external"))])
     return f"stored what {head.metadata_location} says"
 

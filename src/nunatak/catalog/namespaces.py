@@ -7,7 +7,7 @@ from nunatak.access import securables
 from nunatak.catalog import ownership
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_properties
-from nunatak.catalog.warehouses import kept_open
+from nunatak.catalog.warehouses import keep_warehouse
 from nunatak.catalog.write import write
 from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace
 from nunatak.database.store import HeadMoved
@@ -42,8 +42,8 @@ async def create_namespace(
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
     change = CreateNamespace(warehouse.name, to_jdbc(namespace), ancestors, kept, print_namespace(namespace))
-    owned = ownership.owned(catalog, caller, securables.namespace(warehouse.name, namespace))
-    await write(catalog, caller, [*kept_open(warehouse), change, *owned], answer)
+    owned = ownership.grant_ownership(catalog, caller, securables.namespace(warehouse.name, namespace))
+    await write(catalog, caller, [*keep_warehouse(warehouse), change, *owned], answer)
 
 
 def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:
@@ -117,4 +117,6 @@ async def update_namespace(
 
 async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:
     change = DropNamespace(warehouse.name, to_jdbc(namespace), print_namespace(namespace))
-    await write(catalog, caller, [change, *ownership.vacated(change.catalog, change.namespace)], Answer(204))
+    await write(
+        catalog, caller, [change, *ownership.revoke_grants_inside(change.catalog, change.namespace)], Answer(204)
+    )

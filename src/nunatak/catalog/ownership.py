@@ -12,7 +12,7 @@ def securable_of(key: Key) -> str:
     return f"{key.catalog}{securables.WAREHOUSE_END}{key.namespace}.{securables.ENTRY}{key.name}"
 
 
-def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
+def grant_ownership(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
     """The creator owns it, and nobody else: whatever was granted here is left by what another client has dropped.
 
     If nothing was, the policy's version stays: nobody lost a right, and a missing one is never remembered.
@@ -34,13 +34,13 @@ def owned(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
     ]
 
 
-def disowned(key: Key) -> list[Change]:
+def revoke_all_grants(key: Key) -> list[Change]:
     """Whoever creates something of that name later starts anew."""
     where = {"securable": securable_of(key)}
     return [Write("bump_if_granted", where), Write("forget_grants_on", where), Write("forget_policies_on", where)]
 
 
-def moved(key: Key, to: Key) -> list[Change]:
+def move_grants(key: Key, to: Key) -> list[Change]:
     """What was granted and set goes along with what it is about; what a dropped table left behind does not count."""
     where = {"securable": securable_of(key)}
     stale = {"securable": securable_of(to)}
@@ -53,7 +53,7 @@ def moved(key: Key, to: Key) -> list[Change]:
     ]
 
 
-def vacated(catalog_name: str, namespace: str) -> list[Change]:
+def revoke_grants_inside(catalog_name: str, namespace: str) -> list[Change]:
     """A namespace and, since it was empty, whatever was once granted or set inside it."""
     securable = f"{catalog_name}{securables.WAREHOUSE_END}{namespace}."
     where = {"securable": securable, "behind": securables.behind(securable)}

@@ -53,7 +53,7 @@ async def load_head(
     key = key_of(warehouse, identifier)
     loaded = await find_head(catalog, key, kind, policy)
     if loaded is None:
-        raise await missing(catalog, key, identifier, kind)
+        raise await not_found(catalog, key, identifier, kind)
     return loaded
 
 
@@ -76,11 +76,11 @@ async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None =
             catalog.cache.keep(key, waiting)
             return waiting
         return await _adopt(catalog, key, head.metadata_location, kind)
-    data = await _unpacked(head.content)
+    data = await _unpack(head.content)
     return keep(catalog, key, head.metadata_location, data)
 
 
-async def _unpacked(content: bytes) -> bytes:
+async def _unpack(content: bytes) -> bytes:
     if len(content) <= LARGE_METADATA_BYTES:
         return zstandard.decompress(content)
     return await asyncio.to_thread(zstandard.decompress, content)
@@ -94,12 +94,12 @@ async def read_table(catalog: Catalog, loaded: Loaded) -> TableMetadata:
 
 
 def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
-    loaded = loaded_of(metadata_location, data, metadata)
+    loaded = make_loaded(metadata_location, data, metadata)
     catalog.cache.keep(key, loaded)
     return loaded
 
 
-def loaded_of(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
+def make_loaded(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
     """What a file holds, and what that says, if it is known already."""
     loaded = Loaded(metadata_location, (data,), local_path(metadata_location))
     loaded.parsed = metadata
@@ -141,14 +141,14 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
     else:
         metadata = await catalog.large_work.run_if(len(data) > LARGE_METADATA_BYTES, view_metadata.decode, data)
     loaded = keep(catalog, key, metadata_location, data, metadata)
-    stored = await stored_of(metadata_location, metadata, data)
+    stored = await make_stored(metadata_location, metadata, data)
     await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])
     return loaded
 
 
-async def stored_of(metadata_location: str, metadata: Metadata, data: bytes | memoryview) -> Stored:
+async def make_stored(metadata_location: str, metadata: Metadata, data: bytes | memoryview) -> Stored:
     """What goes beside the pointer of a file that exists."""
-    stored = stored_beside(metadata_location, metadata, await asyncio.to_thread(packed, data))
+    stored = stored_with_content(metadata_location, metadata, await asyncio.to_thread(compress_metadata, data))
     return with_references(stored, metadata)
 
 
@@ -158,7 +158,7 @@ def with_references(stored: Stored, metadata: Metadata) -> Stored:
     return msgspec.structs.replace(stored, places=(*stored.places, *references)) if references else stored
 
 
-def packed(data: bytes | memoryview) -> bytes | None:
+def compress_metadata(data: bytes | memoryview) -> bytes | None:
     """Compressed, or None if it would still be too large; called in threads, each with a compressor of its own."""
     packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
     if packer is None:
@@ -167,7 +167,7 @@ def packed(data: bytes | memoryview) -> bytes | None:
     return content if len(content) <= LARGE_METADATA_FILE_BYTES else None
 
 
-def stored_beside(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
+def stored_with_content(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
     """What the database keeps beside a pointer; `content` is the file, compressed."""
     try:
         location = str(parse_location(metadata.location))
@@ -191,7 +191,7 @@ def places_outside(metadata: Metadata) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places))
 
 
-async def missing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
+async def not_found(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
     """The 404 with a hint: the other kind of that name, or a name that differs only in case."""
     hint = None
     found = await catalog.store.find_kind(key) if catalog.tells_names else None

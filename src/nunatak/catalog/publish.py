@@ -15,12 +15,12 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.pointers import (
     Metadata,
-    loaded_of,
+    compress_metadata,
     local_path,
-    packed,
+    make_loaded,
+    make_stored,
     places_outside,
-    stored_beside,
-    stored_of,
+    stored_with_content,
     with_references,
 )
 from nunatak.catalog.write import entry, write
@@ -105,7 +105,7 @@ async def _new_versions(catalog: Catalog, changed: Sequence[Publication]) -> tup
             if isinstance(metadata, TableMetadata):
                 version = Loaded.of_table(location, metadata, local_path(location), before)
             else:
-                version = loaded_of(location, view_metadata.encode(metadata), metadata)
+                version = make_loaded(location, view_metadata.encode(metadata), metadata)
         commit_ids.append(commit_id)
         versions.append(version)
         if number % AT_ONCE == 0:
@@ -155,15 +155,15 @@ async def _write_files(catalog: Catalog, changed: Sequence[Publication], version
 async def _write_file(catalog: Catalog, publication: Publication, version: Loaded) -> Stored:
     metadata, metadata_location, data = publication.after, version.metadata_location, version.data
     if publication.registered is not None:
-        return await stored_of(metadata_location, metadata, data)
+        return await make_stored(metadata_location, metadata, data)
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
         # A table may be written many times a second: the copy in the database follows when it is quiet.
         is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
-        content = None if is_rewritten and catalog.stowing is not None else packed(data)
+        content = None if is_rewritten and catalog.stowing is not None else compress_metadata(data)
         await catalog.objects.write_synced(metadata_location, data)
     else:
-        content = await catalog.objects.write_metadata(metadata_location, data, packed)
-    return stored_beside(metadata_location, metadata, content)
+        content = await catalog.objects.write_metadata(metadata_location, data, compress_metadata)
+    return stored_with_content(metadata_location, metadata, content)
 
 
 async def _delete_files(catalog: Catalog, changed: Sequence[Publication], written: Sequence[Stored]) -> None:
@@ -186,7 +186,7 @@ def _changes(
     line = entry(catalog, caller, publication.operation, commit_id, snapshot_id=publication.snapshot_id)
     if before is None or base is None:
         parent = print_namespace(publication.identifier.namespace)
-        owned = ownership.owned(catalog, caller, ownership.securable_of(key))
+        owned = ownership.grant_ownership(catalog, caller, ownership.securable_of(key))
         if not is_registered:
             stored = with_references(stored, after)
         new = InsertHead(key, kind, stored, line, printed, parent, registered=is_registered)

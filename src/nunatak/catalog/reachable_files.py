@@ -56,17 +56,17 @@ async def files_in_stages(own: OwnFiles, metadata: TableMetadata) -> list[list[s
     lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
     paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
     for manifest_list in dict.fromkeys(lists):
-        paths.update(dict.fromkeys(await _parsed(manifests.manifest_paths(await _read(own, manifest_list)))))
+        paths.update(dict.fromkeys(await _read_in_thread(manifests.manifest_paths(await _read(own, manifest_list)))))
     files: dict[str, None] = {}
     if metadata.properties.get("gc.enabled", "true").lower() != "false":
         for manifest in paths:
-            files.update(dict.fromkeys(await _parsed(manifests.file_paths(await _read(own, manifest)))))
+            files.update(dict.fromkeys(await _read_in_thread(manifests.file_paths(await _read(own, manifest)))))
     statistics = [each["statistics-path"] for each in (*metadata.statistics, *metadata.partition_statistics)]
     earlier = [log_entry["metadata-file"] for log_entry in metadata.metadata_log]
     return [list(files), list(paths), [*lists, *statistics, *earlier]]
 
 
-async def _parsed(names: Iterator[str]) -> list[str]:
+async def _read_in_thread(names: Iterator[str]) -> list[str]:
     """Avro is read in a thread: a manifest may name a hundred thousand files."""
     return await asyncio.to_thread(list, names)
 
@@ -198,13 +198,13 @@ class Unneeded:
                     found = list(snapshot.get("manifests") or ())
                     if snapshot.get("manifest-list"):
                         data = await self._led_to(snapshot["manifest-list"], required=shares)
-                        found = await _parsed(manifests.manifest_paths(data))
+                        found = await _read_in_thread(manifests.manifest_paths(data))
                     for manifest in found:
                         if manifest in seen:
                             continue
                         seen.add(manifest)
                         data = await self._led_to(manifest, required=shares)
-                        paths.update(await _parsed(manifests.file_paths(data)))
+                        paths.update(await _read_in_thread(manifests.file_paths(data)))
             inside = [path for path in paths | seen if is_inside(self._warehouse, path)]
             self._needed[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._needed[key]

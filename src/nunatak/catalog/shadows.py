@@ -100,7 +100,7 @@ async def around_register(
     old_uuid = before.table().table_uuid if before is not None else None
     found = await find_shadow(store, key.catalog, old_uuid)
     if shadow is None and found is not None and found.state == "shadow":
-        raise refusals.shadowed(key.name, found.source)
+        raise refusals.shadow_table(key.name, found.source)
     if shadow is not None:
         await _refuse_other_table(store, key, table_uuid, found)
     first: list[Change] = [forget_shadow(key.catalog, table_uuid)] if old_uuid != table_uuid else []

@@ -103,10 +103,10 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
     if metadata_log is None:
         return []
     unnamed = without(files.old, pointer, metadata_log)
-    return await lost_among(catalog, pointer, unnamed) if unnamed else []
+    return await find_lost_files(catalog, pointer, unnamed) if unnamed else []
 
 
-async def lost_among(catalog: Catalog, pointer: Pointer, unnamed: dict[str, str]) -> list[str]:
+async def find_lost_files(catalog: Catalog, pointer: Pointer, unnamed: dict[str, str]) -> list[str]:
     """Of files that neither the pointer nor its metadata names, those that nothing can ever lead to."""
     assert pointer.stored is not None
     table_uuid = pointer.stored.table_uuid

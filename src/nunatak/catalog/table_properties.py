@@ -7,7 +7,7 @@ drops a table leaves them behind; so a row of ours says of which table they are,
 from collections.abc import Mapping, Sequence
 
 from nunatak.catalog.size_limits import MAX_PROPERTIES, check_properties
-from nunatak.database.bindings import named
+from nunatak.database.bindings import key_values
 from nunatak.database.records import Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Unprocessable
@@ -31,21 +31,21 @@ async def update_table_properties(
     if len({*present, *updates} - set(removals)) > MAX_PROPERTIES:
         raise BadRequest(f"Too many properties: a table has at most {MAX_PROPERTIES} of them in the catalog")
     stale = [] if present else [forget_table_properties(key)]
-    forgotten = [Write("forget_table_property", {**named(key), "key": each}) for each in dict.fromkeys(removals)]
+    forgotten = [Write("forget_table_property", {**key_values(key), "key": each}) for each in dict.fromkeys(removals)]
     written = {**updates, OWNER: table_uuid} if updates else {}
-    return [*stale, *forgotten, *(_set(key, name, value) for name, value in written.items())]
+    return [*stale, *forgotten, *(_save_property(key, name, value) for name, value in written.items())]
 
 
 def forget_table_properties(key: Key) -> Write:
-    return Write("forget_table_properties", named(key))
+    return Write("forget_table_properties", key_values(key))
 
 
-def _set(key: Key, name: str, value: str) -> Write:
-    return Write("save_table_property", {**named(key), "key": name, "value": value})
+def _save_property(key: Key, name: str, value: str) -> Write:
+    return Write("save_table_property", {**key_values(key), "key": name, "value": value})
 
 
 async def _rows(store: Store, key: Key) -> dict[str, str]:
-    return {row[0]: row[1] or "" for row in await store.rows("table_properties", named(key))}
+    return {row[0]: row[1] or "" for row in await store.rows("table_properties", key_values(key))}
 
 
 def _check(updates: Mapping[str, str], removals: Sequence[str]) -> None:

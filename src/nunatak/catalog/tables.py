@@ -21,8 +21,8 @@ from nunatak.catalog.pointers import (
     find_head,
     key_of,
     load_head,
-    loaded_of,
-    missing,
+    make_loaded,
+    not_found,
 )
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, around_register
@@ -131,7 +131,7 @@ async def _new_metadata(
     table_uuid = catalog.new_uuid()
     claimed = None
     if claims_folder and wanted.location is None:
-        claimed = await _claimed_folder(catalog, warehouse, namespace, wanted.identifier)
+        claimed = await _claim_folder(catalog, warehouse, namespace, wanted.identifier)
     default = default_location(warehouse, namespace, wanted.identifier, table_uuid)
     try:
         metadata = await catalog.large_work.run_if(
@@ -154,14 +154,14 @@ async def _new_metadata(
     return metadata
 
 
-async def _claimed_folder(
+async def _claim_folder(
     catalog: Catalog, warehouse: WarehousePlace, namespace: Mapping[str, str], identifier: Identifier
 ) -> str | None:
     """The folder `<namespace>/<table>`, made just now; None if it is there already, or touches another table.
 
     A folder that is there may hold files of a table that was dropped or renamed: it is never used again.
     """
-    given = _served_location(warehouse, namespace)
+    given = _namespace_location(warehouse, namespace)
     base, named = (given, Identifier((), identifier.name)) if given else (warehouse.location, identifier)
     folder = plain_folder(base, named)
     if folder is None:
@@ -183,14 +183,14 @@ def default_location(
     warehouse: WarehousePlace, namespace: Mapping[str, str] | None, identifier: Identifier, table_uuid: str
 ) -> str:
     """Its own folder: below the namespace's location if that lies inside the warehouse, else below the warehouse."""
-    given = _served_location(warehouse, namespace)
+    given = _namespace_location(warehouse, namespace)
     if given or warehouse.plain:
         # Beside plain folders: `<a>/<b>` may be the table b of a, and then no table of the namespace a.b can lie in it.
         return new_folder(given or warehouse.location, Identifier((), identifier.name), table_uuid)
     return new_folder(warehouse.location, identifier, table_uuid)
 
 
-def _served_location(warehouse: WarehousePlace, namespace: Mapping[str, str] | None) -> str | None:
+def _namespace_location(warehouse: WarehousePlace, namespace: Mapping[str, str] | None) -> str | None:
     """The location of the namespace, if tables can lie there."""
     given = (namespace or {}).get("location")
     if not given:
@@ -248,7 +248,7 @@ async def drop_entry(
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.turns.take([key]):
         change = DeleteHead(key, kind, line, str(identifier), purge=purge)
-        await write(catalog, caller, [change, *ownership.disowned(key)], Answer(204))
+        await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], Answer(204))
         catalog.cache.forget(key)
     if purge:
         catalog.job_added.set()
@@ -265,7 +265,7 @@ async def unregister_table(
             line = entry(catalog, caller, "unregister-table")
             change = DeleteHead(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
             try:
-                changes = [change, *ownership.disowned(key)]
+                changes = [change, *ownership.revoke_all_grants(key)]
                 await write(catalog, caller, changes, Answer(200, metadata_location=loaded.metadata_location))
             except HeadMoved as error:  # by another server: what it committed belongs to what we hand out
                 moved = error
@@ -283,14 +283,14 @@ async def rename_entry(
     if key == new_key:
         # It has that name already: nothing to do, if it is there.
         if await catalog.store.find_kind(key) != kind:
-            raise await missing(catalog, key, source, kind)
+            raise await not_found(catalog, key, source, kind)
         if caller.key is not None:
             await write(catalog, caller, [], Answer(204))
         return
     line = entry(catalog, caller, f"rename-{kind.lower()}")
     change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
     async with catalog.turns.take([key, new_key]):
-        await write(catalog, caller, [change, *ownership.moved(key, new_key)], Answer(204))
+        await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], Answer(204))
         catalog.cache.forget(key)
         catalog.cache.forget(new_key)
 
@@ -322,7 +322,7 @@ async def register_table(
         data = await registering.read()
         metadata = await catalog.large_work.run(_read_registered, data)
         await registering.check(metadata)
-        registered = loaded_of(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
+        registered = make_loaded(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
         await check_places(catalog, warehouse, key, metadata)
         before = await find_head(catalog, key, "TABLE", caller.policy) if overwrite else None
         if before is not None:
@@ -359,8 +359,9 @@ async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) 
     if not held & ENTRY_BITS:
         raise NoSuchTable(f"Table does not exist: {identifier}")
     missing, securable = needed & ~held, ownership.securable_of(key)
+    lacking, where = ", ".join(names_of(missing)), securables.format_securable(securable)
     raise Forbidden(
-        f"Principal {caller.principal} lacks {', '.join(names_of(missing))} on {securables.printed(securable)}",
+        f"Principal {caller.principal} lacks {lacking} on {where}",
         hint=explain_hint(caller.principal, missing, securable),
     )
 
@@ -371,5 +372,5 @@ async def save_report(
     """Keep what a client says about a scan or a commit."""
     key = key_of(warehouse, identifier)
     if await catalog.store.find_kind(key) != "TABLE":
-        raise await missing(catalog, key, identifier, "TABLE")
+        raise await not_found(catalog, key, identifier, "TABLE")
     await write(catalog, caller, [SaveReport(key, catalog.now_ms(), report)], Answer(204))

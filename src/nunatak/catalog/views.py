@@ -8,7 +8,7 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_head, loaded_of
+from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_head, make_loaded
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location, is_wide, refuse_taken
@@ -118,7 +118,7 @@ async def register_view(
     metadata = await catalog.large_work.run(_read_registered, data)
     await registering.check(metadata)
     await check_places(catalog, warehouse, key, metadata)
-    registered = loaded_of(metadata_location, data, metadata)
+    registered = make_loaded(metadata_location, data, metadata)
     new = Publication(key, identifier, "register-view", None, None, metadata, registered=registered)
     (loaded,) = await publish(catalog, caller, [new])
     return loaded

@@ -108,7 +108,7 @@ def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
     return name
 
 
-def kept_open(warehouse: WarehousePlace) -> list[Change]:
+def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
     """For whoever makes a namespace, without which nothing is in a warehouse: nobody may drop it meanwhile."""
     if warehouse.configured:
         return []

@@ -53,7 +53,7 @@ async def write(
         ],
     ]
     if caller.key is not None:
-        changes.append(remembered(catalog, caller, answer))
+        changes.append(save_answer(catalog, caller, answer))
     progress, before = caller.progress, caller.progress.moment
     progress.moment = Moment.SENT
     try:
@@ -71,9 +71,9 @@ def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | Updat
     """Of a change that leaves no line in the commit log."""
     told: dict[str, list[str]] = {}
     if isinstance(change, CreateNamespace):
-        told = {"set": _named(change.properties)}
+        told = {"set": _property_names(change.properties)}
     elif isinstance(change, UpdateNamespace):
-        told = {"set": _named(change.updates), "removed": _named(change.removals)}
+        told = {"set": _property_names(change.updates), "removed": _property_names(change.removals)}
     return audit_row(
         at_ms=catalog.now_ms(),
         principal=caller.principal,
@@ -85,12 +85,12 @@ def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | Updat
     )
 
 
-def _named(properties: Iterable[str]) -> list[str]:
+def _property_names(properties: Iterable[str]) -> list[str]:
     """The names of properties, as many and as much of each as an audit row needs."""
     return [name[:LONGEST_NAMED] for name in sorted(properties)[:MOST_NAMED]]
 
 
-def remembered(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:
+def save_answer(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:
     assert caller.key is not None
     now_ms = catalog.now_ms()
     expires_ms = now_ms + (catalog.idempotency_seconds + GRACE_SECONDS) * 1000

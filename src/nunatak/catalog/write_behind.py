@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import zstandard
 
 from nunatak.catalog.cache import Loaded
-from nunatak.database.bindings import named
+from nunatak.database.bindings import key_values
 from nunatak.database.records import Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
@@ -82,7 +82,9 @@ class Stowing:
             contents = await asyncio.to_thread(_pack, [each.loaded for _, each in batch])
             await self._store.apply(
                 [
-                    Write("store_content", {**named(key), "new": each.loaded.metadata_location, "content": content})
+                    Write(
+                        "store_content", {**key_values(key), "new": each.loaded.metadata_location, "content": content}
+                    )
                     for (key, each), content in zip(batch, contents, strict=True)
                 ]
             )
@@ -106,7 +108,7 @@ def _pack(versions: Sequence[Loaded]) -> list[bytes]:
     return [packer.compress(loaded.data) for loaded in versions]
 
 
-def packed_file(metadata_location: str, table_uuid: str) -> bytes | None:
+def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
     """What waits to be stored of a table, read from its file; None if that is not here, or not of this table."""
     try:
         place = parse_location(metadata_location)

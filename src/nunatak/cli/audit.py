@@ -10,7 +10,7 @@ import msgspec
 
 from nunatak import checks, server
 from nunatak.access.audit_rows import ALLOWED, DENIED
-from nunatak.access.securables import parsed, printed
+from nunatak.access.securables import format_securable, parse_securable
 from nunatak.api.audit import time_of
 from nunatak.cli.fsck import FOUND
 from nunatak.cli.main import SuggestingGroup
@@ -57,7 +57,7 @@ def list_records(
 ) -> None:
     """Print what happened, newest first."""
     since_ms, until_ms = time_of("since", since), time_of("until", until)
-    wanted = Filter(principal, action, parsed(securable), outcome, request_id, since_ms, until_ms)
+    wanted = Filter(principal, action, parse_securable(securable), outcome, request_id, since_ms, until_ms)
 
     async def found(store: Store) -> list[Record]:
         records: list[Record] = []
@@ -79,7 +79,7 @@ def list_records(
 
 
 def _row(record: Record) -> tuple[object, ...]:
-    what = printed(record.securable)
+    what = format_securable(record.securable)
     at = time_text(record.at_ms)
     return at, record.principal, record.action, what, record.outcome, record.repeats, record.request_id or ""
 
@@ -162,7 +162,7 @@ def _with_store(settings: Settings, work: Callable[[Store], Coroutine[Any, Any, 
     checks.require_database(settings)
 
     async def run() -> T:
-        async with server.opened_database(settings, exclusive=False) as store:
+        async with server.open_database_read_only(settings, exclusive=False) as store:
             return await work(store)
 
     return asyncio.run(run())

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak import checks, server
-from nunatak.catalog.write_behind import packed_file
+from nunatak.catalog.write_behind import read_compressed
 from nunatak.cli.main import Refused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_facts, printable
@@ -37,7 +37,7 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
     """
     database = _database(settings, checks.sqlite_path)
     with _progress("backing up") as progress:
-        manifest = back_up(database, file, datetime.now(UTC), progress, packed_file, force=force)
+        manifest = back_up(database, file, datetime.now(UTC), progress, read_compressed, force=force)
     print_facts({"backup": file, "manifest": manifest_path(file), **_facts(manifest)})
 
 

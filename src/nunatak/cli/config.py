@@ -25,11 +25,11 @@ def check(output: str) -> None:
     Nothing is opened or written: whether a database answers and a port is free, only the server finds out.
     """
     settings = load({}, os.environ)
-    derived = _derived(settings)
+    derived = _derived_values(settings)
     rows = [
         (
             setting.name,
-            written(setting.name, getattr(settings, setting.name)) or derived.get(setting.name, ""),
+            format_setting(setting.name, getattr(settings, setting.name)) or derived.get(setting.name, ""),
             settings.origins[setting.name],
         )
         for setting in SETTINGS
@@ -41,7 +41,7 @@ def check(output: str) -> None:
     checks.check(settings)
 
 
-def _derived(settings: Settings) -> dict[str, str]:
+def _derived_values(settings: Settings) -> dict[str, str]:
     """What is used where a setting was left empty."""
     return {
         "database_url": f"sqlite:///{settings.data / checks.DATABASE_FILE}",
@@ -52,7 +52,7 @@ def _derived(settings: Settings) -> dict[str, str]:
     }
 
 
-def written(name: str, value: object) -> str:
+def format_setting(name: str, value: object) -> str:
     """A value as the operator would write it, without what is secret about it."""
     if isinstance(value, Secret):
         return "***" if value else ""

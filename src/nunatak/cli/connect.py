@@ -8,7 +8,7 @@ import click
 from nunatak.cli.login import has_admin_file
 from nunatak.cli.options import uri_option
 from nunatak.cli.output import echo
-from nunatak.connect import CLIENT_LOGIN, ENGINES, KEY_LOGIN, NO_LOGIN, Login, wiring
+from nunatak.connect import CLIENT_LOGIN, ENGINES, KEY_LOGIN, NO_LOGIN, Login, wiring_lines
 from nunatak.settings import SettingsError
 
 LOGINS = {"none": NO_LOGIN, "client": CLIENT_LOGIN, "key": KEY_LOGIN}
@@ -32,7 +32,7 @@ def connect(engine: str, uri: str, warehouse: str | None, login: str | None, wit
     """Print how to wire an engine to the catalog."""
     kind = login or _own_kind(os.environ)
     chosen = _from(os.environ, kind) if with_secret else LOGINS[kind]
-    echo(wiring(engine, uri, warehouse, chosen), nl=False)
+    echo(wiring_lines(engine, uri, warehouse, chosen), nl=False)
 
 
 def _own_kind(environment: Mapping[str, str]) -> str:

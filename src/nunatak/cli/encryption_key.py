@@ -12,9 +12,9 @@ from nunatak import checks, server
 from nunatak.access import rotation
 from nunatak.access.key_file import new_key
 from nunatak.access.vault import Vault, open_vault
-from nunatak.api.encryption_keys import listed_keys, rotated_keys
+from nunatak.api.encryption_keys import list_response, rotate_response
 from nunatak.cli.main import Refused, SuggestingGroup
-from nunatak.cli.options import connected, output_option, setting_options
+from nunatak.cli.options import connect, output_option, setting_options
 from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.settings import Settings, SettingsError
@@ -41,7 +41,7 @@ def list_keys(settings: Settings, uri: str | None, output: str) -> None:
     """Print the keys' ids and how many secrets need each; never a key."""
 
     async def here(store: Store, vault: Vault) -> Json:
-        return _as_json(listed_keys(await rotation.list_keys(store, vault)))
+        return _as_json(list_response(await rotation.list_keys(store, vault)))
 
     found = (_ask(uri, "GET") if uri else _run(settings, here, exclusive=False))["encryption-keys"]
     if output == "json":
@@ -67,7 +67,7 @@ def rotate(settings: Settings, uri: str | None) -> None:
     """
 
     async def here(store: Store, vault: Vault) -> Json:
-        return _as_json(rotated_keys(await rotation.rotate(store, vault)))
+        return _as_json(rotate_response(await rotation.rotate(store, vault)))
 
     done = _ask(uri, "POST", "rotate") if uri else _run(settings, here, exclusive=True)
     echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
@@ -105,7 +105,7 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
     checks.require_database(settings)
 
     async def once() -> T:
-        async with server.opened_database(settings, exclusive=exclusive) as store:
+        async with server.open_database_read_only(settings, exclusive=exclusive) as store:
             return await work(store, open_vault(settings))
 
     try:
@@ -123,5 +123,5 @@ def _as_json(answer: object) -> Json:
 
 
 def _ask(uri: str, method: str, *action: str) -> Json:
-    with connected(uri) as client:
+    with connect(uri) as client:
         return client.manage(method, ("encryption-keys", *action))

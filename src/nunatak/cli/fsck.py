@@ -12,7 +12,7 @@ from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.fsck import Finding, check, take_stock
 from nunatak.catalog.fsck_repair import repair
 from nunatak.cli.options import output_option, setting_options
-from nunatak.cli.output import counted, echo, print_json, print_rows
+from nunatak.cli.output import count_text, echo, print_json, print_rows
 from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
 
@@ -73,7 +73,7 @@ async def _run(settings: Settings, *, mend: bool) -> list[Outcome]:
     try:
         found = await _check(app.catalog, age_ms or None)
         return [
-            await _mended(app.catalog, finding, age_ms) if mend and finding.repairable else Outcome(finding)
+            await _repair(app.catalog, finding, age_ms) if mend and finding.repairable else Outcome(finding)
             for finding in found
         ]
     finally:
@@ -87,7 +87,7 @@ async def _check(catalog: Catalog, age_ms: int | None) -> list[Finding]:
         return [finding async for finding in check(catalog, age_ms, lambda count: progress.advance(bar, count))]
 
 
-async def _mended(catalog: Catalog, finding: Finding, age_ms: int) -> Outcome:
+async def _repair(catalog: Catalog, finding: Finding, age_ms: int) -> Outcome:
     try:
         return Outcome(finding, await repair(catalog, finding, age_ms))
     except CatalogError as error:
@@ -108,4 +108,4 @@ def _print(outcomes: list[Outcome]) -> None:
     print_rows(columns, rows)
     mended = sum(outcome.done is not None for outcome in outcomes)
     damage = sum(outcome.is_damage for outcome in outcomes)
-    echo(f"{counted(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")
+    echo(f"{count_text(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")

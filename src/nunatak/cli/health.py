@@ -33,7 +33,7 @@ def health(session: Session, name: Levels | None, deep: bool, as_json: bool, bel
     nunatak health sales               the tables of a namespace, worst first
     nunatak health                     all tables of the warehouse
     """
-    tables, one = _found(session.client, name, deep)
+    tables, one = _find_tables(session.client, name, deep)
     shown = sorted((each for each in tables if each.get("score", 0) < below), key=lambda each: each.get("score", -1))
     if as_json or session.output == "json":
         print_json({"tables": shown})
@@ -43,7 +43,7 @@ def health(session: Session, name: Levels | None, deep: bool, as_json: bool, bel
         _print_tables(shown, len(tables))
 
 
-def _found(client: Client, name: Levels | None, deep: bool) -> tuple[list[Json], bool]:
+def _find_tables(client: Client, name: Levels | None, deep: bool) -> tuple[list[Json], bool]:
     """The tables, and whether the name is that of one."""
     securable, is_table = place_of(client, name)
     query = {"securable": securable, "deep": str(deep).lower()}

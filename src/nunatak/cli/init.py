@@ -46,14 +46,14 @@ def init(settings: Settings, new_secret: bool) -> None:
 
 
 async def _is_administered(settings: Settings) -> bool:
-    async with server.opened_database(settings, exclusive=False) as store:
+    async with server.open_database_read_only(settings, exclusive=False) as store:
         return (await look(store)).administered
 
 
 async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> None:
     vault = open_vault(settings)
     try:
-        async with server.opened_database(settings, exclusive=True) as store:
+        async with server.open_database_read_only(settings, exclusive=True) as store:
             await vault.unlock(store)
             now_ms = time.time_ns() // 1_000_000
             await bootstrap(store, vault, file, checks.catalog_name(settings), now_ms, new_secret=new_secret)

@@ -85,7 +85,7 @@ def talks_to_server(command: Command) -> Command:
     def with_session(
         *positional: Any, uri: str, warehouse: str | None, output: Literal["table", "json"], **arguments: Any
     ) -> Any:
-        with connected(uri, warehouse) as client:
+        with connect(uri, warehouse) as client:
             return command(Session(client, output), *positional, **arguments)
 
     return with_session
@@ -98,14 +98,14 @@ def administers(command: Command) -> Command:
     @output_option
     @functools.wraps(command)
     def with_session(*positional: Any, uri: str, output: Literal["table", "json"], **arguments: Any) -> Any:
-        with connected(uri) as client:
+        with connect(uri) as client:
             return command(Session(client, output), *positional, **arguments)
 
     return with_session
 
 
 @contextmanager
-def connected(
+def connect(
     uri: str,
     warehouse: str | None = None,
     *,

@@ -15,7 +15,7 @@ from rich.text import Text
 from nunatak.terminal import echo, printable, printable_json
 
 __all__ = [
-    "counted",
+    "count_text",
     "echo",
     "print_facts",
     "print_json",
@@ -46,7 +46,7 @@ def with_text_ids(value: Any, key: str = "") -> Any:
     return value
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -57,7 +57,7 @@ def set_policy(
 ) -> None:
     body: Json = json.loads(file.read_text("utf-8")) if file is not None else {}
     for text in fields:
-        _put(body, text)
+        _put_policy(body, text)
     body["type"] = kind
     if disabled:
         body["enabled"] = False
@@ -68,7 +68,7 @@ def set_policy(
         echo(f"set {kind} on {securable}")
 
 
-def _put(body: Json, text: str) -> None:
+def _put_policy(body: Json, text: str) -> None:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.UsageError(f"{text!r} is not FIELD=VALUE")

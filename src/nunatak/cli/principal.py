@@ -73,7 +73,7 @@ def create(session: Session, name: str, note: str | None, roles: tuple[str, ...]
 @administers
 def disable(session: Session, name: str) -> None:
     """Let a principal do nothing until it is enabled again."""
-    _set(session, name, "disabled", disabled=True)
+    _set_disabled(session, name, "disabled", disabled=True)
 
 
 @principal.command()
@@ -81,10 +81,10 @@ def disable(session: Session, name: str) -> None:
 @administers
 def enable(session: Session, name: str) -> None:
     """Let a principal that was disabled do again what it may."""
-    _set(session, name, "enabled", disabled=False)
+    _set_disabled(session, name, "enabled", disabled=False)
 
 
-def _set(session: Session, name: str, word: str, *, disabled: bool) -> None:
+def _set_disabled(session: Session, name: str, word: str, *, disabled: bool) -> None:
     session.client.manage("PATCH", ("principals", name), {"disabled": disabled})
     if session.output == "json":
         print_json({"name": name, "disabled": disabled})

@@ -28,13 +28,13 @@ def place_of(client: Client, name: Levels | None) -> tuple[str, bool]:
 def name_of(securable: str) -> Levels:
     """The levels behind the warehouse."""
     _, _, path = securable.partition(":")
-    return tuple(_unescaped(level) for level in path.split("/")[1:])
+    return tuple(_unescape(level) for level in path.split("/")[1:])
 
 
 def warehouse_of(securable: str) -> str:
     """The warehouse that it is or lies in, as its text names it."""
-    return _unescaped(securable.partition(":")[2].split("/")[0])
+    return _unescape(securable.partition(":")[2].split("/")[0])
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return text.replace("%2F", "/").replace("%25", "%")

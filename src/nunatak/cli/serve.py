@@ -11,7 +11,7 @@ from nunatak import server
 from nunatak.cli.login import export_line, reachable
 from nunatak.cli.options import DEFAULT_URI, setting_options
 from nunatak.cli.output import echo
-from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring
+from nunatak.connect import CLIENT_LOGIN, NO_LOGIN, Login, wiring_lines
 from nunatak.database_url import MEMORY_URL
 from nunatak.settings import BY_NAME, Settings, SettingsError
 
@@ -43,7 +43,7 @@ def announce(uri: str, *, settings: Settings) -> None:
     if exports:
         echo("--- nunatak commands in another terminal\n" + "".join(f"{line}\n" for line in exports))
     for title, engine in SHOWN_ENGINES.items():
-        echo(f"--- {title}\n{wiring(engine, uri, login=login)}")
+        echo(f"--- {title}\n{wiring_lines(engine, uri, login=login)}")
 
 
 def exports_for_commands(uri: str, settings: Settings) -> list[str]:

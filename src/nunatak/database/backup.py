@@ -88,7 +88,7 @@ def restore(file: Path, database: Database, now: datetime, progress: Progress, *
             hint=f"Restore it with Nunatak {manifest.nunatak} or newer.",
         )
     if isinstance(database, Path):
-        applied, aside = sqlite_backup.put_back(file, manifest, database, now, progress, force=force)
+        applied, aside = sqlite_backup.restore_file(file, manifest, database, now, progress, force=force)
     else:
-        applied, aside = asyncio.run(postgres_backup.put_back(file, manifest, database, now, progress, force=force))
+        applied, aside = asyncio.run(postgres_backup.restore_dump(file, manifest, database, now, progress, force=force))
     return Restored(manifest, applied, aside)

@@ -42,7 +42,7 @@ def matches_of(rows: Sequence[Sequence[Any]], piece: int) -> tuple[list[Found], 
     return matches, (rows[-1][1], rows[-1][2]) if rows and rows[-1][4] == piece else None
 
 
-def named(key: Key) -> dict[str, object]:
+def key_values(key: Key) -> dict[str, object]:
     return {"catalog": key.catalog, "namespace": key.namespace, "name": key.name}
 
 
@@ -50,11 +50,11 @@ def namespace_of(key: Key) -> dict[str, object]:
     return {"catalog": key.catalog, "namespace": key.namespace}
 
 
-def kept(new: Stored) -> dict[str, object]:
+def stored_values(new: Stored) -> dict[str, object]:
     return {"new": new.metadata_location, "uuid": new.table_uuid, "location": new.location, "content": new.content}
 
 
-def logged(entry: CommitEntry) -> dict[str, object]:
+def log_values(entry: CommitEntry) -> dict[str, object]:
     return {
         "commit_id": entry.commit_id,
         "operation": entry.operation,
@@ -67,7 +67,7 @@ def logged(entry: CommitEntry) -> dict[str, object]:
     }
 
 
-def answered(change: SaveAnswer) -> Mapping[str, object]:
+def answer_values(change: SaveAnswer) -> Mapping[str, object]:
     return {
         "principal": change.principal,
         "key": change.key,
@@ -95,7 +95,7 @@ def commit_values(changes: Sequence[Change]) -> dict[str, object]:
     }
     for change in changes:
         if isinstance(change, MoveHead):
-            values |= named(change.key) | kept(change.new) | logged(change.entry)
+            values |= key_values(change.key) | stored_values(change.new) | log_values(change.entry)
             values["expected"] = change.expected
         elif isinstance(change, SaveAnswer):
             answer = change.answer
@@ -105,11 +105,11 @@ def commit_values(changes: Sequence[Change]) -> dict[str, object]:
     return values
 
 
-def leased(change: LeaseJob) -> dict[str, object]:
+def lease_values(change: LeaseJob) -> dict[str, object]:
     return {"owner": change.owner, "now_ms": change.now_ms, "until_ms": change.until_ms}
 
 
-def postponed(change: PostponeJob) -> dict[str, object]:
+def postpone_values(change: PostponeJob) -> dict[str, object]:
     where = {"job_id": change.job_id, "owner": change.owner}
     return {**where, "not_before_ms": change.not_before_ms, "error": change.error}
 
@@ -158,7 +158,7 @@ def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Point
     return Pointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
 
 
-def kept_reports(newest: bytes) -> int:
+def count_kept_reports(newest: bytes) -> int:
     """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
     return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
 

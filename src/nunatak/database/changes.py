@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from nunatak.database import bindings, refusals
-from nunatak.database.bindings import named
+from nunatak.database.bindings import key_values
 from nunatak.database.records import (
     AddJob,
     AdoptHead,
@@ -70,7 +70,7 @@ def drive(steps: Steps[T], carry_out: Callable[[list[Step]], Sequence[Result]], 
             try:
                 results = carry_out(batch)
             except violation as error:
-                batch = steps.throw(violated(error))
+                batch = steps.throw(constraint_violation(error))
             else:
                 batch = steps.send(results)
     except StopIteration as done:
@@ -80,7 +80,7 @@ def drive(steps: Steps[T], carry_out: Callable[[list[Step]], Sequence[Result]], 
         raise unexpected.__cause__ or unexpected from None
 
 
-def violated(error: Exception) -> ConstraintViolation:
+def constraint_violation(error: Exception) -> ConstraintViolation:
     violation = ConstraintViolation()
     violation.__cause__ = error
     return violation
@@ -91,20 +91,20 @@ def violated(error: Exception) -> ConstraintViolation:
 
 def insert_head(change: InsertHead) -> Steps[None]:
     key, new = change.key, change.new
-    exists, found = yield [("namespace_exists", bindings.namespace_of(key)), ("find_type", named(key))]
+    exists, found = yield [("namespace_exists", bindings.namespace_of(key)), ("find_type", key_values(key))]
     if not exists.rows[0][0]:
-        raise refusals.missing_namespace(change.printed_namespace)
+        raise refusals.no_such_namespace(change.printed_namespace)
     _refuse_taken(change, found)
     if change.check_overlap:
         yield from _refuse_overlap(new.location, key, bindings.twin(change))
     if change.registered:
         (purge,) = yield [("purge_of", {"location": new.location})]
         if purge.rows:
-            raise refusals.being_purged(change.printed)
+            raise refusals.files_are_purged(change.printed)
     values = {
-        **named(key),
-        **bindings.kept(new),
-        **bindings.logged(change.entry),
+        **key_values(key),
+        **bindings.stored_values(new),
+        **bindings.log_values(change.entry),
         "type": change.kind,
         "previous": None,
     }
@@ -120,14 +120,14 @@ def insert_head(change: InsertHead) -> Steps[None]:
     except ConstraintViolation:
         inserted = NO_RESULT
     if not inserted.matched:  # another client of the tables, which knows nothing of our locks, was faster
-        (found,) = yield [("find_type", named(key))]
+        (found,) = yield [("find_type", key_values(key))]
         _refuse_taken(change, found)
-        raise refusals.taken(change.kind, change.kind, change.printed)
+        raise refusals.already_exists(change.kind, change.kind, change.printed)
 
 
 def _refuse_taken(change: InsertHead, found: Result) -> None:
     if found.rows:
-        raise refusals.taken(change.kind, found.rows[0][0], change.printed)
+        raise refusals.already_exists(change.kind, found.rows[0][0], change.printed)
 
 
 def _refuse_overlap(location: str, key: Key, table_uuid: str | None) -> Steps[None]:
@@ -172,29 +172,29 @@ def after_move(change: MoveHead) -> Steps[None]:
 
 def why_not_moved(change: MoveHead) -> Steps[CatalogError]:
     shadow_key = bindings.in_catalog(change.key, change.new.table_uuid)
-    found, shadow = yield [("find_type", named(change.key)), ("find_shadow", shadow_key)]
+    found, shadow = yield [("find_type", key_values(change.key)), ("find_shadow", shadow_key)]
     if not found.rows:
-        return refusals.missing(change.kind, change.printed)
+        return refusals.no_such_entry(change.kind, change.printed)
     if shadow.rows and shadow.rows[0][1] == "shadow":
-        return refusals.shadowed(change.printed, shadow.rows[0][0])
-    return refusals.moved(change.printed)
+        return refusals.shadow_table(change.printed, shadow.rows[0][0])
+    return refusals.pointer_moved(change.printed)
 
 
 def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]:
     """Where its metadata is, and its folder and uuid if known: what a purge needs."""
     key = change.key
-    taken, saved = yield [("take_head", {**named(key), "type": change.kind}), ("take_saved_head", named(key))]
+    taken, saved = yield [("take_head", {**key_values(key), "type": change.kind}), ("take_saved_head", key_values(key))]
     if not taken.rows:
-        raise refusals.missing(change.kind, change.printed)
+        raise refusals.no_such_entry(change.kind, change.printed)
     pointer = taken.rows[0][0]
     if change.expected is not None and pointer != change.expected:
-        raise refusals.moved(change.printed)
+        raise refusals.pointer_moved(change.printed)
     uuid, location, shadow_of = saved.rows[0] if saved.rows else (None, None, None)
     steps: list[Step] = [
-        ("delete_taken_head", named(key)),
-        ("forget_taken_head", named(key)),
-        ("forget_table_properties", named(key)),
-        ("forget_places", named(key)),
+        ("delete_taken_head", key_values(key)),
+        ("forget_taken_head", key_values(key)),
+        ("forget_table_properties", key_values(key)),
+        ("forget_places", key_values(key)),
         _log(change.entry, key, uuid or "", None, pointer),
     ]
     if shadow_of is not None:
@@ -210,59 +210,65 @@ def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]
 def rename_head(change: RenameHead) -> Steps[None]:
     key, to = change.key, change.to
     found, exists, taken = yield [
-        ("find_type", named(key)),
+        ("find_type", key_values(key)),
         ("namespace_exists", bindings.namespace_of(to)),
-        ("find_type", named(to)),
+        ("find_type", key_values(to)),
     ]
     if not found.rows or (found.rows[0][0] or "TABLE") != change.kind:
-        raise refusals.missing(change.kind, change.printed)
+        raise refusals.no_such_entry(change.kind, change.printed)
     if not exists.rows[0][0]:
-        raise refusals.missing_namespace(change.printed_to_namespace)
+        raise refusals.no_such_namespace(change.printed_to_namespace)
     if taken.rows:
         raise refusals.rename_taken(change, taken.rows[0][0])
-    values = {**named(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
+    values = {**key_values(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
     try:
         (renamed,) = yield [("rename_head", values)]
     except ConstraintViolation as error:  # another client has taken the name since
         raise refusals.rename_taken(change, change.kind) from error.__cause__
     if not renamed.matched:  # another client has dropped it since
-        raise refusals.missing(change.kind, change.printed)
+        raise refusals.no_such_entry(change.kind, change.printed)
     yield [
-        ("forget_head", named(to)),  # what another client has dropped may still be remembered under this name
-        ("forget_table_properties", named(to)),
-        ("forget_places", named(to)),
+        ("forget_head", key_values(to)),  # what another client has dropped may still be remembered under this name
+        ("forget_table_properties", key_values(to)),
+        ("forget_places", key_values(to)),
         ("mark_namespace", bindings.namespace_of(key)),
         ("rename_saved_head", values),
         ("rename_table_properties", values),
         ("rename_places", values),
-        ("log_rename", {**named(to), **bindings.logged(change.entry)}),
+        ("log_rename", {**key_values(to), **bindings.log_values(change.entry)}),
     ]
 
 
 def adopt_head(change: AdoptHead) -> Steps[None]:
     key, new = change.key, change.new
-    found, stored = yield [("lock_head", named(key)), ("find_stored", named(key))]
+    found, stored = yield [("lock_head", key_values(key)), ("find_stored", key_values(key))]
     if not found.rows or found.rows[0][0] != new.metadata_location:
         return  # moved again: whoever reads next adopts that one
-    steps: list[Step] = [("save_head", {**named(key), **bindings.kept(new)}), *_save_places(key, new.places)]
+    steps: list[Step] = [
+        ("save_head", {**key_values(key), **bindings.stored_values(new)}),
+        *_save_places(key, new.places),
+    ]
     if not stored.rows or stored.rows[0][0] != new.metadata_location:  # else only the bytes were missing
         steps.append(_log(change.entry, key, new.table_uuid, new.metadata_location, None))
     yield steps
 
 
 def forget_stale_head(change: ForgetHead) -> Steps[None]:
-    (forgotten,) = yield [("forget_stale_head", named(change.key))]
+    (forgotten,) = yield [("forget_stale_head", key_values(change.key))]
     if forgotten.matched:
-        yield [("forget_places", named(change.key))]
+        yield [("forget_places", key_values(change.key))]
 
 
 def _save_places(key: Key, places: Sequence[str]) -> list[Step]:
-    saved: list[Step] = [("save_place", {**named(key), "place": place}) for place in dict.fromkeys(places)]
-    return [("forget_places", named(key)), *saved]
+    saved: list[Step] = [("save_place", {**key_values(key), "place": place}) for place in dict.fromkeys(places)]
+    return [("forget_places", key_values(key)), *saved]
 
 
 def _log(entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> Step:
-    return ("log_commit", {**named(key), **bindings.logged(entry), "uuid": uuid, "new": new, "previous": previous})
+    return (
+        "log_commit",
+        {**key_values(key), **bindings.log_values(entry), "uuid": uuid, "new": new, "previous": previous},
+    )
 
 
 # Namespaces
@@ -272,7 +278,7 @@ def create_namespace(change: CreateNamespace) -> Steps[None]:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     (exists,) = yield [("namespace_exists", where)]
     if exists.rows[0][0]:
-        raise refusals.taken_namespace(change.printed)
+        raise refusals.namespace_already_exists(change.printed)
     levels = (*change.ancestors, change.namespace)
     marks: list[Step] = [("mark_namespace", {"catalog": change.catalog, "namespace": level}) for level in levels]
     yield [*marks, *_save_properties(where, change.properties)]
@@ -286,7 +292,7 @@ def drop_namespace(children: Children, change: DropNamespace) -> Steps[None]:
     where = {"catalog": change.catalog, "namespace": change.namespace}
     exists, held = yield [("namespace_exists", where), ("first_entry", where)]
     if not exists.rows[0][0]:
-        raise refusals.missing_namespace(change.printed)
+        raise refusals.no_such_namespace(change.printed)
     if held.rows:
         raise refusals.holds_entries(change.printed, held.rows[0][0], held.rows[0][1])
     found, _ = yield from children(change.catalog, change.namespace, "", MAX_COUNTED_CHILDREN)
@@ -300,7 +306,7 @@ def update_namespace(change: UpdateNamespace) -> Steps[None]:
     read: list[Step] = [("namespace_properties", where)] if change.removals else []
     exists, *present = yield [("namespace_exists", where), *read]
     if not exists.rows[0][0]:
-        raise refusals.missing_namespace(change.printed)
+        raise refusals.no_such_namespace(change.printed)
     if present:
         refusals.refuse_other_removals(change, {row[0] for row in present[0].rows})
     removed: list[Step] = [("remove_namespace_property", {**where, "key": key}) for key in change.removals]
@@ -311,7 +317,7 @@ def update_namespace(change: UpdateNamespace) -> Steps[None]:
 
 
 def save_answer(change: SaveAnswer) -> Steps[None]:
-    (saved,) = yield [("save_answer", bindings.answered(change))]
+    (saved,) = yield [("save_answer", bindings.answer_values(change))]
     if not saved.matched:
         raise refusals.key_taken()
 
@@ -325,11 +331,11 @@ def add_job(change: AddJob) -> Steps[None]:
 
 
 def lease_job(change: LeaseJob) -> Steps[Job | None]:
-    (taken,) = yield [("take_job", bindings.leased(change))]
+    (taken,) = yield [("take_job", bindings.lease_values(change))]
     if not taken.rows:
         return None
     job_id, kind, payload, attempts = taken.rows[0]
-    yield [("lease_taken_job", {**bindings.leased(change), "job_id": job_id})]
+    yield [("lease_taken_job", {**bindings.lease_values(change), "job_id": job_id})]
     return Job(job_id, kind, payload, attempts)
 
 
@@ -344,12 +350,12 @@ def finish_job(change: FinishJob) -> Steps[None]:
 
 
 def postpone_job(change: PostponeJob) -> Steps[None]:
-    yield [("postpone_job", bindings.postponed(change))]
+    yield [("postpone_job", bindings.postpone_values(change))]
 
 
 def save_report(change: SaveReport) -> Steps[None]:
-    values = {**named(change.key), "received_ms": change.received_ms, "report": change.report}
-    yield [("add_report", values), ("trim_reports", {"keep": bindings.kept_reports(change.report)})]
+    values = {**key_values(change.key), "received_ms": change.received_ms, "report": change.report}
+    yield [("add_report", values), ("trim_reports", {"keep": bindings.count_kept_reports(change.report)})]
 
 
 def save_secret(change: SaveSecret) -> Steps[None]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nunatak.database.bindings import answered, commit_values, named
+from nunatak.database.bindings import answer_values, commit_values, key_values
 from nunatak.database.changes import Step, Steps, commit_steps, why_not_moved
 from nunatak.database.mariadb_connections import (
     LOCK_TIMEOUT,
@@ -28,7 +28,7 @@ from nunatak.database.namespace_children import in_pages
 from nunatak.database.records import AddJob, Change, Head, Key, Kind, LeaseJob, SaveAnswer, SaveReport
 from nunatak.database.refusals import key_taken
 from nunatak.database.server_store import Attempt, ServerStore, Unanswered, Undone
-from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
+from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, plain_commit_of, pointers_to_lock
 from nunatak.errors import CatalogError
 
 log = logging.getLogger(__name__)
@@ -87,10 +87,10 @@ class MariadbStore(ServerStore):
             _, moved, *_ = session.batch([BEGIN, *_plain_commit(changes), COMMIT])
             attempt.committing = False
             if not moved.matched:
-                raise session.drive(why_not_moved(moved_by(changes)))
+                raise session.drive(why_not_moved(plain_commit_of(changes)))
             return
         locks: list[Step] = [("take_lock", {"lock": name}) for name in locks_for(changes)]
-        pointers: list[Step] = [("lock_head", named(key)) for key in pointers_to_lock(changes)]
+        pointers: list[Step] = [("lock_head", key_values(key)) for key in pointers_to_lock(changes)]
         session.batch([BEGIN, *locks, *pointers])
         attempt.results = [session.drive(self._steps[type(change)](change)) for change in changes]
         ending = [COMMIT]
@@ -150,7 +150,7 @@ class MariadbStore(ServerStore):
         return await self._ask(partial(self._read_once, lambda session: session.rows(statement, values)))
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
-        row = await self._row("find_head", {**named(key), "known": known})
+        row = await self._row("find_head", {**key_values(key), "known": known})
         if row is None or row[0] is None:
             return None
         return Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
@@ -188,7 +188,7 @@ def _plain_commit(changes: Sequence[Change]) -> list[Step]:
         if isinstance(change, AddJob):
             along.append(("queue_moved", {"kind": change.kind, "payload": change.payload}))
         elif isinstance(change, SaveAnswer):
-            along.append(("answer_moved", answered(change)))
+            along.append(("answer_moved", answer_values(change)))
     return [*commit_steps(commit_values(changes)), *along]
 
 

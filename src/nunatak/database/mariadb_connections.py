@@ -302,9 +302,9 @@ class Connections:
             if connection is not None:
                 connection._force_close()
             if number_of(error) in _UNUSABLE:
-                raise Unsuitable(f"The database lets nobody in at this address: {said(error)}") from error
+                raise Unsuitable(f"The database lets nobody in at this address: {error_text(error)}") from error
             if isinstance(error, OSError | pymysql.Error):
-                raise ServiceUnavailable(f"The database cannot be reached now: {said(error)}") from error
+                raise ServiceUnavailable(f"The database cannot be reached now: {error_text(error)}") from error
             raise
         connection._read_timeout = command_seconds  # the driver asks for one timeout, also for the time before
         return session
@@ -409,7 +409,7 @@ def number_of(error: BaseException) -> int:
     return number if isinstance(number, int) else 0
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The words of the server or the driver."""
     number = number_of(error)
     return f"{error.args[1]} ({number})" if number and len(error.args) > 1 else str(error) or "it did not answer"
@@ -438,9 +438,9 @@ def refusal(error: BaseException) -> CatalogError:
     if number == NOT_NULL and "request_hash" in str(error):
         return key_taken()
     if number in _UNREADABLE:
-        return BadRequest(f"The database cannot keep a value of this request: {said(error)}")
+        return BadRequest(f"The database cannot keep a value of this request: {error_text(error)}")
     if number in _LOST | _BUSY | REPEATED or isinstance(error, OSError):
-        return ServiceUnavailable(f"The database cannot be used now: {said(error)}")
+        return ServiceUnavailable(f"The database cannot be used now: {error_text(error)}")
     if not isinstance(error, pymysql.Error):
-        return InternalError(f"The database was asked wrongly: {said(error)}")
-    return InternalError(f"The database refused the request: {said(error)}")
+        return InternalError(f"The database was asked wrongly: {error_text(error)}")
+    return InternalError(f"The database refused the request: {error_text(error)}")

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from hashlib import sha256
 
-from nunatak.database.mariadb_connections import BYTE_ORDER, REPEATED, Connections, Session, number_of, said
+from nunatak.database.mariadb_connections import BYTE_ORDER, REPEATED, Connections, Session, error_text, number_of
 from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
     LONGEST_SECONDS,
@@ -12,9 +12,9 @@ from nunatak.database.migration_runner import (
     Migration,
     MigrationInterrupted,
     TableHeld,
+    apply_missing,
     migrate_blocking,
-    migrating,
-    missing,
+    missing_migrations,
 )
 from nunatak.errors import CatalogError, ServiceUnavailable
 
@@ -28,7 +28,7 @@ def migrate(connections: Connections) -> list[str]:
         if session.flavour == "MySQL":
             log.warning("the database is MySQL: Nunatak is tested on MariaDB, and meant but not known to work here")
         # Without a lock at first: a server that starts on a database of its version waits for nobody.
-        return migrate_blocking(migrating(_applied(session), "mariadb"), partial(_apply, session))
+        return migrate_blocking(apply_missing(_applied_migrations(session), "mariadb"), partial(_apply, session))
     finally:
         session.close()  # and with it the lock
 
@@ -38,7 +38,7 @@ def _apply(session: Session, migration: Migration) -> bool:
     number, name, sql = migration
     try:
         _take_turn(session)
-        if number not in [each for each, _, _ in missing(_applied(session), "mariadb")]:
+        if number not in [each for each, _, _ in missing_migrations(_applied_migrations(session), "mariadb")]:
             return False
         session.statement(f"{CREATE_MIGRATIONS.format(text='VARCHAR(255)')} ENGINE = InnoDB")
         if sql:
@@ -48,8 +48,8 @@ def _apply(session: Session, migration: Migration) -> bool:
         raise
     except Exception as error:
         if number_of(error) not in REPEATED:
-            raise MigrationInterrupted(name, said(error)) from error
-        raise TableHeld(said(error)) from error
+            raise MigrationInterrupted(name, error_text(error)) from error
+        raise TableHeld(error_text(error)) from error
     return True
 
 
@@ -62,7 +62,7 @@ def _take_turn(session: Session) -> None:
         raise ServiceUnavailable("Another server has been migrating the database for long")
 
 
-def _applied(session: Session) -> set[int]:
+def _applied_migrations(session: Session) -> set[int]:
     """The numbers of the migrations that the database has."""
     if not session.rows("migrations_table", {}):
         return set()

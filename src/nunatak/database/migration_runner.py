@@ -50,14 +50,14 @@ class TableHeld(Exception):
 Migrating = Generator[Migration | float, bool, list[str]]
 
 
-def migrating(applied: Collection[int], dialect: Dialect) -> Migrating:
+def apply_missing(applied: Collection[int], dialect: Dialect) -> Migrating:
     """Yields each missing migration to be applied and is sent whether it was applied here; or seconds to pause.
 
     Returns the names of those that were.
     """
     failed = MigrationInterrupted if dialect == "mariadb" else MigrationFailed
     fresh = []
-    for migration in missing(applied, dialect):
+    for migration in missing_migrations(applied, dialect):
         for attempt in range(1, TRIES + 1):
             try:
                 if (yield migration):
@@ -90,7 +90,7 @@ def migrate_blocking(steps: Migrating, apply: Callable[[Migration], bool]) -> li
         return names
 
 
-def missing(applied: Collection[int], dialect: Dialect) -> list[Migration]:
+def missing_migrations(applied: Collection[int], dialect: Dialect) -> list[Migration]:
     """What is still to be applied, in order."""
     known = read_migrations(dialect)
     found, newest = max(applied, default=0), known[-1][0]

@@ -32,7 +32,7 @@ from nunatak.database.postgres_connections import (
 from nunatak.database.postgres_migrations import migrate
 from nunatak.database.records import Change, CreateNamespace, DropNamespace, Head, Key, Kind, Write
 from nunatak.database.server_store import UNCONFIRMED, Attempt, ServerStore, Unanswered, Undone
-from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, moved_by, pointers_to_lock
+from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, plain_commit_of, pointers_to_lock
 from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class PostgresStore(ServerStore):
     async def _explain(self, session: Session, losers: list[Member[Sequence[Change], list[object]]]) -> None:
         """Tell those who were not moved why; who could be now, or cannot be told, goes alone."""
         try:
-            reasons = await why_not_moved(session, [moved_by(loser.asked) for loser in losers])
+            reasons = await why_not_moved(session, [plain_commit_of(loser.asked) for loser in losers])
         except Exception as error:
             if is_lost(error, session):
                 self._lost(session)
@@ -139,7 +139,7 @@ class PostgresStore(ServerStore):
 
     async def _ask_after(self, lost: Session, members: Sequence[Member[Sequence[Change], list[object]]]) -> None:
         """The connection was lost when all of them may have been committed: the log knows which were."""
-        ids = [moved_by(member.asked).entry.commit_id for member in members]
+        ids = [plain_commit_of(member.asked).entry.commit_id for member in members]
         found = await self._resolve(partial(self._in_new_session, partial(_commits_found, lost=lost, commit_ids=ids)))
         for member, commit_id in zip(members, ids, strict=True):
             if found is None:
@@ -177,7 +177,7 @@ class PostgresStore(ServerStore):
             moved = await session.row("commit_head", commit_values(changes))
             attempt.committing = False
             if moved is None:
-                raise await session.drive(why_one_not_moved(moved_by(changes)))
+                raise await session.drive(why_one_not_moved(plain_commit_of(changes)))
             return
         await session.script(begin_sql(changes))
         if keys := pointers_to_lock(changes):

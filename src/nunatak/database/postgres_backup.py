@@ -39,7 +39,7 @@ Progress = Callable[[str], None]
 
 async def dump(url: str, target: Path, progress: Progress) -> Facts:
     """Fill `target` with a dump of the catalog's tables, and say what it holds."""
-    async with _connected(url) as connection:
+    async with _open_session(url) as connection:
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         snapshot = await connection.fetchval("SELECT pg_export_snapshot()")
         facts = await _facts(connection)
@@ -47,12 +47,14 @@ async def dump(url: str, target: Path, progress: Progress) -> Facts:
         program = find_program("pg_dump", _major(connection))
         # pg_dump sees what this transaction sees: the manifest counts exactly what is in the dump.
         options = ["--format=custom", "--verbose", f"--snapshot={snapshot}", f"--file={target}"]
-        await _run(program, [*options, *(f"--table={_quoted(facts.place, name)}" for name in names)], url, progress)
+        await _run(
+            program, [*options, *(f"--table={_quote_identifier(facts.place, name)}" for name in names)], url, progress
+        )
         await connection.execute("ROLLBACK")
     return facts
 
 
-async def put_back(
+async def restore_dump(
     file: Path, manifest: Manifest, url: str, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
     """Make the dump the catalog of the database; returns the migrations it needed, and the schema where a catalog went
@@ -60,7 +62,7 @@ async def put_back(
     progress("checking")
     check(file, manifest, file)
     place = manifest.facts.place
-    async with _connected(url) as connection:
+    async with _open_session(url) as connection:
         program = find_program("pg_restore", max(_major(connection), _major_of(manifest.facts.software)))
         await _refuse_unsuitable(connection, place)
         names = await _tables(connection, place)
@@ -81,7 +83,7 @@ async def put_back(
             raise
         found = await _facts(connection)
         for name in await _tables(connection, place):
-            await connection.execute(f"ANALYZE {_quoted(place, name)}")  # a dump brings no statistics
+            await connection.execute(f"ANALYZE {_quote_identifier(place, name)}")  # a dump brings no statistics
     if found.counted() != manifest.facts.counted():
         raise BackupRefused(f"The database does not hold what the manifest says: {found} instead of {manifest.facts}")
     progress("migrating")
@@ -138,15 +140,15 @@ async def _tables(connection: Any, place: str) -> list[str]:
 
 
 def _moves(names: list[str], place: str, to: str) -> str:
-    return "; ".join(f'ALTER TABLE {_quoted(place, name)} SET SCHEMA "{to}"' for name in names)
+    return "; ".join(f'ALTER TABLE {_quote_identifier(place, name)} SET SCHEMA "{to}"' for name in names)
 
 
-def _quoted(place: str, name: str) -> str:
+def _quote_identifier(place: str, name: str) -> str:
     return '"{}"."{}"'.format(place.replace('"', '""'), name)
 
 
 @contextlib.asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Any]:
+async def _open_session(url: str) -> AsyncIterator[Any]:
     """A session that may be idle as long as the programs need."""
     Connections(url, {}, 1)  # NotInstalled if there is no driver
     try:

@@ -6,10 +6,10 @@ Every function here takes any number of members, and for one alone the statement
 from collections.abc import Hashable, Mapping, Sequence
 
 from nunatak.database import refusals
-from nunatak.database.bindings import commit_values, named
+from nunatak.database.bindings import commit_values, key_values
 from nunatak.database.postgres_connections import Session
 from nunatak.database.records import AddJob, Change, Head, Key, MoveHead, SaveAnswer
-from nunatak.database.transactions import is_plain_commit, moved_by
+from nunatak.database.transactions import is_plain_commit, plain_commit_of
 from nunatak.errors import CatalogError
 
 LARGEST_CONTENT_BYTES = 256 * 1024  # larger metadata would make the others of its batch wait while it is sent
@@ -25,7 +25,7 @@ def head_of(location: str | None, kind: str | None, content: bytes | None, polic
 async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head | None]:
     if len(asked) == 1:
         key, known = asked[0]
-        row = await session.row("find_head", {**named(key), "known": known})
+        row = await session.row("find_head", {**key_values(key), "known": known})
         return [None if row is None else head_of(*row)]
     values = {
         "catalogs": [key.catalog for key, _ in asked],
@@ -40,13 +40,13 @@ async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head 
 
 
 def may_go_together(changes: Sequence[Change]) -> bool:
-    content = moved_by(changes).new.content if is_plain_commit(changes) else None
+    content = plain_commit_of(changes).new.content if is_plain_commit(changes) else None
     return content is not None and len(content) <= LARGEST_CONTENT_BYTES
 
 
 def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
     """What no two commits of one statement may touch: a table, and an idempotency key."""
-    claims: set[Hashable] = {moved_by(changes).key}
+    claims: set[Hashable] = {plain_commit_of(changes).key}
     for change in changes:
         if isinstance(change, SaveAnswer):
             claims.add((change.principal, change.key))
@@ -74,11 +74,11 @@ async def why_not_moved(session: Session, moves: Sequence[MoveHead]) -> list[Cat
     reasons: list[CatalogError | None] = []
     for member, move in enumerate(moves, 1):
         if member not in found:
-            reasons.append(refusals.missing(move.kind, move.printed))
+            reasons.append(refusals.no_such_entry(move.kind, move.printed))
         elif member in shadows:
-            reasons.append(refusals.shadowed(move.printed, shadows[member]))
+            reasons.append(refusals.shadow_table(move.printed, shadows[member]))
         else:
-            reasons.append(refusals.moved(move.printed) if found[member] != move.expected else None)
+            reasons.append(refusals.pointer_moved(move.printed) if found[member] != move.expected else None)
     return reasons
 
 

@@ -11,9 +11,9 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, Steps, violated
+from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, Steps, constraint_violation
 from nunatak.database.refusals import key_taken
-from nunatak.database.statements import numbered, read_covered, read_statements, returns_rows
+from nunatak.database.statements import number_parameters, read_covered, read_statements, returns_rows
 from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnavailable
 
 try:
@@ -59,7 +59,7 @@ class NotInstalled(Exception):
 def postgres_statements() -> Statements:
     covered = read_covered("postgres")
     return {
-        name: (*numbered(sql), returns_rows(sql), covered.get(name, frozenset()))
+        name: (*number_parameters(sql), returns_rows(sql), covered.get(name, frozenset()))
         for name, sql in read_statements("postgres").items()
     }
 
@@ -125,7 +125,7 @@ class Session:
                 try:
                     results = await self.batch(batch)
                 except asyncpg.UniqueViolationError as error:
-                    batch = steps.throw(violated(error))
+                    batch = steps.throw(constraint_violation(error))
                 else:
                     batch = steps.send(results)
         except StopIteration as done:

@@ -11,8 +11,8 @@ from nunatak.database.migration_runner import (
     Migration,
     MigrationFailed,
     TableHeld,
-    migrating,
-    missing,
+    apply_missing,
+    missing_migrations,
 )
 from nunatak.database.postgres_connections import Connections, Session, lock_number, refusal, sqlstate_of
 from nunatak.errors import CatalogError
@@ -27,7 +27,7 @@ async def migrate(connections: Connections) -> list[str]:
     session = await connections.open()
     try:
         # Without a lock at first: a server that starts on a database of its version waits for nobody.
-        fresh = await _carry_out(session, migrating(await _applied(session), "postgres"))
+        fresh = await _carry_out(session, apply_missing(await _applied_migrations(session), "postgres"))
         await session.connection.close()
     except CatalogError:
         raise
@@ -68,7 +68,7 @@ async def _apply(session: Session, migration: Migration) -> bool:
             f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; {CREATE_MIGRATIONS.format(text='TEXT')}",
             timeout=LONGEST_SECONDS,
         )
-        needed = number in [each for each, _, _ in missing(await _applied(session), "postgres")]
+        needed = number in [each for each, _, _ in missing_migrations(await _applied_migrations(session), "postgres")]
         if needed:
             if sql:
                 await run(sql, timeout=LONGEST_SECONDS)
@@ -84,7 +84,7 @@ async def _apply(session: Session, migration: Migration) -> bool:
     return needed
 
 
-async def _applied(session: Session) -> set[int]:
+async def _applied_migrations(session: Session) -> set[int]:
     """The numbers of the migrations that the database has."""
     if await session.connection.fetchval("SELECT to_regclass('nunatak_migrations')") is None:
         return set()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nunatak.database import bindings
-from nunatak.database.bindings import matches_of, named, search_values
+from nunatak.database.bindings import key_values, matches_of, search_values
 from nunatak.database.changes import Children, Steps, json_list, neighbours, overlap_values, steps_by_change
 from nunatak.database.records import (
     Answer,
@@ -51,11 +51,11 @@ class StoreReads(ABC):
         return rows[0] if rows else None
 
     async def find_kind(self, key: Key) -> Kind | None:
-        row = await self._row("find_type", named(key))
+        row = await self._row("find_type", key_values(key))
         return None if row is None else ("VIEW" if row[0] == "VIEW" else "TABLE")
 
     async def find_twin(self, key: Key) -> tuple[str, str] | None:
-        row = await self._row("find_twin", named(key))
+        row = await self._row("find_twin", key_values(key))
         return None if row is None else (row[0], row[1])
 
     async def search_names(
@@ -98,11 +98,11 @@ class StoreReads(ABC):
         return due_ms
 
     async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        return [Key(*row) for row in await self.rows("keys_after", {**named(after), "limit": limit})]
+        return [Key(*row) for row in await self.rows("keys_after", {**key_values(after), "limit": limit})]
 
     async def find_pointer(self, key: Key) -> Pointer | None:
-        row = await self._row("find_pointer", named(key))
-        return bindings.pointer_of(row, await self._row("find_stored", named(key)) if row is None else None)
+        row = await self._row("find_pointer", key_values(key))
+        return bindings.pointer_of(row, await self._row("find_stored", key_values(key)) if row is None else None)
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
         rows = await self.rows("commits_of", {"uuid": table_uuid, "after": after, "limit": limit})

@@ -15,13 +15,13 @@ from nunatak.errors import (
 )
 
 
-def missing(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
+def no_such_entry(kind: Kind, printed: str) -> NoSuchTable | NoSuchView:
     if kind == "VIEW":
         return NoSuchView(f"View does not exist: {printed}")
     return NoSuchTable(f"Table does not exist: {printed}")
 
 
-def missing_namespace(printed: str) -> NoSuchNamespace:
+def no_such_namespace(printed: str) -> NoSuchNamespace:
     return NoSuchNamespace(f"Namespace does not exist: {printed}")
 
 
@@ -31,11 +31,11 @@ def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> 
         raise HeadMoved(f"The properties of {change.printed} changed meanwhile")
 
 
-def moved(printed: str) -> HeadMoved:
+def pointer_moved(printed: str) -> HeadMoved:
     return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
 
 
-def shadowed(printed: str, source: str) -> ShadowTable:
+def shadow_table(printed: str, source: str) -> ShadowTable:
     return ShadowTable(
         f"{printed} is a shadow of {source}: its files belong to that catalog, and nothing is written to it here",
         hint="It becomes writable with `nunatak migrate cutover`.",
@@ -46,7 +46,7 @@ def key_taken() -> KeyTaken:
     return KeyTaken("Another request with this Idempotency-Key is being worked on")
 
 
-def taken(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
+def already_exists(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
     """The reference's words for a name that is taken, by its own kind or the other."""
     what = "View" if found == "VIEW" else "Table"
     if wanted == (found or "TABLE"):
@@ -61,7 +61,7 @@ def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
     return AlreadyExists(f"Cannot rename {change.printed} to {change.printed_to}. {what} already exists")
 
 
-def taken_namespace(printed: str) -> AlreadyExists:
+def namespace_already_exists(printed: str) -> AlreadyExists:
     return AlreadyExists(f"Namespace already exists: {printed}")
 
 
@@ -72,7 +72,7 @@ def overlap(location: str) -> BadRequest:
     )
 
 
-def being_purged(printed: str) -> BadRequest:
+def files_are_purged(printed: str) -> BadRequest:
     return BadRequest(f"The files of {printed} are being purged: it cannot be registered any more")
 
 

@@ -24,9 +24,9 @@ from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
     Migration,
     MigrationFailed,
+    apply_missing,
     migrate_blocking,
-    migrating,
-    missing,
+    missing_migrations,
 )
 from nunatak.database.namespace_children import one_by_one
 from nunatak.database.reads import StoreReads
@@ -90,11 +90,11 @@ class SqliteStore(StoreReads):
         self._in_memory = path is None
         self._lock: int | None = None
         if path is None:
-            writer = self._reader = _prepared(apsw.Connection(":memory:", statementcachesize=200))
+            writer = self._reader = _prepare_connection(apsw.Connection(":memory:", statementcachesize=200))
             migrate(writer)
         else:
             writer = self._open(path, exclusive=exclusive)
-            with _opening(path):
+            with _translate_open_errors(path):
                 self._reader = _connect(path)
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
@@ -110,14 +110,14 @@ class SqliteStore(StoreReads):
 
     def _open(self, path: Path, *, exclusive: bool) -> apsw.Connection:
         """The connection that writes."""
-        with _opening(path):
+        with _translate_open_errors(path):
             self._lock = _lock_file(path) if exclusive else None
             writer = _connect(path)
             if exclusive:
                 migrate(writer)
                 writer.execute(self._statements["end_leases"])
-            elif missing(_applied(writer), "sqlite"):
-                with locked(path):  # never under an older server, which could not start again afterwards
+            elif missing_migrations(_applied_migrations(writer), "sqlite"):
+                with server_lock(path):  # never under an older server, which could not start again afterwards
                     migrate(writer)
         return writer
 
@@ -164,7 +164,7 @@ class SqliteStore(StoreReads):
                 waiting.error = error
             except apsw.Error as error:
                 log.exception("a change could not be applied")
-                waiting.error = _refused(error)
+                waiting.error = _translate_error(error)
             except Exception as error:
                 log.exception("a change could not be applied")
                 waiting.error = InternalError(f"The change could not be applied: {error}")
@@ -282,7 +282,7 @@ class SqliteStore(StoreReads):
 
 def _refuse_all(group: list[_Waiting], error: apsw.Error) -> None:
     for waiting in group:
-        waiting.error = _refused(error)
+        waiting.error = _translate_error(error)
 
 
 def _not_committed(error: apsw.Error) -> CatalogError:
@@ -295,7 +295,7 @@ def _not_committed(error: apsw.Error) -> CatalogError:
     return OutcomeUnknown(f"The database did not confirm the commit: {error}")
 
 
-def _refused(error: apsw.Error) -> CatalogError:
+def _translate_error(error: apsw.Error) -> CatalogError:
     """The statement failed before anything was committed: certain that nothing was applied."""
     if isinstance(error, apsw.BusyError | apsw.FullError | apsw.IOError | apsw.ReadOnlyError | apsw.CantOpenError):
         return ServiceUnavailable(f"The database cannot be written now: {error}")
@@ -303,7 +303,7 @@ def _refused(error: apsw.Error) -> CatalogError:
 
 
 @contextlib.contextmanager
-def _opening(path: Path) -> Iterator[None]:
+def _translate_open_errors(path: Path) -> Iterator[None]:
     """What the system or SQLite has against the file, in a sentence."""
     try:
         yield
@@ -327,19 +327,19 @@ def _connect(path: Path) -> apsw.Connection:
     if not path.exists():  # it is nobody else's; SQLite gives its log the same mode
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    return _prepared(apsw.Connection(str(path), statementcachesize=200))
+    return _prepare_connection(apsw.Connection(str(path), statementcachesize=200))
 
 
-def _prepared(connection: apsw.Connection) -> apsw.Connection:
+def _prepare_connection(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(sqlite_writer.BUSY_MS)
     # A plan does not depend on the values: otherwise SQLite compiles a statement anew whenever other ones are bound.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in PRAGMAS:
-        _set(connection, pragma)
+        _set_pragma(connection, pragma)
     return connection
 
 
-def _set(connection: apsw.Connection, pragma: str) -> None:
+def _set_pragma(connection: apsw.Connection, pragma: str) -> None:
     """Several that open a new file at once all want to switch it to its log, for which SQLite does not always wait."""
     for attempt in range(PRAGMA_TRIES):
         try:
@@ -353,7 +353,7 @@ def _set(connection: apsw.Connection, pragma: str) -> None:
 
 def migrate(connection: apsw.Connection) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; returns their names."""
-    return migrate_blocking(migrating(_applied(connection), "sqlite"), partial(_apply, connection))
+    return migrate_blocking(apply_missing(_applied_migrations(connection), "sqlite"), partial(_apply, connection))
 
 
 def _apply(connection: apsw.Connection, migration: Migration) -> bool:
@@ -361,7 +361,7 @@ def _apply(connection: apsw.Connection, migration: Migration) -> bool:
     number, name, sql = migration
     try:
         with _transaction(connection):
-            if number in _applied(connection):
+            if number in _applied_migrations(connection):
                 return False
             connection.execute(CREATE_MIGRATIONS.format(text="TEXT")).fetchall()
             _add_missing_type_column(connection)
@@ -372,7 +372,7 @@ def _apply(connection: apsw.Connection, migration: Migration) -> bool:
     return True
 
 
-def _applied(connection: apsw.Connection) -> set[int]:
+def _applied_migrations(connection: apsw.Connection) -> set[int]:
     """The numbers of the migrations that the database has."""
     made = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'nunatak_migrations'"
     if connection.execute(made).fetchone() is None:
@@ -399,7 +399,7 @@ def _add_missing_type_column(connection: apsw.Connection) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def server_lock(path: Path) -> Iterator[None]:
     """No server works on the file meanwhile; DatabaseInUse if one does already."""
     lock = _lock_file(path)
     try:
@@ -410,5 +410,5 @@ def locked(path: Path) -> Iterator[None]:
 
 def migrate_file(path: Path) -> list[str]:
     """Bring the file at `path` to this version's schema."""
-    with _opening(path), locked(path), contextlib.closing(_connect(path)) as connection:
+    with _translate_open_errors(path), server_lock(path), contextlib.closing(_connect(path)) as connection:
         return migrate(connection)

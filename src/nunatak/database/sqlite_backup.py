@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from nunatak.database.backup_manifest import BackupRefused, Facts, Manifest, check, new_file_beside, sync
-from nunatak.database.sqlite import DatabaseInUse, locked, migrate
+from nunatak.database.sqlite import DatabaseInUse, migrate, server_lock
 from nunatak.database.statements import read_statements
 
 STEP_PAGES = 2000  # some 8 MB between two words about the progress
@@ -30,7 +30,7 @@ def copy(source: Path, target: Path, progress: Progress, bytes_of: BytesOf) -> F
     if not source.is_file():
         raise BackupRefused(f"There is no catalog at {source}")
     try:
-        with _opened(source, apsw.SQLITE_OPEN_READWRITE) as reader, _opened(target) as writer:
+        with _open_database(source, apsw.SQLITE_OPEN_READWRITE) as reader, _open_database(target) as writer:
             # One look at the database for all steps: otherwise each commit would make the copy begin anew. It holds up
             # nobody who writes; only the log grows until it is over.
             reader.execute("BEGIN").fetchall()
@@ -61,7 +61,7 @@ def _complete(copied: apsw.Connection, bytes_of: BytesOf) -> None:
 
 def inspect(file: Path) -> Facts:
     """What a database that nobody uses holds; BackupRefused if it is not whole."""
-    with _opened(file, apsw.SQLITE_OPEN_READONLY) as connection:
+    with _open_database(file, apsw.SQLITE_OPEN_READONLY) as connection:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(10)")]
         if problems != ["ok"]:
             raise BackupRefused(f"{file} is not whole: {'; '.join(problems)}")
@@ -69,13 +69,13 @@ def inspect(file: Path) -> Facts:
     return Facts("sqlite", f"SQLite {apsw.sqlite_lib_version()}", "main", *(int(count or 0) for count in counts))
 
 
-def put_back(
+def restore_file(
     file: Path, manifest: Manifest, target: Path, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
     """Make the backup the catalog at `target`; returns the migrations it needed, and where a catalog went that was
     there before."""
     try:
-        with locked(target):
+        with server_lock(target):
             if target.exists() and target.stat().st_size > 0 and not force:
                 raise BackupRefused(
                     f"There is a catalog at {target} already",
@@ -84,7 +84,7 @@ def put_back(
             incoming = new_file_beside(target)
             try:
                 applied = _prepare(file, manifest, incoming, progress)
-                aside = _set_aside(target, now)
+                aside = _keep_old_file(target, now)
                 incoming.replace(target)
                 sync(target.parent)
             finally:
@@ -106,17 +106,17 @@ def _prepare(file: Path, manifest: Manifest, incoming: Path, progress: Progress)
     if found.counted() != manifest.facts.counted():
         raise BackupRefused(f"{file} does not hold what its manifest says: {found} instead of {manifest.facts}")
     progress("migrating")
-    with _opened(incoming) as connection:
+    with _open_database(incoming) as connection:
         applied = migrate(connection)
     sync(incoming)
     return applied
 
 
-def _set_aside(target: Path, now: datetime) -> str | None:
+def _keep_old_file(target: Path, now: datetime) -> str | None:
     """Keep what is at `target` under another name too; its log goes there as well."""
     aside = None
     if target.exists() and target.stat().st_size > 0:
-        with contextlib.suppress(apsw.Error), _opened(target, apsw.SQLITE_OPEN_READWRITE) as connection:
+        with contextlib.suppress(apsw.Error), _open_database(target, apsw.SQLITE_OPEN_READWRITE) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # if it can still be read: one file then
         aside = target.with_name(f"{target.name}.replaced-{now:%Y%m%dT%H%M%S}")
         os.link(target, aside)
@@ -128,7 +128,9 @@ def _set_aside(target: Path, now: datetime) -> str | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Iterator[apsw.Connection]:
+def _open_database(
+    path: Path, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+) -> Iterator[apsw.Connection]:
     connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(BUSY_MS)
     try:

@@ -61,7 +61,7 @@ def _read_files(wanted: Callable[[str], bool]) -> dict[tuple[str, ...], str]:
     return found
 
 
-def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
     """The statement with `$1` for its first parameter and so on, and the names in that order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql), names

@@ -57,7 +57,7 @@ def is_plain_commit(changes: Sequence[Change]) -> bool:
     )
 
 
-def moved_by(changes: Sequence[Change]) -> MoveHead:
+def plain_commit_of(changes: Sequence[Change]) -> MoveHead:
     """What a plain commit moves."""
     return next(change for change in changes if isinstance(change, MoveHead))
 

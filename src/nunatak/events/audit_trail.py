@@ -104,7 +104,7 @@ def line_of(record: Record) -> bytes:
     return msgspec.json.encode(exported_line(record))
 
 
-_printed = lru_cache(maxsize=1024)(securables.printed)  # the same tables again and again
+_printed = lru_cache(maxsize=1024)(securables.format_securable)  # the same tables again and again
 
 
 def time_text(at_ms: int) -> str:

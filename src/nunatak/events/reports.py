@@ -33,9 +33,9 @@ _SCAN = ("projected-field-names", "projected-field-ids", "schema-id", "filter")
 
 def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
     """The kind of a report and its fields; `about` says which table it is of, and who sent it."""
-    report = _known_fields(body)
+    report = _decode_known_fields(body)
     kind = _kind_of(report)
-    counters, timers = _measured(report.get("metrics"))
+    counters, timers = _read_measurements(report.get("metrics"))
     metadata = report.get("metadata") if isinstance(report.get("metadata"), dict) else {}
     assert isinstance(metadata, dict)
     fields: dict[str, Any] = {
@@ -60,7 +60,7 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
     return kind, fields
 
 
-def _known_fields(body: bytes) -> dict[str, Any]:
+def _decode_known_fields(body: bytes) -> dict[str, Any]:
     """What is read of a report; the rest, which may be anything, stays bytes."""
     raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return {name: msgspec.json.decode(value) for name, value in raw.items() if name in _KNOWN}
@@ -74,7 +74,7 @@ def _kind_of(report: Mapping[str, Any]) -> Kind:
     return "scan_reports" if any(name in report for name in _SCAN) else "commit_reports"
 
 
-def _measured(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
+def _read_measurements(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
     """Counters, and timers in milliseconds. A counter is {unit, value}, a timer {count, time-unit, total-duration}."""
     counters: dict[str, int] = {}
     timers: dict[str, float] = {}

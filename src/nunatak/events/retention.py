@@ -23,8 +23,8 @@ from nunatak.events.seals import (
     Pruning,
     Remains,
     Seal,
+    find_pruned_seals,
     load_seal,
-    pruned_seals,
     records_between,
     seals_after,
 )
@@ -55,7 +55,7 @@ async def prune(store: Store, now_ms: int, days: int, reads: Collection[str]) ->
 
     `reads` are the actions of records that may go though they were allowed.
     """
-    last = max(await pruned_seals(store), default=0)
+    last = max(await find_pruned_seals(store), default=0)
     previous = FIRST if last == 0 else await load_seal(store, last)
     kept: list[Kept] = []
     gone: list[int] = []

@@ -177,15 +177,15 @@ class Remains:
         return Kept(self._number, self._hash.records, self._hash.digest().hex())
 
 
-async def pruned_seals(store: Store) -> dict[int, Kept]:
+async def find_pruned_seals(store: Store) -> dict[int, Kept]:
     """By their numbers."""
     found: dict[int, Kept] = {}
     for row in await store.rows("audit_of_action", {"action": PRUNE_ACTION}):
-        found.update(_pruned_by(audit_record(row).detail))
+        found.update(_parse_pruned_seals(audit_record(row).detail))
     return found
 
 
-def _pruned_by(detail: object) -> dict[int, Kept]:
+def _parse_pruned_seals(detail: object) -> dict[int, Kept]:
     try:
         return {kept.seal: kept for kept in msgspec.convert(detail, Pruning).seals}
     except msgspec.ValidationError:  # written by hand: then the seals do not fit
@@ -266,7 +266,7 @@ def _day(record: Record) -> str:
 
 async def verify(store: Store) -> AsyncIterator[Broken]:
     """Every seal that does not fit, in order; nothing if the trail is as it was sealed."""
-    previous, pruned = FIRST, await pruned_seals(store)
+    previous, pruned = FIRST, await find_pruned_seals(store)
     async for seal in seals_after(store, 0):
         why = await _why_broken(store, previous, seal, pruned.get(seal.number))
         if why is not None:
@@ -336,7 +336,7 @@ def verify_export(lines: Iterable[bytes]) -> Verified:
         if not line.startswith(b'{"seal":'):
             waiting.append(line)
             if _ABOUT_PRUNING in line:
-                pruned.update(_pruned_by(_detail_of(line)))
+                pruned.update(_parse_pruned_seals(_detail_of(line)))
             continue
         seal = _read_seal(line)
         made = _Hash(bytes.fromhex(seal.previous), seal.seal, seal.day, seal.sealed_ms)

@@ -37,7 +37,7 @@ async def offer_page(place: Path, page: Callable[[], bytes]) -> asyncio.Server:
 async def all_pages(places: Sequence[Path]) -> bytes:
     """One page made of everybody's."""
     pages = await asyncio.gather(*(_page_of(place) for place in places))
-    return merged({place.stem: page for place, page in zip(places, pages, strict=True) if page})
+    return merge_pages({place.stem: page for place, page in zip(places, pages, strict=True) if page})
 
 
 async def _page_of(place: Path) -> bytes:
@@ -59,7 +59,7 @@ class _Collected(Collector):
         return self._families
 
 
-def merged(pages: Mapping[str, bytes]) -> bytes:
+def merge_pages(pages: Mapping[str, bytes]) -> bytes:
     """One page of several workers' pages; each sample gets the label `worker`."""
     families: dict[str, Metric] = {}
     for worker, page in pages.items():

@@ -71,30 +71,30 @@ def _spell_text(name: str, canonical: str, text: str) -> str:
         case "decimal":
             return _spell_decimal(text, scale=int(canonical.rpartition(" ")[2].rstrip(")")))
         case "uuid":
-            return _matched(_UUID, text)[0].lower()
+            return _require_match(_UUID, text)[0].lower()
         case "fixed":
             if len(text) != 2 * int(canonical[6:-1]):
                 raise ValueError("another length")
-            return _matched(_HEX, text)[0].upper()
+            return _require_match(_HEX, text)[0].upper()
         case "binary":
-            return _matched(_HEX, text)[0].upper()
+            return _require_match(_HEX, text)[0].upper()
         case "date":
-            return _print_date(_within(_days(_matched(_DATE, text).groups()), bits=32))
+            return _print_date(_within(_days(_require_match(_DATE, text).groups()), bits=32))
         case "time":
-            nanos = _nanos_of_day(_matched(_TIME, text).groups())
+            nanos = _nanos_of_day(_require_match(_TIME, text).groups())
             return _print_time(nanos - nanos % _MICRO_NANOS)
         case "timestamp":
             return _spell_timestamp(text, unit_nanos=_MICRO_NANOS)
         case "timestamp_ns":
             return _spell_timestamp(text, unit_nanos=1)
         case "timestamptz" | "timestamptz_ns":
-            local = _matched(_TIMESTAMPTZ, text)[1]
+            local = _require_match(_TIMESTAMPTZ, text)[1]
             return _spell_text(name.replace("tz", ""), canonical, local) + "+00:00"
         case _:
             raise ValueError("a type without defaults")
 
 
-def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+def _require_match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     if (match := pattern.fullmatch(text)) is None:
         raise ValueError("another format")
     return match
@@ -117,14 +117,14 @@ def _spell_float(number: float, *, struct_format: str) -> float:
 
 
 def _spell_decimal(text: str, *, scale: int) -> str:
-    number = Decimal(_matched(_DECIMAL, text)[0])
+    number = Decimal(_require_match(_DECIMAL, text)[0])
     if number.as_tuple().exponent != -scale:
         raise ValueError("another scale")
     return format(number if number else number.copy_abs(), "f")  # the reference knows no -0.00
 
 
 def _spell_timestamp(text: str, *, unit_nanos: int) -> str:
-    groups = _matched(_TIMESTAMP, text).groups()
+    groups = _require_match(_TIMESTAMP, text).groups()
     nanos = _days(groups[:3]) * _DAY_NANOS + _nanos_of_day(groups[3:])
     # The reference cuts off what is finer than the type, towards 1970.
     units = nanos // unit_nanos if nanos >= 0 else -(-nanos // unit_nanos)

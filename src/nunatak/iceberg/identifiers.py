@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from nunatak.errors import BadRequest, shown
+from nunatak.errors import BadRequest, show_text
 
 Namespace = tuple[str, ...]
 
@@ -35,7 +35,7 @@ def check_name(name: str, what: str) -> str:
     if name in (".", ".."):
         raise BadRequest(f"Invalid {what} name: {name!r}", hint="'.' and '..' are not names")
     if _CONTROL.search(name):
-        raise BadRequest(f"Invalid {what} name: {shown(repr(name))} holds a control character")
+        raise BadRequest(f"Invalid {what} name: {show_text(repr(name))} holds a control character")
     try:
         size = len(name.encode("utf-8"))
     except UnicodeEncodeError as error:

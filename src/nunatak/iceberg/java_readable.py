@@ -15,7 +15,7 @@ from nunatak.iceberg.partition_spec import UNPARTITIONED_LAST_FIELD_ID, last_fie
 from nunatak.iceberg.schema import Schema, parse_schema
 from nunatak.iceberg.shapes import Json, is_base64, print_json
 from nunatak.iceberg.snapshot import check_retention, check_rows, sequence_number
-from nunatak.iceberg.table_metadata import TableMetadata, written_fields
+from nunatak.iceberg.table_metadata import TableMetadata, decode_fields
 from nunatak.iceberg.updates import runs_back
 from nunatak.iceberg.view_metadata import ViewMetadata, check_namespace, parse_json
 
@@ -46,7 +46,7 @@ _OLD_TABLE_NULLS = {**_TABLE_NULLS, "partition-spec[].field-id": "Cannot parse t
 
 def check_table(data: bytes, metadata: TableMetadata) -> None:
     """Refuse a file, and what was read from it, if the reference could not load it."""
-    document = written_fields(data)
+    document = decode_fields(data)
     # Only files from before there could be several specs are read by the one they have.
     _raise_first(_nulls(document, _TABLE_NULLS if "partition-specs" in document else _OLD_TABLE_NULLS))
     _raise_first(_of_snapshot_files(document.get("snapshots") or ()))
@@ -59,7 +59,9 @@ def check_view(data: bytes, metadata: ViewMetadata) -> None:
     _raise_first(_of_defaults(metadata.schemas))
     for version in metadata.versions:
         what = f"version {version['version-id']}"
-        _raise_first(_refused(what, version["default-namespace"], check_namespace, version["default-namespace"]))
+        _raise_first(
+            _collect_refusals(what, version["default-namespace"], check_namespace, version["default-namespace"])
+        )
 
 
 def contradictions(metadata: TableMetadata) -> list[str]:
@@ -83,7 +85,9 @@ def _raise_first(refusals: Iterable[BadRequest]) -> None:
         raise type(refusal)(refusal.message, hint=told)
 
 
-def _refused(what: str, said: object, check: Callable[..., object], *arguments: object) -> Iterator[BadRequest]:
+def _collect_refusals(
+    what: str, said: object, check: Callable[..., object], *arguments: object
+) -> Iterator[BadRequest]:
     try:
         check(*arguments)
     except BadRequest as error:
@@ -112,7 +116,7 @@ def _null_places(value: Mapping[str, Any], path: str) -> Iterator[str]:
 
 def _of_snapshot_files(snapshots: Iterable[Json]) -> Iterator[BadRequest]:
     for each in snapshots:
-        yield from _refused(f"snapshot {each['snapshot-id']}", each, _check_snapshot_files, each)
+        yield from _collect_refusals(f"snapshot {each['snapshot-id']}", each, _check_snapshot_files, each)
 
 
 def _check_snapshot_files(snapshot: Json) -> None:
@@ -151,12 +155,14 @@ def _of_parts(metadata: TableMetadata) -> Iterator[BadRequest]:
     current = parse_schema(metadata.current_schema)
     for spec in metadata.partition_specs:
         what = f"partition spec {spec['spec-id']}"
-        yield from _refused(what, spec["fields"], _check_spec, spec, current, metadata.default_spec_id)
+        yield from _collect_refusals(what, spec["fields"], _check_spec, spec, current, metadata.default_spec_id)
     for order in metadata.sort_orders:
         what = f"sort order {order['order-id']}"
-        yield from _refused(what, order["fields"], _check_order, order, current, metadata.default_sort_order_id)
+        yield from _collect_refusals(
+            what, order["fields"], _check_order, order, current, metadata.default_sort_order_id
+        )
     for name, ref in metadata.refs.items():
-        yield from _refused(f"the reference {name}", ref, check_retention, ref)
+        yield from _collect_refusals(f"the reference {name}", ref, check_retention, ref)
 
 
 def _of_whole(metadata: TableMetadata) -> Iterator[BadRequest]:

@@ -116,10 +116,10 @@ def check_compatibility(schema: Schema, format_version: int) -> None:
 
 def content_digest(schema: Schema) -> bytes:
     """The same for schemas with the same fields and identifier fields; their ids and unknown fields do not count."""
-    return digest([sorted(schema.identifier_field_ids), _known_type(schema.json)])
+    return digest([sorted(schema.identifier_field_ids), _comparable_type(schema.json)])
 
 
-def stored_digest(schema: Json) -> bytes:
+def schema_digest(schema: Json) -> bytes:
     return content_digest(parse_schema(schema))
 
 
@@ -321,18 +321,18 @@ def _print_parent(parent: Field) -> str:
 _KNOWN_FIELD_KEYS = ("id", "name", "required", "doc", "initial-default", "write-default")
 
 
-def _known_type(type_json: str | Json) -> Any:
+def _comparable_type(type_json: str | Json) -> Any:
     """What of a type counts when two are compared: everything the format knows, and nothing else."""
     if isinstance(type_json, str):
         return type_json
     if type_json["type"] == "struct":
         return [
-            [*(field.get(key) for key in _KNOWN_FIELD_KEYS), _known_type(field["type"])]
+            [*(field.get(key) for key in _KNOWN_FIELD_KEYS), _comparable_type(field["type"])]
             for field in type_json["fields"]
         ]
     items = ("element",) if type_json["type"] == "list" else ("key", "value")
     ids_and_flags = [type_json.get(f"{item}-{suffix}") for item in items for suffix in ("id", "required")]
-    return [type_json["type"], ids_and_flags, *(_known_type(type_json[item]) for item in items)]
+    return [type_json["type"], ids_and_flags, *(_comparable_type(type_json[item]) for item in items)]
 
 
 def _renumber(type_json: Any, next_id: Callable[[int], int]) -> Any:

@@ -124,8 +124,8 @@ def pieces(metadata: TableMetadata, settled: Piece | None = None) -> list[Piece]
     try:
         return [
             _encoder.encode(_first_fields(metadata))[:-1],
-            _continued(_settled_fields(metadata)) if settled is None else settled,
-            _continued(_moving_fields(metadata)),
+            _encode_following_fields(_stable_fields(metadata)) if settled is None else settled,
+            _encode_following_fields(_changing_fields(metadata)),
             b',"snapshots":[',
             *metadata.snapshots.pieces(),
             b'],"statistics":',
@@ -156,7 +156,7 @@ _settled_numbers = operator.attrgetter(
 )  # fmt: skip
 
 
-def _continued(fields: Json) -> bytes:
+def _encode_following_fields(fields: Json) -> bytes:
     """Fields that come behind others."""
     return b"," + _encoder.encode(fields)[1:-1]
 
@@ -173,7 +173,7 @@ def _first_fields(metadata: TableMetadata) -> Json:
     return json
 
 
-def _settled_fields(metadata: TableMetadata) -> Json:
+def _stable_fields(metadata: TableMetadata) -> Json:
     json: Json = {"last-column-id": metadata.last_column_id}
     if metadata.format_version == 1:
         json["schema"] = metadata.current_schema
@@ -190,7 +190,7 @@ def _settled_fields(metadata: TableMetadata) -> Json:
     return json
 
 
-def _moving_fields(metadata: TableMetadata) -> Json:
+def _changing_fields(metadata: TableMetadata) -> Json:
     """From there to the snapshots."""
     has_lineage = metadata.format_version >= ROW_LINEAGE_FORMAT_VERSION
     json: Json = {"current-snapshot-id": metadata.current_snapshot_id}
@@ -226,7 +226,7 @@ def _read_fields(data: bytes | memoryview) -> Json:
     return {name: value if name in _LONG_FIELDS else msgspec.json.decode(value) for name, value in raw.items()}
 
 
-def written_fields(data: bytes | memoryview) -> Json:
+def decode_fields(data: bytes | memoryview) -> Json:
     """The fields of a file as they are written; snapshots and logs are decoded one after the other."""
     fields = _read_fields(data)
     for name in _LONG_FIELDS:
@@ -291,7 +291,7 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
         format_version=version,
         table_uuid=_table_uuid(shape),
         location=strip_trailing_slash(shape.location),
-        last_sequence_number=_required(shape.last_sequence_number, "last-sequence-number", version) or 0,
+        last_sequence_number=_require_field(shape.last_sequence_number, "last-sequence-number", version) or 0,
         last_updated_ms=shape.last_updated_ms,
         last_column_id=shape.last_column_id,
         schemas=Digested.of(schemas),
@@ -315,7 +315,7 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     )
 
 
-def _required(value: Any, name: str, version: int) -> Any:
+def _require_field(value: Any, name: str, version: int) -> Any:
     """Fields that v1 did not have, or did not have from the beginning."""
     if version == 1:
         return value if name != "last-sequence-number" else 0
@@ -397,7 +397,7 @@ def _with_all_field_ids(spec: Json) -> Json:
 
 
 def _last_partition_id(shape: TableMetadataShape, specs: Iterable[Json]) -> int:
-    known = _required(shape.last_partition_id, "last-partition-id", shape.format_version)
+    known = _require_field(shape.last_partition_id, "last-partition-id", shape.format_version)
     return known if known is not None else max(map(partition_spec.last_field_id, specs))
 
 

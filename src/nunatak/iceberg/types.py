@@ -40,16 +40,16 @@ def canonical_type(text: str) -> str:
     if match := _GEOGRAPHY.fullmatch(text):
         return _geography(match[1], match[2])
     if match := _FIXED.fullmatch(lower):
-        return f"fixed[{_bounded(match[1], text)}]"
+        return f"fixed[{_parse_bounded_int(match[1], text)}]"
     if match := _DECIMAL.fullmatch(lower):
-        precision, scale = _bounded(match[1], text), _bounded(match[2], text)
+        precision, scale = _parse_bounded_int(match[1], text), _parse_bounded_int(match[2], text)
         if precision > _MAX_DECIMAL_PRECISION:
             raise IllegalArgument(f"Decimals with precision larger than 38 are not supported: {precision}")
         return f"decimal({precision}, {scale})"
     raise IllegalArgument(f"Cannot parse type string to primitive: {text}")
 
 
-def _bounded(digits: str, text: str) -> int:
+def _parse_bounded_int(digits: str, text: str) -> int:
     if len(digits) > 10 or int(digits) > _MAX_INT:
         raise IllegalArgument(f"Cannot parse type string to primitive: {text}")
     return int(digits)

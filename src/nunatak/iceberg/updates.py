@@ -320,7 +320,7 @@ class _Draft:
 
     def all_schemas(self) -> Definitions:
         if self._schemas is None:
-            self._schemas = Definitions("schema", self.schemas, _schema_id, schema.stored_digest)
+            self._schemas = Definitions("schema", self.schemas, _schema_id, schema.schema_digest)
         return self._schemas
 
     def all_specs(self) -> Definitions:

@@ -9,7 +9,7 @@ import msgspec
 
 from nunatak.errors import BadRequest, CommitFailed, IllegalArgument, InvalidMetadata
 from nunatak.iceberg.definitions import Definitions, digest
-from nunatak.iceberg.schema import check_size, content_digest, parse_schema, stored_digest, with_schema_id
+from nunatak.iceberg.schema import check_size, content_digest, parse_schema, schema_digest, with_schema_id
 from nunatak.iceberg.shapes import Int, Json, check
 from nunatak.iceberg.view_metadata import (
     SUPPORTED_FORMAT_VERSION,
@@ -212,7 +212,7 @@ class _Draft:
         self.view_uuid = base.view_uuid if base else None
         self.format_version = base.format_version if base else SUPPORTED_FORMAT_VERSION
         self.location = base.location if base else None
-        self.schemas = Definitions("schema", base.schemas if base else (), _schema_id, stored_digest)
+        self.schemas = Definitions("schema", base.schemas if base else (), _schema_id, schema_digest)
         self.versions = Definitions("version", base.versions if base else (), _version_id, _version_digest)
         self.properties = dict(base.properties) if base else {}
         self.current_version_id = base.current_version_id if base else None

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, shown_list
+from nunatak.errors import BadRequest, IllegalArgument, InvalidMetadata, show_list
 from nunatak.iceberg.definitions import Digested
 from nunatak.iceberg.schema import parse_schema
 from nunatak.iceberg.shapes import (
@@ -143,7 +143,7 @@ def dialects(version: Json) -> set[str]:
 
 def print_set(names: Collection[str]) -> str:
     """As the reference prints a set, in a fixed order."""
-    return f"[{shown_list(sorted(names))}]"
+    return f"[{show_list(sorted(names))}]"
 
 
 def parse_json(data: bytes | memoryview, what: str) -> Any:

@@ -214,7 +214,7 @@ def facts_of(
         snapshot_id=metadata.current_snapshot_id,
         properties=metadata.properties,
         partitioned=any(field.get("transform") != "void" for field in fields),
-        splitting_column=_splitting_column(metadata),
+        splitting_column=_find_splitting_column(metadata),
         target_bytes=whole_property(metadata.properties, TARGET_FILE_SIZE) or TARGET_FILE_BYTES,
         data_files=data_files,
         data_bytes=data_bytes,
@@ -257,7 +257,7 @@ def _partitions(snapshots: Iterable[Json]) -> int:
     return max((count or 0 for count in changed), default=0) or 1
 
 
-def _splitting_column(metadata: TableMetadata) -> str | None:
+def _find_splitting_column(metadata: TableMetadata) -> str | None:
     """A column by which a partition could be split: one that tells rows apart, or the first that is not used yet."""
     schema = metadata.current_schema
     used = {field["source-id"] for field in metadata.default_spec["fields"] if "source-id" in field}

@@ -47,6 +47,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_de
     version: int = 1
 
 
-def parsed(body: bytes | str) -> JobSpec:
+def parse_job_spec(body: bytes | str) -> JobSpec:
     """ValueError, by its base, if it is none."""
     return msgspec.json.decode(body, type=JobSpec)

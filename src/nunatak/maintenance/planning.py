@@ -157,7 +157,7 @@ def plan(
     ]
 
 
-def requested(subject: Subject, facts: Facts, kind: str, attached: Attached | None, now_ms: int) -> JobSpec:
+def requested_job(subject: Subject, facts: Facts, kind: str, attached: Attached | None, now_ms: int) -> JobSpec:
     """The job that somebody asks for, whatever the triggers say; with the policy that counts, or the usual options."""
     policy = attached.policy if attached is not None else _usual(kind)
     case = _Case(subject, facts, policy, now_ms)
@@ -190,7 +190,7 @@ def _decide(
         return Decision(kind, "none", "no policy says anything about it")
     policy = attached.policy
     if not policy.enabled:
-        where = securables.printed(attached.securable)
+        where = securables.format_securable(attached.securable)
         return Decision(kind, "off", f"the policy of {where} is not enabled", attached)
     case = _Case(subject, facts, policy, now_ms)
     overridden = case.overridden()
@@ -395,5 +395,5 @@ class _Case:
             max_bytes=max_bytes,
             expected=list(self.gains()),
             reasons=reasons,
-            policy=None if attached is None else securables.printed(attached.securable),
+            policy=None if attached is None else securables.format_securable(attached.securable),
         )

@@ -246,7 +246,7 @@ class Attached:
     changed_ms: int
 
 
-def parsed(body: bytes | str) -> AnyPolicy:
+def parse_policy(body: bytes | str) -> AnyPolicy:
     """A policy from JSON, checked; BadRequest names the field that is wrong."""
     try:
         policy: AnyPolicy = msgspec.json.decode(body, type=AnyPolicy)
@@ -281,7 +281,7 @@ def _hint(body: bytes | str) -> str:
 PARTS = ("trigger", "budget", "budget.window", "backoff")
 
 
-def printed(policy: AnyPolicy) -> bytes:
+def encode_policy(policy: AnyPolicy) -> bytes:
     """What `parsed` reads, without what is as usual."""
     return msgspec.json.encode(policy)
 

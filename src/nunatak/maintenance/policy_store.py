@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor, audited
+from nunatak.access.administration import Actor, audit_change
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
-from nunatak.maintenance.policies import AnyPolicy, Attached, parsed, printed
+from nunatak.maintenance.policies import AnyPolicy, Attached, encode_policy, parse_policy
 
 EVERY_POLICY = 1_000_000
 
 
 def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
     """In place of one of the same type that is set there already."""
-    text = printed(policy).decode()
+    text = encode_policy(policy).decode()
     values = {
         "securable": securable,
         "type": policy.type,
@@ -25,24 +25,24 @@ def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
         "changed_by": actor.principal,
         "changed_ms": actor.at_ms,
     }
-    row = audited(actor, "set-policy", securable, {"policy": msgspec.json.decode(text)})
+    row = audit_change(actor, "set-policy", securable, {"policy": msgspec.json.decode(text)})
     return [Write("set_maintenance_policy", values), row]
 
 
 def drop_policy(actor: Actor, securable: str, policy_type: str) -> list[Change]:
     gone = NotFound(
-        f"No {policy_type} policy is set on {securables.printed(securable)}",
+        f"No {policy_type} policy is set on {securables.format_securable(securable)}",
         hint="`nunatak policy show` says where one that counts there is set.",
     )
     values = {"securable": securable, "type": policy_type}
-    row = audited(actor, "drop-policy", securable, {"type": policy_type})
+    row = audit_change(actor, "drop-policy", securable, {"type": policy_type})
     return [Write("drop_maintenance_policy", values, gone), row]
 
 
 async def policies_around(store: Store, securable: str) -> list[Attached]:
     """Those set on the securable and on what it lies in."""
     around = msgspec.json.encode(securables.chain(securable)).decode()
-    return _attached(await store.rows("policies_at", {"securables": around}))
+    return _attached_policies(await store.rows("policies_at", {"securables": around}))
 
 
 async def policies_inside(
@@ -56,8 +56,8 @@ async def policies_inside(
         "after_type": after[1],
         "limit": limit,
     }
-    return _attached(await store.rows("policies_inside", values))
+    return _attached_policies(await store.rows("policies_inside", values))
 
 
-def _attached(rows: Iterable[Sequence[Any]]) -> list[Attached]:
-    return [Attached(row[0], parsed(row[2]), row[3], row[4]) for row in rows]
+def _attached_policies(rows: Iterable[Sequence[Any]]) -> list[Attached]:
+    return [Attached(row[0], parse_policy(row[2]), row[3], row[4]) for row in rows]

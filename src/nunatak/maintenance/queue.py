@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from nunatak.access import securables
-from nunatak.access.administration import Actor, audited
+from nunatak.access.administration import Actor, audit_change
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
@@ -69,12 +69,12 @@ def add_job(actor: Actor, spec: JobSpec, policy: str | None, size_bytes: int) ->
         "created_ms": actor.at_ms,
         "size_bytes": min(size_bytes, spec.max_bytes or size_bytes),
     }
-    busy = Conflict(f"A {spec.type} job waits or runs for {securables.printed(securable)} already")
+    busy = Conflict(f"A {spec.type} job waits or runs for {securables.format_securable(securable)} already")
     detail = {"type": spec.type, "reasons": spec.reasons}
     return [
         Write("add_maintenance_job", values, busy),
         Write("forget_maintenance_jobs", {"before_ms": actor.at_ms - KEPT_MS}),
-        audited(actor, "add-job", securable, detail),
+        audit_change(actor, "add-job", securable, detail),
     ]
 
 
@@ -131,7 +131,7 @@ async def lease_this(store: Store, owner: str, job: QueuedJob, now_ms: int, leas
         raise await _in_the_way(store, job, now_ms) or error from error
     leased = await find_job(store, job.job_id)
     if leased is None or leased.leased_by != owner:
-        raise _lost(job.job_id)
+        raise _lease_lost(job.job_id)
     return leased
 
 
@@ -139,8 +139,8 @@ async def _in_the_way(store: Store, job: QueuedJob, now_ms: int) -> Conflict | N
     for each in await list_jobs(store, job.securable, NEWEST, CANDIDATES):
         if each.table_uuid == job.table_uuid and each.state == "running" and each.due_ms > now_ms:
             return Conflict(
-                f"Job {each.job_id}, {each.type} of {securables.printed(each.securable)}, is being done by "
-                f"{printed_owner(each.leased_by)}",
+                f"Job {each.job_id}, {each.type} of {securables.format_securable(each.securable)}, is being done by "
+                f"{format_owner(each.leased_by)}",
                 hint=f"`nunatak job show {each.job_id}` tells how far it is; one job works on a table at a time.",
             )
     return None
@@ -165,7 +165,7 @@ def extend(job_id: int, owner: str, now_ms: int, progress: object | None, lease_
     """A worker's sign of life; Conflict if the job is not its own any more."""
     text = _json("progress", progress, LONGEST_PROGRESS)
     values = {"job_id": job_id, "owner": owner, "now_ms": now_ms, "until_ms": now_ms + lease_ms, "progress": text}
-    return [Write("extend_maintenance_lease", values, _lost(job_id))]
+    return [Write("extend_maintenance_lease", values, _lease_lost(job_id))]
 
 
 def finish(
@@ -190,18 +190,18 @@ def finish(
         "result": _json("result", result, LONGEST_RESULT),
         "error": None if error is None else error[:1000],
     }
-    return [Write("finish_maintenance_job", values, _lost(job_id))]
+    return [Write("finish_maintenance_job", values, _lease_lost(job_id))]
 
 
 def hand_back(job_id: int, owner: str, now_ms: int) -> list[Change]:
     """For a worker that stops: another may begin at once."""
     values = {"job_id": job_id, "owner": owner, "due_ms": now_ms}
-    return [Write("hand_back_maintenance_job", values, _lost(job_id))]
+    return [Write("hand_back_maintenance_job", values, _lease_lost(job_id))]
 
 
 def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
     """One that waits is over; the worker of one that runs is told with its next sign of life."""
-    row = audited(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
+    row = audit_change(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
     moved = Conflict(f"Job {job.job_id} is not {job.state} any more", hint="Look again.")
     if job.state == "waiting":
         return [Write("cancel_waiting_job", {"job_id": job.job_id, "now_ms": actor.at_ms}, moved), row]
@@ -217,7 +217,7 @@ def owner_of(principal: str, worker: str) -> str:
     return f"{principal}{OWNER_SEPARATOR}{worker}"
 
 
-def printed_owner(owner: str | None) -> str | None:
+def format_owner(owner: str | None) -> str | None:
     """As people read it."""
     return None if owner is None else owner.replace(OWNER_SEPARATOR, "/")
 
@@ -226,7 +226,7 @@ def no_such_job(job_id: object) -> NotFound:
     return NotFound(f"Job does not exist: {job_id}")
 
 
-def _lost(job_id: int) -> Conflict:
+def _lease_lost(job_id: int) -> Conflict:
     return Conflict(
         f"Job {job_id} is not this worker's any more",
         hint="Its lease ran out: stop, and change nothing further. Another worker goes on.",

@@ -141,7 +141,7 @@ def _header(reader: _Bytes) -> dict[str, bytes]:
 # What a block is compressed with
 
 
-def _stored(data: bytes, limit: int) -> bytes:
+def _copy_stored(data: bytes, limit: int) -> bytes:
     if len(data) > limit:
         raise ValueError(_too_much(limit))
     return data
@@ -151,7 +151,7 @@ def _too_much(limit: int) -> str:
     return f"a block unfolds to more than {limit} bytes"
 
 
-def _limited(unfold: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
+def _limit_unfolding(unfold: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
     """Unfolding that ends soon after the limit."""
 
     def unfolded(data: bytes, limit: int) -> bytes:
@@ -170,13 +170,13 @@ def _zstd(data: bytes, limit: int) -> bytes:
 
 
 _CODECS: dict[str, Callable[[bytes, int], bytes]] = {
-    "null": _stored,
-    "deflate": _limited(lambda data, limit: zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit)),
-    "bzip2": _limited(lambda data, limit: bz2.BZ2Decompressor().decompress(data, limit)),
-    "xz": _limited(
+    "null": _copy_stored,
+    "deflate": _limit_unfolding(lambda data, limit: zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit)),
+    "bzip2": _limit_unfolding(lambda data, limit: bz2.BZ2Decompressor().decompress(data, limit)),
+    "xz": _limit_unfolding(
         lambda data, limit: lzma.LZMADecompressor(memlimit=4 * MAX_BLOCK_BYTES).decompress(data, limit),
     ),
-    "zstandard": _limited(_zstd),
+    "zstandard": _limit_unfolding(_zstd),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nunatak.objectstore.manifests import entries, listed_manifests
+from nunatak.objectstore.manifests import entries, read_manifest_list
 
 DELETED = 2  # Spec, manifest entry status: 0 existing, 1 added, 2 deleted
 DATA = 0  # Spec, content: of a manifest 0 data and 1 deletes, of a file 0 data
@@ -31,7 +31,7 @@ class LiveFile:
 def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
     """Each once: one that is listed a thousand times would be read as often, and its files counted."""
     seen: set[str] = set()
-    for record in listed_manifests(manifest_list):
+    for record in read_manifest_list(manifest_list):
         path = record.get("manifest_path")
         if isinstance(path, str) and path not in seen:
             seen.add(path)

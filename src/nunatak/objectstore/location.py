@@ -125,11 +125,11 @@ def possible_locations(text: str) -> list[Location]:
     found: dict[Location, None] = {}
     for spelling in dict.fromkeys(spellings):
         for cut in (spelling, re.split(r"[?#]", spelling, maxsplit=1)[0], spelling.replace("\\", "/")):
-            found.update(dict.fromkeys(_resolved(cut)))
+            found.update(dict.fromkeys(_resolve_dots(cut)))
     return list(found)
 
 
-def _resolved(text: str) -> list[Location]:
+def _resolve_dots(text: str) -> list[Location]:
     """The place with `.`, `..` and empty segments resolved; two if a local path seems to name a host."""
     text = text.strip()
     shape = _ANY_SHAPE.match(f"file://{text}" if text.startswith("/") else text)

@@ -24,7 +24,7 @@ ENTRY_FIELDS: Fields = {
 
 def manifest_paths(manifest_list: bytes) -> Iterator[str]:
     """The manifests a manifest list names, data and delete manifests alike."""
-    for record in listed_manifests(manifest_list):
+    for record in read_manifest_list(manifest_list):
         path = record.get("manifest_path")
         if isinstance(path, str):
             yield path
@@ -38,7 +38,7 @@ def file_paths(manifest: bytes) -> Iterator[str]:
             yield entry["file_path"]
 
 
-def listed_manifests(manifest_list: bytes) -> Iterator[Record]:
+def read_manifest_list(manifest_list: bytes) -> Iterator[Record]:
     if manifest_list:
         yield from read_records(manifest_list, LIST_FIELDS)
 

@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import Session, talks_to_server
-from nunatak.cli.output import counted, echo, print_json, print_rows
+from nunatak.cli.output import count_text, echo, print_json, print_rows
 from nunatak.cli.plans import because, gains_of
 from nunatak.cli.securable_names import name_of, place_of
 from nunatak.client import Json, Levels
@@ -59,7 +59,7 @@ def _show(session: Session, job: str, name: Levels | None) -> None:
     rows = [(print_name(name_of(table["securable"])), *row) for table in tables for row in _rows(table)]
     print_rows(["table", "job", "state", "because", "expected"], rows)
     due = sum(each["state"] == "due" for table in tables for each in table["decisions"])
-    echo(f"{counted(due, 'job')} due in {counted(len(tables), 'table')}.")
+    echo(f"{count_text(due, 'job')} due in {count_text(len(tables), 'table')}.")
 
 
 def _add(session: Session, job: str, name: Levels | None) -> None:
@@ -70,7 +70,7 @@ def _add(session: Session, job: str, name: Levels | None) -> None:
     for each in added:
         spec = each["job"]
         echo(f"job {each['job-id']}: {spec['type']} of {print_name((*spec['namespace'], spec['table']))}")
-    echo(f"{counted(len(added), 'job')} added.")
+    echo(f"{count_text(len(added), 'job')} added.")
 
 
 def _asked(session: Session, job: str, name: Levels | None, *, dry_run: bool = False) -> list[Json]:

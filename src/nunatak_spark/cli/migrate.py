@@ -10,7 +10,7 @@ import msgspec
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAMESPACE, print_name
 from nunatak.cli.options import uri_option
-from nunatak.cli.output import counted, echo, print_json, print_rows, time_of
+from nunatak.cli.output import count_text, echo, print_json, print_rows, time_of
 from nunatak.client import Levels
 from nunatak_spark.cli.migrate_run import (
     CUTOVER,
@@ -173,7 +173,7 @@ def plan(
     _show(tables, output)
     outside = [table.found for table in tables if table.planned and SETTING in table.planned.because]
     if outside and output != "json":
-        count = counted(len(outside), "table")
+        count = count_text(len(outside), "table")
         echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={allowed_locations_value(outside)}")
 
 
@@ -364,6 +364,6 @@ def _done(tables: Sequence[MigrationTable], chosen: Choice, output: str) -> None
         for table, because in chosen.waiting:
             echo(f"{name_of(table.found)} is not ready: {because}")
         failed = len(stuck) + len(chosen.waiting)
-        echo(f"{counted(len(tables) - len(stuck), 'table')} got through, {failed} did not.")
+        echo(f"{count_text(len(tables) - len(stuck), 'table')} got through, {failed} did not.")
     if stuck or chosen.waiting:
         raise click.exceptions.Exit(STUCK)

@@ -16,8 +16,8 @@ from click.core import ParameterSource
 
 from nunatak.cli.login import find_login
 from nunatak.cli.names import print_name
-from nunatak.cli.options import connected, output_option, uri_option
-from nunatak.cli.output import counted
+from nunatak.cli.options import connect, output_option, uri_option
+from nunatak.cli.output import count_text
 from nunatak_spark.cli.run_jobs import refusals
 from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.errors import CannotRun
@@ -93,7 +93,7 @@ def open_state(state: str, uri: str, command: str, *, create: bool = False) -> A
     name = migration_name(state)
     if name is None:
         return open_folder_state(Path(state), command, create=create)
-    return open_catalog_state(lambda: connected(uri, None), name, command, create=create)
+    return open_catalog_state(lambda: connect(uri, None), name, command, create=create)
 
 
 def _target(state: MigrationState, uri: str, warehouse: str | None) -> tuple[str, str | None]:
@@ -118,7 +118,7 @@ def _run(
     state: MigrationState, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
 ) -> Iterator[MigrationRun]:
     try:
-        with MigrationRun(state, lambda: connected(uri, warehouse), start, catalog, os.environ, tell) as run:
+        with MigrationRun(state, lambda: connect(uri, warehouse), start, catalog, os.environ, tell) as run:
             yield run
     finally:
         start.stop()
@@ -318,7 +318,7 @@ def require_some(tables: Sequence[MigrationTable], include: Sequence[str], exclu
             "The inventory is empty: no source holds a table",
             fix="Look at another one with `nunatak migrate inventory`.",
         )
-    all_of_them = counted(len(tables), "inventoried table")
+    all_of_them = count_text(len(tables), "inventoried table")
     for pattern in include:
         if not any(matches(table.found, [pattern]) for table in tables):
             near = _did_you_mean(pattern, tables)

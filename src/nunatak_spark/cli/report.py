@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from nunatak.cli.main import Refused
-from nunatak.cli.options import connected, setting_options, uri_option
+from nunatak.cli.options import connect, setting_options, uri_option
 from nunatak.cli.output import echo, print_json
 from nunatak.client import Client
 from nunatak.errors import CatalogError
@@ -54,7 +54,7 @@ def report(context: click.Context, file: Path, days: int, uri: str, warehouse: s
     """
     if context.invoked_subcommand is not None:
         return
-    with connected(uri, warehouse) as client:
+    with connect(uri, warehouse) as client:
         listed = _listed(client)
         with _spark(where, client) as (spark, tell):
             findings = collect(spark, ReportSpec(catalog=where.catalog, days=days), tell)
@@ -97,7 +97,7 @@ def ingest(
     """
     place = spool or _place(settings)
     spec = IngestSpec(spool=place, checkpoint=checkpoint, catalog=where.catalog, keep_files=keep_files)
-    with connected(uri, warehouse) as client:
+    with connect(uri, warehouse) as client:
         client.load_config()  # before Spark starts: a wrong address shall not cost half a minute
         with _spark(where, client) as (spark, tell):
             done = ingest_spool(spark, spec, tell)

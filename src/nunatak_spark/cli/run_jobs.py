@@ -14,7 +14,7 @@ import msgspec
 
 from nunatak.cli.login import find_login
 from nunatak.cli.main import Refused
-from nunatak.cli.options import Session, connected
+from nunatak.cli.options import Session, connect
 from nunatak.cli.output import echo
 from nunatak.cli.securable_names import securable_of, warehouse_of
 from nunatak.client import Client, Json
@@ -152,7 +152,7 @@ def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEve
     with ExitStack() as open_:
         open_.enter_context(refusals())
         open_.enter_context(leaving.handle_signals())
-        beats = open_.enter_context(connected(client.uri, client.warehouse, timeout_seconds=BEAT_SECONDS))
+        beats = open_.enter_context(connect(client.uri, client.warehouse, timeout_seconds=BEAT_SECONDS))
         shared = open_.enter_context(shared_session(where, client, leaving))
         yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
 
@@ -246,7 +246,7 @@ def in_warehouse_of(client: Client, securable: str | None) -> Iterator[tuple[Cli
     home = warehouse_of(securable)
     if client.warehouse not in (None, home):
         raise click.UsageError(f"{securable} does not lie in the warehouse {client.warehouse}")
-    with connected(client.uri, home or None) as own:
+    with connect(client.uri, home or None) as own:
         yield own, securable
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from nunatak.cli.login import CommandLogin, find_login, has_admin_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
-from nunatak.cli.options import Session, connected, output_option, talks_to_server, uri_option
+from nunatak.cli.options import Session, connect, output_option, talks_to_server, uri_option
 from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.client import Credential
 from nunatak.settings import SettingsError
@@ -172,7 +172,7 @@ def doctor(
     checks = check_machine(os.environ, bundles=bundles)
     try:
         login = _login_of_spark(uri, catalog)
-        with connected(uri, warehouse, login=login) as client:
+        with connect(uri, warehouse, login=login) as client:
             checks += check_server(client, namespace)
     except SettingsError as error:  # an address that is none
         said, _, fix = str(error).partition("; ")

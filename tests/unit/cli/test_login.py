@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nunatak.address_file import Address, find_address, published
+from nunatak.address_file import Address, find_address, publish_address
 from nunatak.cli.login import CommandLogin, find_login
 from nunatak.client import Credential
 from tests.support.server import RunningServer, running_server
@@ -182,8 +182,8 @@ def test_whoever_mistypes_the_address_is_told_the_right_one(server: RunningServe
 
 def test_two_servers_of_one_folder_do_not_take_each_others_place(tmp_path: Path) -> None:
     one, two = Address("c", "http://127.0.0.1:1001"), Address("c", "http://127.0.0.1:1002")
-    with published(tmp_path, one):
-        with published(tmp_path, two):
+    with publish_address(tmp_path, one):
+        with publish_address(tmp_path, two):
             assert find_address(tmp_path, one.uri) == one
             assert find_address(tmp_path, two.uri) == two
         assert find_address(tmp_path, one.uri) == one

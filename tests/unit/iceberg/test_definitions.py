@@ -40,7 +40,7 @@ def test_ids_go_on_after_the_highest_that_is_there() -> None:
 
 def test_an_untouched_list_is_the_same_object() -> None:
     base = a_table().schemas
-    found = Definitions("schema", base, lambda item: item["schema-id"], schema.stored_digest)
+    found = Definitions("schema", base, lambda item: item["schema-id"], schema.schema_digest)
     found.find_equal(digest("nothing"))
     found.remove([99])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nunatak.errors import BadRequest, CatalogError, CommitFailed, IllegalArgument, InvalidMetadata, bounded
+from nunatak.errors import BadRequest, CatalogError, CommitFailed, IllegalArgument, InvalidMetadata, bound_text
 from nunatak.iceberg.view_commit import CommitViewRequest, ViewIdentifier, apply_all, check_all, decode_commit, new_view
 from nunatak.iceberg.view_metadata import ViewMetadata, decode, encode
 from tests.unit.iceberg_views.builders import (
@@ -509,7 +509,7 @@ def test_a_history_size_that_is_no_positive_number_is_refused(size: str) -> None
     with pytest.raises(IllegalArgument) as refused:
         a_view(properties={"version.history.num-entries": size})
 
-    assert refused.value.message == bounded(f"version.history.num-entries must be positive but was {size}")
+    assert refused.value.message == bound_text(f"version.history.num-entries must be positive but was {size}")
 
 
 # Requirements

@@ -10,7 +10,7 @@ from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import Facts, RefFact, SnapshotFact
 from nunatak.maintenance.planning import Decision, History, Load, plan
-from nunatak.maintenance.policies import AnyPolicy, Attached, parsed
+from nunatak.maintenance.policies import AnyPolicy, Attached, parse_policy
 
 MIB = 1 << 20
 DAY_MS = 86_400_000
@@ -50,7 +50,7 @@ def facts(*, line: int = 1, every_ms: int = HOUR_MS, **more: Any) -> Facts:
 def policy(kind: str, **fields: Any) -> AnyPolicy:
     """Fields with underscores; parts as dicts with hyphens."""
     body = {"type": kind, **{name.replace("_", "-"): value for name, value in fields.items()}}
-    return parsed(msgspec.json.encode(body))
+    return parse_policy(msgspec.json.encode(body))
 
 
 def attached(kind: str, **fields: Any) -> Attached:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nunatak.errors import BadRequest
 from nunatak.maintenance import job_spec, windows
 from nunatak.maintenance.facts import Facts, RefFact, SnapshotFact
-from nunatak.maintenance.planning import Decision, History, Load, Run, history_of, plan, requested
+from nunatak.maintenance.planning import Decision, History, Load, Run, history_of, plan, requested_job
 from nunatak.maintenance.policies import TYPES, Window
 from tests.unit.maintenance.builders import DAY_MS, HOUR_MS, MIB, NOW_MS, ORDERS, attached, decide, facts
 
@@ -89,7 +89,7 @@ def test_a_specification_survives_its_way_to_the_worker() -> None:
     spec = decide(CROWDED, "data-compaction").spec
 
     assert spec is not None
-    assert job_spec.parsed(msgspec.json.encode(spec)) == spec
+    assert job_spec.parse_job_spec(msgspec.json.encode(spec)) == spec
 
 
 def test_the_policys_target_counts_unless_the_table_has_its_own() -> None:
@@ -222,7 +222,7 @@ def test_the_history_is_that_of_the_last_runs_in_a_row(runs: list[Run], expected
 
 
 def test_a_job_that_is_asked_for_needs_no_trigger_and_no_policy() -> None:
-    spec = requested(ORDERS, facts(line=2), "snapshot-expiry", None, NOW_MS)
+    spec = requested_job(ORDERS, facts(line=2), "snapshot-expiry", None, NOW_MS)
 
     assert spec.reasons == ["asked for"]
     assert spec.policy is None
@@ -230,7 +230,7 @@ def test_a_job_that_is_asked_for_needs_no_trigger_and_no_policy() -> None:
 
 
 def test_a_job_that_is_asked_for_follows_the_policy_that_counts() -> None:
-    spec = requested(ORDERS, facts(), "data-compaction", attached("data-compaction", min_input_files=2), NOW_MS)
+    spec = requested_job(ORDERS, facts(), "data-compaction", attached("data-compaction", min_input_files=2), NOW_MS)
 
     assert spec.options["min-input-files"] == 2
 
@@ -241,7 +241,7 @@ def test_a_job_that_is_asked_for_follows_the_policy_that_counts() -> None:
 )
 def test_what_makes_no_sense_is_refused_although_asked_for(table: Facts, kind: str) -> None:
     with pytest.raises(BadRequest):
-        requested(ORDERS, table, kind, None, NOW_MS)
+        requested_job(ORDERS, table, kind, None, NOW_MS)
 
 
 # Windows

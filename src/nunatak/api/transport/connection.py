@@ -21,7 +21,7 @@ def _nobody(_: str) -> bool:
     return False
 
 
-def _uncounted(_: str) -> None:
+def _count_nothing(_: str) -> None:
     """Without authentication nobody's requests are counted."""
 
 
@@ -36,7 +36,7 @@ class ConnectionGate:
     most_of_address: int = 0  # 0: as many as it likes
     knows: Callable[[bytes | None], bool] = _everybody
     is_proxy: Callable[[str], bool] = _nobody
-    count: Callable[[str], None] = _uncounted
+    count: Callable[[str], None] = _count_nothing
     _open: dict[str, int] = field(default_factory=dict)
 
     def enter(self, host: str) -> bool:

@@ -14,7 +14,7 @@ import httptools
 from nunatak.access.known_sessions import digest_of
 from nunatak.access.sessions import JoinedHeaders
 from nunatak.api.bodies import Receive
-from nunatak.api.http import RequestHead, Response, joined_headers
+from nunatak.api.http import RequestHead, Response, join_headers
 from nunatak.api.transport.uvicorn_internals import FlowControl
 
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %b\r\n" % (each, each.phrase.encode("ascii")) for each in HTTPStatus}
@@ -58,12 +58,12 @@ class Connection(Protocol):
     def response_written(self, exchange: "Exchange") -> None: ...
 
 
-def parsed_head(method: bytes, url: bytes, headers: Headers) -> RequestHead:
+def parse_head(method: bytes, url: bytes, headers: Headers) -> RequestHead:
     """Raises what httptools finds wrong with the URL, or ValueError if there is no path in it."""
     parsed = httptools.parse_url(url)
     if parsed.path is None:
         raise ValueError("no path")
-    return RequestHead(method.decode("ascii"), parsed.path, parsed.query or b"", joined_headers(headers))
+    return RequestHead(method.decode("ascii"), parsed.path, parsed.query or b"", join_headers(headers))
 
 
 class KnownHeads:
@@ -111,7 +111,7 @@ class KnownHeads:
             self._with_tokens[digest_of(request[:end])] = without, body_bytes, slice(start, start + len(token))
 
 
-def written_head(status: int, headers: Headers) -> bytes:
+def format_head(status: int, headers: Headers) -> bytes:
     """Status line and headers, up to the empty line."""
     lines = [_STATUS_LINES[status]]
     lines += [b"%b: %b\r\n" % header for header in headers]
@@ -169,7 +169,7 @@ class Exchange:
 
     def _write(self, response: Response, *, closing: bool) -> None:
         headers = (*response.headers, (b"connection", b"close")) if closing else response.headers
-        head, body = written_head(response.status, headers), response.body
+        head, body = format_head(response.status, headers), response.body
         self.response_complete = True
         transport = self._connection.transport
         if not body or self.head.method == "HEAD":

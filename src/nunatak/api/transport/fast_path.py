@@ -13,7 +13,7 @@ from nunatak.access.audit_rows import ALLOWED
 from nunatak.access.known_sessions import digest_of
 from nunatak.access.privileges import Privilege
 from nunatak.api.app import App
-from nunatak.api.http import COMPRESS_FROM_BYTES, accepted_encoding, decode_segment, split_namespace
+from nunatak.api.http import COMPRESS_FROM_BYTES, choose_encoding, decode_segment, split_namespace
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.ownership import securable_of
 from nunatak.catalog.pointers import has_file, key_of
@@ -199,7 +199,7 @@ class FastLane:
             return b"HTTP/1.1 304 Not Modified\r\netag: " + etag + b"\r\n\r\n", b""
         body, extra = loaded.answer, b""
         if packing is not None and len(body) >= COMPRESS_FROM_BYTES:
-            encoding = accepted_encoding(packing.decode("latin-1"))
+            encoding = choose_encoding(packing.decode("latin-1"))
             if encoding is not None:
                 packed = loaded.packed.get(encoding)
                 if packed is None:

@@ -12,8 +12,8 @@ from nunatak.api.transport.exchange import (
     Exchange,
     KnownHeads,
     StreamedExchange,
-    parsed_head,
-    written_head,
+    format_head,
+    parse_head,
 )
 from nunatak.api.transport.fast_path import FastLane
 from nunatak.api.transport.uvicorn_internals import HttpToolsProtocol
@@ -191,7 +191,7 @@ class CatalogProtocol(HttpToolsProtocol):
 
     def _hand_over(self, method: bytes) -> None:
         """Makes the exchange of this message; it starts now, when its body is here, or after those before it."""
-        head = parsed_head(method, self.url, self.headers)
+        head = parse_head(method, self.url, self.headers)
         is_first = self.cycle is None or self.cycle.response_complete
         exchange: Exchange
         if is_first and self._comes_whole(method):
@@ -381,7 +381,7 @@ def _last_words(error: CatalogError) -> bytes:
     response = error_response(error)
     length = b"%d" % len(response.body)
     headers = (*response.headers, (b"content-length", length), (b"connection", b"close"))
-    return written_head(error.status, headers) + response.body
+    return format_head(error.status, headers) + response.body
 
 
 def protocol_with(
