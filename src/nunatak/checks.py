@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nunatak.access.addresses import is_loopback
-from nunatak.access.setup import check_doors
+from nunatak.access.setup import check_access
 from nunatak.api.route import TOP_WORDS
 from nunatak.api.router import first_words
 from nunatak.api.transport.tls import tls_context
@@ -42,7 +42,7 @@ def check(settings: Settings) -> ssl.SSLContext | None:
     _check_database(settings)
     _check_paths_and_properties(settings)
     _refuse_readable_by_all(settings)
-    check_doors(settings)
+    check_access(settings)
     return tls_context(settings)
 
 

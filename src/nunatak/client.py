@@ -33,7 +33,7 @@ class NoAddress(ServerUnreachable):
 
 
 @dataclass(frozen=True)
-class Credential:
+class ClientCredential:
     """A client's id and secret, good for tokens."""
 
     client_id: str
@@ -41,7 +41,7 @@ class Credential:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerResponse:
     """What came back, decompressed."""
 
     status: int
@@ -69,7 +69,7 @@ class Client:
         *,
         warehouse: str | None = None,
         token: str | None = None,
-        credential: Credential | None = None,
+        credential: ClientCredential | None = None,
         new_key: Callable[[], str] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
@@ -275,7 +275,7 @@ class Client:
         prefix = f"{quote(self._prefix, safe='')}/" if self._prefix else ""
         return f"/v1/{prefix}{path}"
 
-    def send(self, method: str, path: str, body: Json | None = None) -> Answer:
+    def send(self, method: str, path: str, body: Json | None = None) -> ServerResponse:
         """One request as it stands; `path` starts with a slash and is encoded. Refusals are answers like others.
 
         A change carries an Idempotency-Key, so a request whose answer got lost is safely sent a second time.
@@ -293,7 +293,7 @@ class Client:
             answer = self._sent(method, path, content, headers)
         return answer
 
-    def _log_in(self, credential: Credential) -> str:
+    def _log_in(self, credential: ClientCredential) -> str:
         """A token; what the catalog says to a wrong secret is raised."""
         self._token = None
         form = {
@@ -308,7 +308,7 @@ class Client:
             raise _login_refused(answer, self.uri)
         return str(answer.json()["access_token"])
 
-    def _sent(self, method: str, path: str, content: bytes | None, more: Mapping[str, str]) -> Answer:
+    def _sent(self, method: str, path: str, content: bytes | None, more: Mapping[str, str]) -> ServerResponse:
         """The answer, from a second try if the connection was lost."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
         headers.update(self._headers)
@@ -328,16 +328,16 @@ class Client:
                 "or name another with --uri or NUNATAK_URI"
             ) from error
 
-    def _exchange(self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def _exchange(self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]) -> ServerResponse:
         self._connection.request(method, self._root + path, body=content, headers=dict(headers))
         response = self._connection.getresponse()
         received = response.read()
         names = {name.lower(): value for name, value in response.getheaders()}
         if names.get("content-encoding") == "gzip":
             received = gzip.decompress(received)
-        return Answer(response.status, names, received)
+        return ServerResponse(response.status, names, received)
 
-    def _refuse_errors(self, answer: Answer) -> Answer:
+    def _refuse_errors(self, answer: ServerResponse) -> ServerResponse:
         if answer.status < 300 or answer.status == 304:
             return answer
         raise error_of(answer, self.uri)
@@ -369,7 +369,7 @@ def new_idempotency_key() -> str:
     return str(UUID(int=stamp << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62 | random & (1 << 62) - 1))
 
 
-def error_of(answer: Answer, uri: str) -> errors.CatalogError:
+def error_of(answer: ServerResponse, uri: str) -> errors.CatalogError:
     """The error an answer names by its Iceberg type, or failing that by its status."""
     try:
         model = answer.json()["error"]
@@ -390,7 +390,7 @@ def is_unknown_route(error: errors.CatalogError) -> bool:
     return is_plain or (type(error) is errors.BadRequest and error.message.startswith("No route for request"))
 
 
-def _login_refused(answer: Answer, uri: str) -> errors.CatalogError:
+def _login_refused(answer: ServerResponse, uri: str) -> errors.CatalogError:
     """A refusal as OAuth writes it, which is not that of the catalog's other answers."""
     try:
         said = answer.json()

@@ -25,7 +25,7 @@ KEY_LOGIN = Login(token="API-KEY")
 
 
 @dataclass(frozen=True)
-class Place:
+class CatalogAddress:
     """The catalog as one engine is to see it."""
 
     uri: str
@@ -52,10 +52,10 @@ def wiring_lines(engine: str, uri: str, warehouse: str | None = None, login: Log
     """What a user of `engine` pastes to reach the catalog at `uri`; `engine` is one of `ENGINES`."""
     whole = uri if "//" in uri else f"http://{uri}"
     # Commands here take an address with the version, too; engines bring their own.
-    return ENGINES[engine](Place(whole.rstrip("/").removesuffix("/v1"), warehouse, login))
+    return ENGINES[engine](CatalogAddress(whole.rstrip("/").removesuffix("/v1"), warehouse, login))
 
 
-def _pyiceberg(place: Place) -> str:
+def _pyiceberg(place: CatalogAddress) -> str:
     properties = place.properties()
     if "credential" not in properties:
         given = "".join(f", {name}={_quote(value)}" for name, value in properties.items())
@@ -73,7 +73,7 @@ print(catalog.list_namespaces())
 """
 
 
-def _spark(place: Place) -> str:
+def _spark(place: CatalogAddress) -> str:
     """The Spark configuration that makes the catalog `lake` ours."""
     settings = {
         "spark.jars.packages": SPARK_RUNTIME,
@@ -94,7 +94,7 @@ spark.sql("SHOW NAMESPACES IN lake").show()
 """
 
 
-def _duckdb(place: Place) -> str:
+def _duckdb(place: CatalogAddress) -> str:
     secret, proof = _duckdb_secret(place), "SECRET lake_login"
     if not secret:
         proof = "AUTHORIZATION_TYPE 'none'"
@@ -106,7 +106,7 @@ SHOW ALL TABLES;
 """
 
 
-def _duckdb_secret(place: Place) -> str:
+def _duckdb_secret(place: CatalogAddress) -> str:
     login = place.login
     if login.credential is not None:
         client_id, _, client_secret = login.credential.partition(":")
@@ -121,7 +121,7 @@ CREATE SECRET lake_login (
     return "" if login.token is None else f"CREATE SECRET lake_login (TYPE iceberg, TOKEN '{_sql(login.token)}');\n"
 
 
-def _trino(place: Place) -> str:
+def _trino(place: CatalogAddress) -> str:
     login = place.login
     lines = [
         "# etc/catalog/lake.properties",
@@ -142,7 +142,7 @@ def _trino(place: Place) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _flink(place: Place) -> str:
+def _flink(place: CatalogAddress) -> str:
     options = {"type": "iceberg", "catalog-type": "rest"} | place.properties()
     lines = ",\n".join(f"  '{name}' = '{_sql(value)}'" for name, value in options.items())
     return f"""\
@@ -154,7 +154,7 @@ USE CATALOG lake;
 """
 
 
-def _clickhouse(place: Place) -> str:
+def _clickhouse(place: CatalogAddress) -> str:
     login, settings = place.login, {"catalog_type": "rest", "warehouse": place.warehouse or ""}
     if login.credential is not None:
         settings |= {
@@ -175,7 +175,7 @@ SHOW TABLES FROM lake;
 """
 
 
-def _curl(place: Place) -> str:
+def _curl(place: CatalogAddress) -> str:
     login, uri = place.login, f"{place.uri}/v1"
     chosen, inside = "", uri
     if place.warehouse is not None:
@@ -205,7 +205,7 @@ def _sql(value: str) -> str:
     return value.replace("'", "''")
 
 
-ENGINES: dict[str, Callable[[Place], str]] = {
+ENGINES: dict[str, Callable[[CatalogAddress], str]] = {
     "pyiceberg": _pyiceberg,
     "spark": _spark,
     "duckdb": _duckdb,

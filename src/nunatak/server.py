@@ -20,7 +20,7 @@ from typing import Any
 import uvloop
 
 from nunatak.access.bootstrap import look
-from nunatak.access.setup import open_doors
+from nunatak.access.setup import open_access
 from nunatak.access.vault import open_vault
 from nunatak.address_file import Address, publish_address
 from nunatak.api.app import App
@@ -29,7 +29,7 @@ from nunatak.api.paging import Tokens
 from nunatak.api.request_limits import InFlight, rates_of
 from nunatak.api.router import Router
 from nunatak.api.transport.connection import ArrivalLimits, gate_of
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from nunatak.api.transport.http_server import HttpServer, make_server
 from nunatak.api.transport.listeners import close_listeners, open_listeners
 from nunatak.api.transport.protocol import protocol_with
@@ -40,12 +40,12 @@ from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
-from nunatak.catalog.write_behind import Stowing, run_stowing
+from nunatak.catalog.write_behind import WriteBehind, run_stowing
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
-from nunatak.database.postgres_connections import NotInstalled
+from nunatak.database.postgres_connections import PostgresNotInstalled
 from nunatak.database.sqlite import CannotOpen, DatabaseInUse, SqliteStore, migrate_file
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
@@ -217,8 +217,8 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
         yield run_retention(catalog.store, catalog.now_ms, settings.audit_retention_days, app.router.reads)
     if catalog.spool is not None:
         yield run_spool(catalog.spool)
-    if catalog.stowing is not None:
-        yield run_stowing(catalog.stowing)
+    if catalog.write_behind is not None:
+        yield run_stowing(catalog.write_behind)
     if not on_sqlite(settings):  # which no other server writes
         yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
@@ -244,10 +244,10 @@ async def _in(company: _Company | None, app: App, server: HttpServer) -> AsyncIt
     loop.remove_reader(company.lifeline.fileno())
 
 
-def _fast_lane(app: App) -> FastLane | None:
+def _fast_lane(app: App) -> FastPath | None:
     """Only a database that is read without waiting has one."""
     store = app.catalog.store
-    return FastLane(app, store) if isinstance(store, SqliteStore) else None
+    return FastPath(app, store) if isinstance(store, SqliteStore) else None
 
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
@@ -274,7 +274,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         client_overrides=dict(settings.config_overrides),
         tells_names=settings.auth == ("none",),
         spool=Spool(spool_folder, server_id, _now_ms, settings.spool_bytes) if exclusive and spool_folder else None,
-        stowing=Stowing(store) if exclusive and on_sqlite(settings) else None,
+        write_behind=WriteBehind(store) if exclusive and on_sqlite(settings) else None,
     )
     await catalog.warehouses.refresh()
     metrics = Metrics(
@@ -315,7 +315,7 @@ async def _secure(app: App, settings: Settings) -> None:
         return
     await app.vault.unlock(store)
     app.tokens = Tokens(await app.vault.secret(store, "page-token"), settings.page_size)
-    app.doors = await open_doors(settings, store, app.vault, catalog.now_ms)
+    app.doors = await open_access(settings, store, app.vault, catalog.now_ms)
     app.rates = rates_of(settings, time.monotonic, catalog.now_ms)
     app.audit = AuditBuffer(catalog.now_ms, spool=catalog.spool)
     app.audits_reads = settings.audit_reads
@@ -340,7 +340,7 @@ async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore 
     if on_postgres(settings):
         try:
             return await open_store(settings.database_url, pool_size=settings.database_connections)
-        except (NotInstalled, CatalogError) as error:
+        except (PostgresNotInstalled, CatalogError) as error:
             raise SettingsError(f"database_url cannot be used: {error}") from error
     try:
         return SqliteStore(database_path(settings), exclusive=exclusive)
@@ -383,9 +383,9 @@ async def close_app(app: App) -> None:
         await app.catalog.spool.flush(finish=True)
     if app.doors is not None:
         await app.doors.close()
-    if app.catalog.stowing is not None:
+    if app.catalog.write_behind is not None:
         with contextlib.suppress(CatalogError):  # then it is read from its file
-            await app.catalog.stowing.store(everything=True)
+            await app.catalog.write_behind.store(everything=True)
     await app.catalog.store.close()
     app.catalog.objects.close()
 
@@ -421,7 +421,7 @@ def migrate(settings: Settings) -> list[str]:
         if on_postgres(settings):
             return asyncio.run(migrate_url(settings.database_url))
         return migrate_file(database_path(settings))
-    except (NotInstalled, mariadb_connections.NotInstalled, CannotOpen) as error:
+    except (PostgresNotInstalled, mariadb_connections.MariadbNotInstalled, CannotOpen) as error:
         raise SettingsError(f"the database cannot be migrated: {error}") from error
 
 

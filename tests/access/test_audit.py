@@ -17,7 +17,7 @@ from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
 from nunatak.events import audit_trail
 from nunatak.events.audit_buffer import AuditBuffer, run_audit
-from nunatak.events.audit_trail import Filter, Position, Record, line_of, search
+from nunatak.events.audit_trail import Filter, Position, TrailRecord, line_of, search
 from nunatak.events.metrics import Metrics
 from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, set_properties
@@ -39,9 +39,9 @@ def noted(buffer: AuditBuffer, times: int = 1, **different: Any) -> None:
         buffer.note(**{**what, "request_id": f"r{number}", **different})
 
 
-async def everything(store: Store, wanted: Filter = ALL, *, newest_first: bool = False) -> list[Record]:
+async def everything(store: Store, wanted: Filter = ALL, *, newest_first: bool = False) -> list[TrailRecord]:
     """Page by page, three records each."""
-    records: list[Record] = []
+    records: list[TrailRecord] = []
     position: Position | None = None
     for _ in range(1000):
         page, position = await search(store, wanted, newest_first=newest_first, position=position, limit=3)
@@ -64,7 +64,7 @@ def test_what_happens_again_before_a_flush_is_one_row_of_the_first_time(store: S
     run(buffer.flush(store))  # nothing is left
 
     allowed, denied = run(everything(store))
-    assert allowed == Record(
+    assert allowed == TrailRecord(
         "audit", allowed.sequence, 1_000, "ann", "loadTable", TABLE, ALLOWED, None, 3, "r0", ORIGIN
     )
     assert (denied.outcome, denied.repeats, denied.at_ms) == (DENIED, 1, 1_001)
@@ -163,7 +163,7 @@ async def filled(store: Store, clock_ahead_ms: int = 0) -> list[str]:
     return expected
 
 
-def names(records: list[Record]) -> list[str]:
+def names(records: list[TrailRecord]) -> list[str]:
     return [f"{record.table} {record.sequence}" for record in records]
 
 
@@ -189,7 +189,7 @@ def test_little_is_read_for_one_page_and_still_everything_is_found(
     run(store.close())
 
 
-FILTERS: dict[str, tuple[Filter, Callable[[Record], bool]]] = {
+FILTERS: dict[str, tuple[Filter, Callable[[TrailRecord], bool]]] = {
     "principal": (Filter(principal="bob"), lambda record: record.principal == "bob"),
     "action": (Filter(action="drop"), lambda record: record.table == "audit"),
     "outcome": (Filter(outcome=DENIED), lambda record: record.table == "audit" and record.sequence % 2 == 1),

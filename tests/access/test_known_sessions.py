@@ -13,7 +13,7 @@ from nunatak.access import known_sessions
 from nunatak.access.known_sessions import Known, KnownSessions, digest_of
 from nunatak.access.sessions import NEVER_MS, session_of
 from nunatak.api.transport.exchange import KnownHeads, parse_head
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
 
@@ -143,7 +143,7 @@ def test_what_a_server_remembers_of_requests_holds_no_token(catalog: SecuredCata
     url, header = path_of("ns", "tables", "t").encode(), (b"authorization", b"Bearer " + token)
     ok(catalog.call("GET", url.decode()))
     get = b"GET %b HTTP/1.1\r\nauthorization: Bearer %b\r\n\r\n" % (url, token)
-    lane, heads = FastLane(catalog.app, catalog.store), KnownHeads()
+    lane, heads = FastPath(catalog.app, catalog.store), KnownHeads()
     lane.remember(get, url, [header])
     post = get.replace(b"GET", b"POST") + b"{}"
     heads.remember(post, parse_head(b"POST", url, [(b"host", b"x"), header]), 2)

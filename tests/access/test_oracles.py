@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from nunatak.database.sqlite import SqliteStore
 from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
@@ -182,7 +182,7 @@ def test_the_configuration_tells_no_place_to_somebody_without_rights(tmp_path: P
 # The steps taken
 
 
-def steps(catalog: SecuredCatalog, lane: FastLane, caller: str, name: str) -> tuple[list[str], bytes]:
+def steps(catalog: SecuredCatalog, lane: FastPath, caller: str, name: str) -> tuple[list[str], bytes]:
     """Every function of ours, and of C called by ours, that answers a load by this caller, in order; and the answer."""
     taken: list[str] = []
 
@@ -215,7 +215,7 @@ def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: S
         catalog.grant("ann", "default__ns", held)
     store = catalog.app.catalog.store
     assert isinstance(store, SqliteStore)
-    lane = FastLane(catalog.app, store)
+    lane = FastPath(catalog.app, store)
     for name in ("hidden3", "absent3") * 2:  # whatever is learnt once is learnt
         for caller in ("root", "ann"):
             steps(catalog, lane, caller, name)

@@ -18,7 +18,7 @@ from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.request_limits import InFlight
 from nunatak.api.route import SMALL_BODY, Route
 from nunatak.api.routes import ROUTES
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from tests.access.secured import SecuredCatalog
 from tests.api.local import answer_of
 from tests.api.wire import Answer, path_of
@@ -307,7 +307,7 @@ def test_the_metrics_page_is_made_at_most_some_times_a_second(catalog: SecuredCa
 
 
 def test_urls_that_strangers_invent_are_not_kept_if_they_are_long(catalog: SecuredCatalog) -> None:
-    lane = FastLane(catalog.app, catalog.store)
+    lane = FastPath(catalog.app, catalog.store)
     for number in range(10):
         lane.answer(f"/v1/namespaces/{'a' * 20_000}{number}/tables/t".encode(), [])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nunatak.access.key_file import KEY_BYTES, Key, KeyFile, KeyRing, new_key, parse_keys
+from nunatak.access.key_file import KEY_BYTES, KeyFile, KeyFileKey, KeyRing, new_key, parse_keys
 from nunatak.access.vault import BrokenSeal, UnknownKey, Vault, key_id_of, open_vault
 from nunatak.database import sqlite
 from nunatak.database.records import SaveSecret
@@ -352,7 +352,7 @@ def test_the_key_is_in_no_file_but_the_key_file(tmp_path: Path, vault: Vault, ru
     store = SqliteStore(tmp_path / "catalog.db")
     run(vault.unlock(store))
     run(store.close())
-    key: Key = vault.key_file.first()
+    key: KeyFileKey = vault.key_file.first()
 
     for text in (key.material, base64.b64encode(key.material), key.material.hex().encode()):
         assert files_with(tmp_path, text) == []

@@ -183,7 +183,7 @@ class Sender:
 def a_body(sender: Sender, room: BodyRoom, caller: str, in_flight: InFlight | None = None, **headers: str) -> Body:
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     body = Body(sender, named, room, in_flight or InFlight(10), 8 * MIB)
-    body.sent_by(caller)
+    body.assign_to(caller)
     return body
 
 

@@ -9,7 +9,7 @@ from nunatak.catalog import namespaces, tables, views
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.commits import commit_tables, commit_transaction, table_commit
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer, CreateNamespace, Key
+from nunatak.database.records import CreateNamespace, Key, StoredResponse
 from nunatak.database.store import HeadMoved
 from nunatak.errors import AlreadyExists
 from nunatak.events.change_events import ChangeEvent
@@ -81,8 +81,8 @@ def test_the_tables_of_a_transaction_have_an_event_each(changes: Changes) -> Non
 def test_views_and_namespaces(changes: Changes) -> None:
     (view,) = changes.run(views.create_view, views.NewView(V, SCHEMA, a_version(), None, {}))
     (dropped,) = changes.run(tables.drop_entry, V, "VIEW", purge=False)
-    (made,) = changes.run(namespaces.create_namespace, ("a", "b.c"), {}, Answer(200))
-    (changed,) = changes.run(namespaces.update_namespace, ("ns",), {"x": "y"}, [], lambda _: Answer(200))
+    (made,) = changes.run(namespaces.create_namespace, ("a", "b.c"), {}, StoredResponse(200))
+    (changed,) = changes.run(namespaces.update_namespace, ("ns",), {"x": "y"}, [], lambda _: StoredResponse(200))
     (gone,) = changes.run(namespaces.drop_namespace, ("a", "b.c"))
 
     assert (view.type, view.object_uuid, view.name) == ("create-view", dropped.object_uuid, "v")
@@ -115,9 +115,9 @@ def test_a_request_that_applied_something_is_not_refused_later(changes: Changes)
     change = CreateNamespace("default", "made", (), {}, "made")
 
     async def twice() -> None:
-        await write(changes.catalog, caller, [change], Answer(200))
+        await write(changes.catalog, caller, [change], StoredResponse(200))
         with pytest.raises(AlreadyExists):
-            await write(changes.catalog, caller, [change], Answer(200))
+            await write(changes.catalog, caller, [change], StoredResponse(200))
 
     changes.local.run(twice())
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import apsw
 import pytest
 
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, a_table, a_view, ok, path_of, set_properties
 from tests.api.world import World, build_world
@@ -100,7 +100,7 @@ def test_requests_really_go_both_ways(catalog: LocalCatalog) -> None:
     """The canary: were every request answered by the handler, the comparisons above would prove nothing."""
     catalog.table("ns", "t")
     catalog.view("ns", "v")
-    lane = FastLane(catalog.app, catalog.store)
+    lane = FastPath(catalog.app, catalog.store)
     body = catalog.call("GET", T).body
     before = dict(catalog.store.counts)
 
@@ -209,7 +209,7 @@ def replaced(file: Path, how: str) -> None:
 )
 def test_both_ways_look_at_the_file_in_the_same_way(catalog: LocalCatalog, how: str, status: int) -> None:
     created = catalog.table("ns", "t")
-    lane = FastLane(catalog.app, catalog.store)
+    lane = FastPath(catalog.app, catalog.store)
     path = path_of("ns", "tables", "t")
     assert lane.answer(path.encode(), []) is not None
 
@@ -292,7 +292,7 @@ def test_a_request_known_by_its_bytes_is_answered_like_any_other(world: World) -
 
 def test_the_memory_for_whole_requests_is_bounded(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nunatak.api.transport.fast_path.MAX_REQUESTS", 3)
-    lane = FastLane(catalog.app, catalog.store)
+    lane = FastPath(catalog.app, catalog.store)
     for number in range(10):
         lane.remember(b"request %d" % number, T.encode(), [])
         assert 0 < len(lane.requests) <= 3

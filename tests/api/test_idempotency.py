@@ -12,7 +12,7 @@ import pytest
 from nunatak.api import app as app_module
 from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.contention import Contention
-from nunatak.catalog.table_locks import Turns
+from nunatak.catalog.table_locks import TableLocks
 from nunatak.database.records import SavedAnswer
 from nunatak.database.refusals import key_taken
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable
@@ -172,7 +172,7 @@ def beside(catalog: LocalCatalog) -> LocalCatalog:
     other = copy.copy(catalog)
     own: dict[str, Any] = {
         "cache": MetadataCache(1_000_000),
-        "turns": Turns(),
+        "turns": TableLocks(),
         "contention": Contention(),
         "server_id": "other",
     }

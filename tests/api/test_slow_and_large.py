@@ -16,7 +16,7 @@ import pytest
 
 from nunatak.api.http import Response
 from nunatak.api.transport.connection import MAX_HEAD_BYTES, ArrivalLimits, ConnectionGate
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from nunatak.api.transport.http_server import make_server
 from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
 from nunatak.api.transport.uvicorn_internals import ServerState
@@ -466,7 +466,7 @@ def test_a_thousand_loads_by_the_fast_lane_set_one_timer_and_make_no_task(catalo
     catalog.table("ns", "t")
     catalog.load("ns", "t")
     loop = CountingLoop()
-    served = protocol_with(FastLane(catalog.app, catalog.store), ArrivalLimits(30), catalog.app)
+    served = protocol_with(FastPath(catalog.app, catalog.store), ArrivalLimits(30), catalog.app)
     config = make_server(served, None, lambda: None, drain_seconds=1).config
     protocol = served(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     transport = Written()
@@ -489,7 +489,7 @@ class Answering:
         return Response(204)
 
 
-def parsed_once(lane: FastLane | None, requests: Iterable[bytes]) -> bool:
+def parsed_once(lane: FastPath | None, requests: Iterable[bytes]) -> bool:
     """Whether only the first of these was parsed; all of them are answered."""
     loop, parsed, count = asyncio.new_event_loop(), [], 0
 
@@ -521,7 +521,7 @@ def test_a_thousand_changes_with_the_same_head_are_parsed_once() -> None:
 def test_a_thousand_lists_with_the_same_bytes_are_parsed_once(catalog: LocalCatalog) -> None:
     request = b"GET /v1/namespaces/ns/tables HTTP/1.1\r\nHost: x\r\n\r\n"
 
-    assert parsed_once(FastLane(catalog.app, catalog.store), [request] * 1000)
+    assert parsed_once(FastPath(catalog.app, catalog.store), [request] * 1000)
 
 
 def test_what_the_application_refused_is_not_counted_again() -> None:

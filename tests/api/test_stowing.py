@@ -10,7 +10,7 @@ import zstandard
 
 from nunatak.catalog import write_behind
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, Stowing, run_stowing
+from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, WriteBehind, run_stowing
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
@@ -31,8 +31,8 @@ class Watched:
     def __init__(self, catalog: LocalCatalog) -> None:
         self.catalog = catalog
         self.clock = Clock()
-        self.stowing = Stowing(catalog.store, self.clock)
-        catalog.app.catalog = replace(catalog.app.catalog, stowing=self.stowing)
+        self.write_behind = WriteBehind(catalog.store, self.clock)
+        catalog.app.catalog = replace(catalog.app.catalog, write_behind=self.write_behind)
         catalog.table("ns", "t")
 
     def commit(self, snapshot_id: int, name: str = "t") -> str:
@@ -45,15 +45,15 @@ class Watched:
         return None if content is None else zstandard.decompress(content)
 
     def store(self, *, everything: bool = False) -> None:
-        self.catalog.run(self.stowing.store(everything=everything))
+        self.catalog.run(self.write_behind.store(everything=everything))
 
     def run_until_stored(self) -> None:
         """As the server does all the time; it gives up after a while."""
 
         async def a_while() -> None:
-            duty = asyncio.create_task(run_stowing(self.stowing))
+            duty = asyncio.create_task(run_stowing(self.write_behind))
             for _ in range(500):
-                if self.stowing.bytes == 0:
+                if self.write_behind.bytes == 0:
                     break
                 await asyncio.sleep(0.02)
             duty.cancel()
@@ -86,7 +86,7 @@ def test_a_commit_leaves_its_bytes_for_later_and_a_quiet_table_has_them(watched:
     watched.clock.now += QUIET_SECONDS
     watched.store()
     assert watched.stored() == content_of(location)
-    assert watched.stowing.bytes == 0
+    assert watched.write_behind.bytes == 0
 
 
 def test_of_many_commits_one_is_stored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +147,10 @@ def test_what_was_committed_meanwhile_goes_on_waiting(watched: Watched, monkeypa
         patched.setattr(SqliteStore, "apply", slow_apply)
         watched.store(everything=True)
     assert watched.stored() is None  # the old bytes do not stand beside the new pointer
-    assert watched.stowing.bytes > 0
+    assert watched.write_behind.bytes > 0
     watched.store(everything=True)
     assert watched.stored() == content_of(newer[0])
-    assert watched.stowing.bytes == 0
+    assert watched.write_behind.bytes == 0
 
 
 @pytest.mark.parametrize("fate", ["renamed", "dropped"])
@@ -163,7 +163,7 @@ def test_a_table_that_is_renamed_or_dropped_meanwhile_is_no_trouble(watched: Wat
         assert watched.catalog.call("DELETE", path_of("ns", "tables", "t")).status == 204
 
     watched.store(everything=True)
-    assert watched.stowing.bytes == 0
+    assert watched.write_behind.bytes == 0
     if fate == "renamed":
         watched.forget_all()
         assert watched.catalog.load("ns", "u")["metadata-location"] == location
@@ -174,7 +174,7 @@ def test_after_a_crash_the_file_is_read_once_and_the_log_tells_of_no_stranger(wa
     catalog = watched.catalog
     location = watched.commit(1)
     lines = catalog.rows("SELECT operation FROM nunatak_commits")
-    catalog.app.catalog = replace(catalog.app.catalog, stowing=None)  # so that nothing is stored at its end
+    catalog.app.catalog = replace(catalog.app.catalog, write_behind=None)  # so that nothing is stored at its end
     catalog.restart()
     assert watched.stored() is None
 
@@ -199,7 +199,7 @@ def test_large_metadata_is_stored_at_once(watched: Watched) -> None:
     large = {f"key{number}": "x" * 1000 for number in range(SMALL_BYTES // 1000)}
     answer = watched.catalog.commit("ns", "t", a_commit(set_properties(**large)))
     assert watched.stored() == content_of(ok(answer)["metadata-location"])
-    assert watched.stowing.bytes == 0
+    assert watched.write_behind.bytes == 0
 
 
 def test_all_tables_of_a_transaction_are_stored(watched: Watched) -> None:
@@ -232,7 +232,7 @@ def test_what_is_compressed_is_stored_with_its_commit(watched: Watched) -> None:
     location = ok(watched.catalog.commit("ns", "t", a_commit(codec)))["metadata-location"]
     assert location.endswith(".gz.metadata.json")
     assert watched.stored() == gzip.decompress(content_of(location))
-    assert watched.stowing.bytes == 0
+    assert watched.write_behind.bytes == 0
 
 
 def test_a_database_that_refuses_is_asked_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

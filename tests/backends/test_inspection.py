@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from nunatak.database.records import AddJob, Answer, ForgetHead, Key, LeaseJob, LogLine, SaveAnswer, Stored
+from nunatak.database.records import AddJob, ForgetHead, Key, LeaseJob, LogLine, SaveAnswer, Stored, StoredResponse
 from nunatak.database.store import Store
 from tests.backends.builders import create_namespace, delete, insert, key, move, rename, stored
 from tests.backends.conftest import Run
@@ -94,7 +94,7 @@ def test_a_pointer_is_found_by_its_files_name(store: Store, run: Run[Any]) -> No
 def test_stock_counts_what_should_have_gone_by_itself(store: Store, run: Run[Any]) -> None:
     run(store.apply([create_namespace(), insert("t")]))
     for number in range(3):
-        answer = SaveAnswer("ann", f"key-{number}", b"hash", Answer(204), 0, 1000 + number)
+        answer = SaveAnswer("ann", f"key-{number}", b"hash", StoredResponse(204), 0, 1000 + number)
         run(store.apply([answer]))
     run(store.apply([AddJob("purge", b"{}"), AddJob("delete-files", b"{}")]))
     for attempt in range(2):

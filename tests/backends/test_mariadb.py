@@ -17,9 +17,9 @@ import pytest
 from nunatak.access.audit_rows import audit_row
 from nunatak.database import mariadb_connections
 from nunatak.database.mariadb import MariadbStore, migrate_url, open_store
-from nunatak.database.mariadb_connections import BYTE_ORDER, Session, Unsuitable, read_url
+from nunatak.database.mariadb_connections import BYTE_ORDER, MariadbSession, Unsuitable, read_url
 from nunatak.database.migration_runner import MigrationInterrupted
-from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
+from nunatak.database.records import AddJob, Change, SaveAnswer, StoredResponse
 from nunatak.database.statements import in_named_style, read_migrations, read_statements
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import (
@@ -215,7 +215,7 @@ def test_a_load_and_a_commit_are_one_round_trip_each(
             store = await through(proxy, database)
             await store.find_kind(key("t"))
             versions = [insert("t").new, *(stored(f"v{number}") for number in range(2, 5))]
-            key_kept = SaveAnswer("ann", "k", b"h", Answer(200, metadata_location="x"), 0, 10)
+            key_kept = SaveAnswer("ann", "k", b"h", StoredResponse(200, metadata_location="x"), 0, 10)
             extra: list[list[Change]] = [[], [AddJob("delete-files", b"{}")], [key_kept]]
             seen = []
             for number, more in enumerate(extra):
@@ -243,14 +243,14 @@ HOSTILE_TEXTS = (
 
 
 def test_a_second_statement_is_refused(full: MariadbStore, run: Run[Any]) -> None:
-    def twice(session: Session) -> object:
+    def twice(session: MariadbSession) -> object:
         return session.statement("SELECT 1; SELECT 2")
 
-    def after_a_batch(session: Session) -> object:
+    def after_a_batch(session: MariadbSession) -> object:
         session.batch([("begin_transaction", {}), ("commit_transaction", {})])
         return session.statement("SELECT 1; SELECT 2")
 
-    def after_a_batch_that_failed(session: Session) -> object:
+    def after_a_batch_that_failed(session: MariadbSession) -> object:
         with pytest.raises(pymysql.Error):
             session.script("SELECT 1; SELECT nothing; SELECT 3")
         return session.statement("SELECT 1; SELECT 2")
@@ -261,7 +261,7 @@ def test_a_second_statement_is_refused(full: MariadbStore, run: Run[Any]) -> Non
 
 
 def test_a_session_is_of_use_after_a_batch_that_failed(full: MariadbStore, run: Run[Any]) -> None:
-    def failed_and_asked(session: Session) -> object:
+    def failed_and_asked(session: MariadbSession) -> object:
         with pytest.raises(pymysql.Error):
             session.script("SELECT 1; SELECT nothing; SELECT 3")
         return session.statement("SELECT 4").rows
@@ -271,7 +271,7 @@ def test_a_session_is_of_use_after_a_batch_that_failed(full: MariadbStore, run: 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_a_text_that_could_end_a_literal_is_sent_as_digits(full: MariadbStore, run: Run[Any], text: str) -> None:
-    def sent(session: Session) -> bytes:
+    def sent(session: MariadbSession) -> bytes:
         return session._text("save_secret", {"name": text, "value": b"x"})
 
     statement = run(full._connections.call(sent))
@@ -371,7 +371,7 @@ def test_of_many_on_two_servers_who_use_one_key_one_succeeds(
     run(full.apply([insert(name) for name in names]))
 
     async def race() -> list[Any]:
-        saved = [SaveAnswer("ann", "k", name.encode(), Answer(204), 0, 100) for name in names]
+        saved = [SaveAnswer("ann", "k", name.encode(), StoredResponse(204), 0, 100) for name in names]
         moves = [move(name, insert(name).new, stored("v2", location=f"file:///w/ns/{name}")) for name in names]
         works = [(full, second)[n % 2].apply([moves[n], saved[n]]) for n in range(8)]
         return await asyncio.gather(*works, return_exceptions=True)
@@ -808,7 +808,7 @@ def test_an_update_whose_connection_is_cut_at_its_commit_is_audited_once(
 def test_a_key_whose_connection_is_cut_at_its_commit_is_not_taken_by_itself(
     full: MariadbStore, mariadb: MariadbServer, database: str, run: Run[Any], moment: Cut
 ) -> None:
-    changes: list[Change] = [update_namespace("ns", a="b"), SaveAnswer("ann", "k", b"h", Answer(200), 0, 100)]
+    changes: list[Change] = [update_namespace("ns", a="b"), SaveAnswer("ann", "k", b"h", StoredResponse(200), 0, 100)]
 
     assert run(cut_once(mariadb, database, changes, COMMIT, moment)) == [None, None]
 

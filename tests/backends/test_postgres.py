@@ -10,7 +10,7 @@ import pytest
 
 from nunatak.database import postgres_connections
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
-from nunatak.database.records import AddJob, Answer, Change, SaveAnswer
+from nunatak.database.records import AddJob, Change, SaveAnswer, StoredResponse
 from nunatak.database.statements import number_parameters, read_migrations, read_statements
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
@@ -118,7 +118,7 @@ def test_a_load_and_a_commit_are_one_round_trip_each(
         async with postgres_proxy(postgres.port) as proxy:
             store = await through(proxy, database)
             versions = [insert("t").new, *(stored(f"v{number}") for number in range(2, 6))]
-            key_kept = SaveAnswer("ann", "k", b"h", Answer(200, metadata_location="x"), 0, 10)
+            key_kept = SaveAnswer("ann", "k", b"h", StoredResponse(200, metadata_location="x"), 0, 10)
             extra: list[list[Change]] = [[], [], [AddJob("delete-files", b"{}")], [key_kept]]
             seen = []
             for number, more in enumerate(extra):

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from nunatak.database.postgres import BATCH_SETTINGS, PostgresStore, open_store
-from nunatak.database.records import AddJob, Answer, Change, Head, MoveHead, SaveAnswer, Stored
+from nunatak.database.records import AddJob, Change, Head, MoveHead, SaveAnswer, Stored, StoredResponse
 from nunatak.database.store import HeadMoved, KeyTaken
 from nunatak.errors import BadRequest, NoSuchTable, OutcomeUnknown, ServiceUnavailable
 from tests.backends.builders import create_namespace, insert, key, move, stored
@@ -41,7 +41,7 @@ def commit(name: str, number: int = 2) -> MoveHead:
 
 
 def answer_kept(name: str) -> SaveAnswer:
-    return SaveAnswer("ann", f"key-{name}", b"h", Answer(200, metadata_location=f"of-{name}"), 0, 10_000)
+    return SaveAnswer("ann", f"key-{name}", b"h", StoredResponse(200, metadata_location=f"of-{name}"), 0, 10_000)
 
 
 async def at_once(store: PostgresStore, commits: Sequence[Sequence[Change]]) -> list[Any]:

@@ -8,7 +8,18 @@ import msgspec
 import pytest
 
 from nunatak.catalog.shadows import Shadow, find_shadow, forget_shadow, list_shadows, set_shadow
-from nunatak.database.records import AddJob, Answer, Change, InsertHead, Job, Key, LeaseJob, SaveAnswer, Stored, Write
+from nunatak.database.records import (
+    AddJob,
+    Change,
+    InsertHead,
+    Job,
+    Key,
+    LeaseJob,
+    SaveAnswer,
+    Stored,
+    StoredResponse,
+    Write,
+)
 from nunatak.database.store import HeadMoved, Store
 from nunatak.errors import ShadowTable
 from tests.backends.builders import CATALOG, create_namespace, delete, entry, insert, key, move, rename, stored
@@ -36,7 +47,7 @@ def pointer(store: Store, run: Run[Any], name: str = "t") -> str | None:
 
 ALONG: dict[str, list[Change]] = {
     "alone": [],
-    "with a key": [SaveAnswer("ann", "k", b"h", Answer(200), 1, 2)],
+    "with a key": [SaveAnswer("ann", "k", b"h", StoredResponse(200), 1, 2)],
     "with a job": [AddJob("delete-files", b"{}")],
     "in a transaction": [Write("drop_shadow", {"catalog": CATALOG, "uuid": "nobody"})],
 }

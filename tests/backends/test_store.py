@@ -15,7 +15,6 @@ from nunatak.catalog.table_properties import load_table_properties, update_table
 from nunatak.database.records import (
     AddJob,
     AdoptHead,
-    Answer,
     Change,
     ExtendLease,
     FinishJob,
@@ -26,6 +25,7 @@ from nunatak.database.records import (
     PostponeJob,
     SaveAnswer,
     SavedAnswer,
+    StoredResponse,
     Write,
 )
 from nunatak.database.store import HeadMoved, KeyTaken, Store
@@ -202,7 +202,7 @@ def test_a_rename_takes_everything_along(full: Store, run: Run[ANY]) -> None:
 
     assert run(full.find_head(key("moved", "other"), None)) == before
     assert run(full.find_head(key("t"), None)) is None
-    assert [each.key for each in run(full.overlapping(insert("t").new.location, []))] == [key("moved", "other")]
+    assert [each.key for each in run(full.find_overlapping(insert("t").new.location, []))] == [key("moved", "other")]
 
 
 def test_a_rename_that_cannot_be_changes_nothing(full: Store, run: Run[ANY]) -> None:
@@ -248,7 +248,7 @@ def test_tables_whose_folders_touch_are_found_by_segments(full: Store, run: Run[
         run(full.apply([insert(name, location=location)]))
 
     def names(location: str, *ancestors: str) -> set[str]:
-        return {each.key.name for each in run(full.overlapping(location, ancestors))}
+        return {each.key.name for each in run(full.find_overlapping(location, ancestors))}
 
     assert names("file:///w/x") == {"a"}
     assert names("file:///w/z") == {"d"}
@@ -275,7 +275,7 @@ def test_the_same_table_may_be_registered_under_two_names(full: Store, run: Run[
         run(full.apply([insert("twin", location="file:///w/ns/t", uuid="uuid-of-t")]))
     run(full.apply([insert("twin", location="file:///w/ns/t", uuid="uuid-of-t", registered=True)]))
 
-    assert {each.key.name for each in run(full.overlapping("file:///w/ns/t", []))} == {"t", "twin"}
+    assert {each.key.name for each in run(full.find_overlapping("file:///w/ns/t", []))} == {"t", "twin"}
 
 
 # Namespaces
@@ -396,7 +396,7 @@ def test_any_set_of_namespaces_is_listed_once(store: Store, run: Run[ANY], names
 
 
 def test_an_answer_is_found_until_its_time_and_then_its_key_is_free(store: Store, run: Run[ANY]) -> None:
-    first, second = Answer(200, body=b"{}"), Answer(204)
+    first, second = StoredResponse(200, body=b"{}"), StoredResponse(204)
     run(store.apply([SaveAnswer("ann", "k", b"hash", first, now_ms=100, expires_ms=200)]))
 
     assert run(store.find_answer("ann", "k", 199)) == SavedAnswer(b"hash", first)
@@ -412,7 +412,7 @@ def test_an_answer_is_found_until_its_time_and_then_its_key_is_free(store: Store
 
 def test_answers_whose_time_is_over_are_forgotten(store: Store, run: Run[ANY]) -> None:
     for number in range(5):
-        run(store.apply([SaveAnswer("ann", f"k{number}", b"h", Answer(204), 0, expires_ms=number * 100)]))
+        run(store.apply([SaveAnswer("ann", f"k{number}", b"h", StoredResponse(204), 0, expires_ms=number * 100)]))
 
     run(store.apply([ForgetAnswers(200)]))
 
@@ -423,14 +423,14 @@ def test_answers_whose_time_is_over_are_forgotten(store: Store, run: Run[ANY]) -
 
 def test_an_answer_is_kept_only_with_its_change(full: Store, run: Run[ANY]) -> None:
     with pytest.raises(NoSuchTable):
-        run(full.apply([SaveAnswer("ann", "k", b"h", Answer(204), 0, 100), delete("no")]))
+        run(full.apply([SaveAnswer("ann", "k", b"h", StoredResponse(204), 0, 100), delete("no")]))
 
     assert run(full.find_answer("ann", "k", 0)) is None
 
 
 def a_move_with_a_key(now_ms: int) -> list[Change]:
     """What a commit with an idempotency key asks for: on its fast way, and then one that needs more than that."""
-    answer = Answer(200, metadata_location="file:///v2")
+    answer = StoredResponse(200, metadata_location="file:///v2")
     return [move("t", insert("t").new, stored("v2")), SaveAnswer("ann", "k", b"h", answer, now_ms, now_ms + 100)]
 
 
@@ -446,7 +446,7 @@ KEYED: dict[str, Callable[[int], list[Change]]] = {
 @pytest.mark.parametrize("name", KEYED)
 def test_a_change_whose_key_is_taken_does_not_happen(full: Store, run: Run[ANY], name: str) -> None:
     """Else a request sent to two servers at once would be carried out twice."""
-    first = SavedAnswer(b"first", Answer(204))
+    first = SavedAnswer(b"first", StoredResponse(204))
     run(full.apply([SaveAnswer("ann", "k", b"first", first.answer, now_ms=0, expires_ms=1000)]))
 
     with pytest.raises(KeyTaken):

@@ -222,13 +222,13 @@ def test_a_key_is_remembered_as_long_as_promised_and_then_forgotten(tmp_path: Pa
 
 
 def _times_are_the_clocks(patch: pytest.MonkeyPatch) -> None:
-    honest = updates._Draft.__init__
+    honest = updates._TableDraft.__init__
 
-    def begin(self: updates._Draft, base: Any, *, is_new: bool, now_ms: int) -> None:
+    def begin(self: updates._TableDraft, base: Any, *, is_new: bool, now_ms: int) -> None:
         honest(self, base, is_new=is_new, now_ms=now_ms)
         self.last_updated_ms = now_ms
 
-    patch.setattr(updates._Draft, "__init__", begin)
+    patch.setattr(updates._TableDraft, "__init__", begin)
 
 
 def _keys_live_five_minutes(patch: pytest.MonkeyPatch) -> None:

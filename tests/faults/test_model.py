@@ -21,7 +21,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from nunatak.catalog import commits
-from nunatak.catalog.table_locks import Turns
+from nunatak.catalog.table_locks import TableLocks
 from nunatak.database import bindings
 from nunatak.database.records import Change, MoveHead, RenameHead
 from nunatak.database.sqlite import SqliteStore
@@ -717,7 +717,7 @@ def _a_commit_sent_again_is_not_recognised(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_property_cannot_be_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(updates._Draft, "remove_properties", lambda self, removals: None)
+    patch.setattr(updates._TableDraft, "remove_properties", lambda self, removals: None)
 
 
 def _a_renamed_view_stays(patch: pytest.MonkeyPatch) -> None:
@@ -738,11 +738,11 @@ def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
         honest(self, msgspec.structs.replace(change, expected=found.rows[0][0]) if found.rows else change)
 
     @asynccontextmanager
-    async def take(self: Turns, keys: object) -> AsyncIterator[None]:
+    async def take(self: TableLocks, keys: object) -> AsyncIterator[None]:
         yield
 
     patch.setattr(Writer, "_move_head", move)
-    patch.setattr(Turns, "take", take)
+    patch.setattr(TableLocks, "take", take)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from nunatak.catalog.catalog import Caller as CatalogCaller
 from nunatak.catalog.jobs import run_next
 from nunatak.catalog.namespaces import create_namespace
 from nunatak.catalog.tables import NewTable, create_table, drop_entry, register_table
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, InternalError
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.store import ObjectStore
@@ -192,7 +192,7 @@ def test_a_table_about_to_be_purged_cannot_be_registered_again() -> None:
         catalog, caller = app.catalog, CatalogCaller()
         warehouse = catalog.warehouse("")
         try:
-            await create_namespace(catalog, warehouse, caller, ("db",), {}, Answer(200))
+            await create_namespace(catalog, warehouse, caller, ("db",), {}, StoredResponse(200))
             schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
             name = Identifier(("db",), "t")
             loaded = await create_table(catalog, warehouse, caller, NewTable(name, schema, None, None, None, {}))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import nunatak_spark
-from nunatak.client import Client, Credential, Json
+from nunatak.client import Client, ClientCredential, Json
 from nunatak.iceberg.conventions import PIN_PREFIX
 from nunatak_spark.console import WorkerEvent
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
@@ -54,14 +54,14 @@ class Quick:
         return self.server.uri
 
     def client(self, login: Login) -> Client:
-        return Client(self.uri, credential=Credential(*login.client))
+        return Client(self.uri, credential=ClientCredential(*login.client))
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     seconds = {"NUNATAK_MAINTENANCE_LEASE_SECONDS": str(LEASE_SECONDS)}
     with login_server(tmp_path_factory.mktemp("quick") / "nunatak-data", seconds) as server:
-        with Client(server.uri, credential=Credential(*server.root.client)) as root:
+        with Client(server.uri, credential=ClientCredential(*server.root.client)) as root:
             root.create_namespace(("shop",), {})
             root.create_namespace(("system",), {})
         # As the page about workers says, and no more.

@@ -28,7 +28,7 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.pointers import find_head, key_of, load_head
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
-from nunatak.database.records import Answer, Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, Write
+from nunatak.database.records import Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, StoredResponse, Write
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, CommitFailed
 from nunatak.iceberg.identifiers import Identifier, Namespace
@@ -100,7 +100,7 @@ def move_any_head(app: App) -> None:
         head = await store.find_head(change.key, None)
         return change if head is None else msgspec.structs.replace(change, expected=head.metadata_location)
 
-    replace(app.catalog.turns, "take", at_once)
+    replace(app.catalog.table_locks, "take", at_once)
     apply = replace(store, "apply", apply_anyway)
 
 
@@ -169,7 +169,7 @@ def write_file_late(app: App) -> None:
         await write(location, data, len)
 
     leave_fast_lane()
-    app.catalog = dataclasses.replace(app.catalog, stowing=None)  # or the first load would look for the file
+    app.catalog = dataclasses.replace(app.catalog, write_behind=None)  # or the first load would look for the file
     replace(tables, "check_file", lambda _: None)
     write = replace(app.catalog.objects, "write_metadata", write_later)
     replace(app.catalog.objects, "write_synced", write_small_later)
@@ -180,7 +180,11 @@ def answer_200_for_a_refusal(app: App) -> None:
     """A commit that lost is answered with the table as it is."""
 
     async def always_done(
-        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None = None
+        catalog: Catalog,
+        warehouse: WarehousePlace,
+        caller: Caller,
+        wanted: Sequence[Any],
+        answer: StoredResponse | None = None,
     ) -> list[Loaded]:
         try:
             return await commit(catalog, warehouse, caller, wanted, answer)
@@ -196,7 +200,11 @@ def commit_one_after_the_other(app: App) -> None:
     """The tables of a transaction move one by one, with time for a crash in between."""
 
     async def one_by_one(
-        catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: Sequence[Any], answer: Answer | None = None
+        catalog: Catalog,
+        warehouse: WarehousePlace,
+        caller: Caller,
+        wanted: Sequence[Any],
+        answer: StoredResponse | None = None,
     ) -> list[Loaded]:
         loaded = []
         for each in wanted:
@@ -356,12 +364,12 @@ def drop_what_was_begun(app: App) -> None:
 def answer_before_the_disk() -> None:
     """The database answers a commit before it is on the disk."""
 
-    async def open_hasty(connections: postgres_connections.Connections) -> postgres_connections.Session:
+    async def open_hasty(connections: postgres_connections.PostgresConnections) -> postgres_connections.PostgresSession:
         session = await opened(connections)
         await session.script("SET synchronous_commit = off")
         return session
 
-    opened = replace(postgres_connections.Connections, "open", open_hasty)
+    opened = replace(postgres_connections.PostgresConnections, "open", open_hasty)
 
 
 @before_start("no-resolution")

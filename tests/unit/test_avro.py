@@ -16,7 +16,7 @@ import zstandard
 
 from nunatak.errors import InvalidMetadata
 from nunatak.objectstore import avro
-from nunatak.objectstore.live_files import LiveFile, Manifest, live_data_files, manifests_of
+from nunatak.objectstore.live_files import LiveFile, ManifestFile, live_data_files, manifests_of
 from nunatak.objectstore.manifests import ENTRY_FIELDS, file_paths, manifest_paths
 
 MOST_MEMORY = 200 * 1024 * 1024  # while a hostile file is read; those below unfold to gigabytes
@@ -134,14 +134,14 @@ def test_a_manifest_list_is_read() -> None:
     data = written(LISTED, [{**line, "existing_files_count": 3, "partitions": [{"contains_null": True}]}])
 
     assert list(manifest_paths(data)) == ["s3://m"]
-    assert list(manifests_of(data)) == [Manifest("s3://m", 5, True, 5)]
+    assert list(manifests_of(data)) == [ManifestFile("s3://m", 5, True, 5)]
 
 
 def test_a_manifest_that_is_listed_twice_is_told_once() -> None:
     line = {"manifest_path": "s3://m", "manifest_length": 5, "content": 0, "added_files_count": 2}
     data = written(LISTED, [{**line, "existing_files_count": 0, "partitions": None}] * 3)
 
-    assert list(manifests_of(data)) == [Manifest("s3://m", 5, False, 2)]
+    assert list(manifests_of(data)) == [ManifestFile("s3://m", 5, False, 2)]
 
 
 def test_a_file_without_records_has_none() -> None:

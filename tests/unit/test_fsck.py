@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nunatak.catalog.fsck import KINDS
 from nunatak.catalog.fsck_repair import _REPAIRS
-from nunatak.catalog.history import History
+from nunatak.catalog.history import CommitHistory
 from nunatak.catalog.sweep import is_passed
 from nunatak.database.records import LogLine, Pointer
 from nunatak.iceberg.entries import Entries
@@ -14,9 +14,9 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from tests.unit.iceberg.builders import a_table
 
 
-def history(*lines: tuple[str, str, str | None, str | None]) -> History:
+def history(*lines: tuple[str, str, str | None, str | None]) -> CommitHistory:
     """Of lines given as operation, name, previous and new location."""
-    found = History()
+    found = CommitHistory()
     for number, (operation, name, previous, new) in enumerate(lines, 1):
         found.add(LogLine(number, operation, "ns", name, new, previous))
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nunatak.catalog.table_locks import Turns
+from nunatak.catalog.table_locks import TableLocks
 from nunatak.database.records import Key
 
 
@@ -25,7 +25,7 @@ def within_seconds(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_only_one_holds_the_turn_of_a_table() -> None:
     async def scenario() -> None:
-        turns, inside, most = Turns(), 0, 0
+        turns, inside, most = TableLocks(), 0, 0
 
         async def work() -> None:
             nonlocal inside, most
@@ -44,7 +44,7 @@ def test_only_one_holds_the_turn_of_a_table() -> None:
 
 def test_turns_come_in_the_order_they_were_asked_for() -> None:
     async def scenario() -> None:
-        turns, order = Turns(), []
+        turns, order = TableLocks(), []
 
         async def work(number: int) -> None:
             async with turns.take([key("t")]):
@@ -59,7 +59,7 @@ def test_turns_come_in_the_order_they_were_asked_for() -> None:
 
 def test_different_tables_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = TableLocks()
         async with turns.take([key("a")]), turns.take([key("b")]):
             assert set(turns._taken) == {key("a"), key("b")}
         assert turns._taken == {}
@@ -69,7 +69,7 @@ def test_different_tables_do_not_wait_for_each_other() -> None:
 
 def test_several_tables_in_any_order_never_block_for_ever() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = TableLocks()
 
         async def work(number: int) -> None:
             names = ["a", "b", "c"] if number % 2 else ["c", "b", "a"]
@@ -84,7 +84,7 @@ def test_several_tables_in_any_order_never_block_for_ever() -> None:
 
 def test_a_table_named_twice_is_taken_once() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = TableLocks()
         async with turns.take([key("a"), key("a")]):
             assert set(turns._taken) == {key("a")}
         assert turns._taken == {}
@@ -94,7 +94,7 @@ def test_a_table_named_twice_is_taken_once() -> None:
 
 def test_whoever_fails_passes_the_turn_on() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = TableLocks()
         with pytest.raises(ValueError, match="broken"):
             async with turns.take([key("a"), key("b")]):
                 raise ValueError("broken")
@@ -107,7 +107,7 @@ def test_whoever_fails_passes_the_turn_on() -> None:
 
 def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = TableLocks()
 
         async def work() -> None:
             async with turns.take([key("a"), key("b")]):
@@ -129,7 +129,7 @@ def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
 
 def test_a_turn_that_comes_to_somebody_who_just_went_away_is_passed_on() -> None:
     async def scenario() -> None:
-        turns, order = Turns(), []
+        turns, order = TableLocks(), []
 
         async def work(name: str) -> None:
             async with turns.take([key("t")]):

@@ -70,7 +70,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Credential:
+class ListedCredential:
     """All that may be told of one; nobody reads its secret again."""
 
     credential_id: str
@@ -382,13 +382,13 @@ def no_credential(principal: str, credential_id: str) -> NotFound:
     return NotFound(f"Principal {principal} has no credential {credential_id}")
 
 
-async def list_credentials(store: Store, principal: str) -> list[Credential]:
+async def list_credentials(store: Store, principal: str) -> list[ListedCredential]:
     return [_credential(row) for row in await store.rows("list_credentials", {"principal": principal})]
 
 
-def _credential(row: Sequence[Any]) -> Credential:
+def _credential(row: Sequence[Any]) -> ListedCredential:
     roles = None if row[3] is None else tuple(json.loads(row[3]))
-    return Credential(row[0], row[1], row[2], roles, row[4], row[5], row[6], row[7])
+    return ListedCredential(row[0], row[1], row[2], roles, row[4], row[5], row[6], row[7])
 
 
 # Warehouses

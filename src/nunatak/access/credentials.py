@@ -40,7 +40,7 @@ class NewCredential:
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class StoredCredential:
     """What the database knows of a credential and its principal under one version of the policy.
 
     `roles` are those of the principal; `limit`, if given, are the only ones the credential may be used for.
@@ -93,19 +93,19 @@ def split_api_key(text: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-async def find_credential(store: Store, credential_id: str) -> Credential | None:
+async def find_credential(store: Store, credential_id: str) -> StoredCredential | None:
     """One read, which also tells the principal's roles and the version of the policy they belong to."""
     rows = await store.rows("find_credential", {"credential_id": credential_id})
     return _credential(credential_id, rows) if rows else None
 
 
-def is_secret_of(vault: Vault, credential: Credential | None, credential_id: str, secret: str) -> bool:
+def is_secret_of(vault: Vault, credential: StoredCredential | None, credential_id: str, secret: str) -> bool:
     """Whether this is the secret; takes as long for a credential that does not exist."""
     digest = vault.hmac(secret.encode(), credential_id)
     return hmac.compare_digest(digest, b"" if credential is None else credential.stored) and credential is not None
 
 
-def check_usable(credential: Credential, now_ms: int) -> None:
+def check_usable(credential: StoredCredential, now_ms: int) -> None:
     """NotAuthenticated if the credential has expired, or its principal must not act."""
     if credential.expires_ms is not None and credential.expires_ms <= now_ms:
         raise NotAuthenticated("The credential has expired", hint="Ask an administrator for a new one.")
@@ -113,9 +113,9 @@ def check_usable(credential: Credential, now_ms: int) -> None:
         raise NotAuthenticated(f"Principal {credential.principal} is disabled")
 
 
-def _credential(credential_id: str, rows: Sequence[Sequence[Any]]) -> Credential:
+def _credential(credential_id: str, rows: Sequence[Sequence[Any]]) -> StoredCredential:
     version, principal, disabled, _, kind, stored, limit, expires_ms, last_used_ms = rows[0]
-    return Credential(
+    return StoredCredential(
         credential_id,
         version,
         principal,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from nunatak.access.credentials import (
     API_KEY,
     CLIENT,
-    Credential,
     Kind,
+    StoredCredential,
     check_usable,
     find_credential,
     is_secret_of,
@@ -51,7 +51,7 @@ class Bearer:
     It is checked again at `expires_ms`, and is worth nothing from `ends_ms` on.
     """
 
-    credential: Credential
+    credential: StoredCredential
     scope: Scope
     expires_ms: int
     ends_ms: int
@@ -116,11 +116,11 @@ class EmbeddedIdentity:
         ends_ms = min(token.exp * 1000, credential.expires_ms or NEVER_MS)
         return Bearer(credential, scope, ends_ms, ends_ms)
 
-    async def check_client(self, client_id: str, secret: str) -> Credential:
+    async def check_client(self, client_id: str, secret: str) -> StoredCredential:
         """NotAuthenticated unless this is the secret of a client that may be used now."""
         return await self._check_secret(client_id, secret, CLIENT, WRONG_SECRET)
 
-    async def issue(self, credential: Credential, scope: Scope) -> tuple[str, int]:
+    async def issue(self, credential: StoredCredential, scope: Scope) -> tuple[str, int]:
         """A token for whoever was found to hold this credential, and the seconds it lives."""
         await self.tokens.catch_up(credential.policy_version)
         await self.tokens.rotate_if_due()
@@ -131,7 +131,7 @@ class EmbeddedIdentity:
         """Let the last uses be written down."""
         await asyncio.gather(*self._touches)
 
-    async def _check_secret(self, credential_id: str, secret: str, kind: Kind, refusal: str) -> Credential:
+    async def _check_secret(self, credential_id: str, secret: str, kind: Kind, refusal: str) -> StoredCredential:
         found = await find_credential(self.store, credential_id)
         credential = found if found is not None and found.kind == kind else None
         if not is_secret_of(self.vault, credential, credential_id, secret) or credential is None:
@@ -140,7 +140,7 @@ class EmbeddedIdentity:
         self.touch(credential)
         return credential
 
-    def touch(self, credential: Credential) -> None:
+    def touch(self, credential: StoredCredential) -> None:
         """Write down that it is used, unless that was done a moment ago; nobody waits for it."""
         now_ms = self.now_ms()
         if now_ms - max(credential.last_used_ms or 0, self._touched.get(credential.credential_id, 0)) < TOUCH_MS:

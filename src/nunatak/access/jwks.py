@@ -173,7 +173,7 @@ def _check_url(what: str, url: str) -> SplitResult:
     return parts
 
 
-class _Answer:
+class _KeySetResponse:
     """What the HTTP parser reports."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ async def _get(parts: SplitResult) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection(
         parts.hostname, parts.port or (443 if secure else 80), ssl=ssl.create_default_context() if secure else None
     )
-    answer = _Answer()
+    answer = _KeySetResponse()
     parser = httptools.HttpResponseParser(answer)
     received = 0
     try:

@@ -20,7 +20,7 @@ _HEADING = "# Whoever reads this file can read the secrets of the catalog's data
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Key:
+class KeyFileKey:
     """`key_id` follows from the material, so that a line that was damaged is noticed."""
 
     key_id: str
@@ -37,18 +37,18 @@ class Key:
 class KeyRing:
     """The first key encrypts; every one of them decrypts what it encrypted."""
 
-    keys: tuple[Key, ...] = ()
+    keys: tuple[KeyFileKey, ...] = ()
 
-    def find(self, key_id: str) -> Key | None:
+    def find(self, key_id: str) -> KeyFileKey | None:
         return next((key for key in self.keys if key.key_id == key_id), None)
 
     def text(self) -> str:
         return "\n".join((_HEADING, *(key.line() for key in self.keys), ""))
 
 
-def new_key() -> Key:
+def new_key() -> KeyFileKey:
     material = secrets.token_bytes(KEY_BYTES)
-    return Key(_id_of(material), material)
+    return KeyFileKey(_id_of(material), material)
 
 
 def _id_of(material: bytes) -> str:
@@ -57,7 +57,7 @@ def _id_of(material: bytes) -> str:
 
 def parse_keys(text: str, source: Path) -> KeyRing:
     """Lines of a key's id and its base64; empty ones and those that begin with # do not count."""
-    keys: list[Key] = []
+    keys: list[KeyFileKey] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -70,7 +70,7 @@ def parse_keys(text: str, source: Path) -> KeyRing:
             raise SettingsError(f"line {number} of {source} is not `<key id> <base64 of {KEY_BYTES} bytes>`")
         if not hmac.compare_digest(_id_of(material).encode(), key_id.encode()):
             raise SettingsError(f"line {number} of {source} was damaged: its key is not the one of its id; restore it")
-        keys.append(Key(key_id, material))
+        keys.append(KeyFileKey(key_id, material))
     if not keys:
         raise SettingsError(f"{source} holds no key: restore it; if the catalog never held a secret, delete it")
     return KeyRing(tuple(keys))
@@ -84,11 +84,11 @@ class KeyFile:
         self._ring = KeyRing()
         self._seen: tuple[int, int, int] | None = None
 
-    def find(self, key_id: str) -> Key | None:
+    def find(self, key_id: str) -> KeyFileKey | None:
         """Another server, or an operator, may have added a key that is not known here yet."""
         return self._ring.find(key_id) or self.ring().find(key_id)
 
-    def first(self) -> Key:
+    def first(self) -> KeyFileKey:
         """The key that encrypts now."""
         ring = self.ring()
         if not ring.keys:

@@ -47,11 +47,11 @@ class _Question(msgspec.Struct, frozen=True):
     input: _Input
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _OpaResponse(msgspec.Struct, frozen=True):
     result: list[list[str]]
 
 
-_answers = msgspec.json.Decoder(_Answer)
+_answers = msgspec.json.Decoder(_OpaResponse)
 
 
 def open_opa(settings: Settings) -> "Opa":

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from nunatak.access.key_file import Key, KeyRing, new_key
+from nunatak.access.key_file import KeyFileKey, KeyRing, new_key
 from nunatak.access.vault import Vault, key_id_of
 from nunatak.database.records import Write
 from nunatak.database.store import Store
@@ -83,7 +83,7 @@ async def list_keys(store: Store, vault: Vault) -> list[KeyUse]:
     ]
 
 
-def _with_new(ring: KeyRing, before: Key) -> KeyRing:
+def _with_new(ring: KeyRing, before: KeyFileKey) -> KeyRing:
     """Unless somebody else was faster, whose new key does as well."""
     return KeyRing((new_key(), *ring.keys)) if ring.keys[:1] == (before,) else ring
 

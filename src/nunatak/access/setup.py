@@ -20,7 +20,7 @@ from nunatak.settings import Settings
 
 
 @dataclass(frozen=True)
-class Doors:
+class AccessSetup:
     """All of them; `identity` issues tokens, if this server does."""
 
     guard: Guard
@@ -33,7 +33,7 @@ class Doors:
             await self.identity.close()
 
 
-def check_doors(settings: Settings) -> None:
+def check_access(settings: Settings) -> None:
     """SettingsError if one of them lacks a setting; neither the database nor the network is asked."""
     if "oidc" in settings.auth:
         keys_of_issuers(settings, lambda: 0)
@@ -45,13 +45,13 @@ def check_doors(settings: Settings) -> None:
         _external(settings)
 
 
-async def open_doors(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> Doors:
+async def open_access(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> AccessSetup:
     """SettingsError if one of them lacks a setting; the vault must be unlocked."""
     identity = await open_identity(settings, store, vault, now_ms) if "embedded" in settings.auth else None
     guard = Guard(
         store, _authorizer(settings, store), _authenticators(settings, store, vault, identity, now_ms), now_ms
     )
-    return Doors(guard, identity, TrustedProxies(settings))
+    return AccessSetup(guard, identity, TrustedProxies(settings))
 
 
 def _authenticators(

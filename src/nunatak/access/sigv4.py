@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote_to_bytes
 
-from nunatak.access.credentials import ACCESS_KEY, Credential, check_usable, find_credential
+from nunatak.access.credentials import ACCESS_KEY, StoredCredential, check_usable, find_credential
 from nunatak.access.embedded import Bearer
 from nunatak.access.sessions import NEVER_MS, Proof, Session
 from nunatak.access.vault import Vault
@@ -57,7 +57,7 @@ class SigV4Authenticator:
         store: Store,
         vault: Vault,
         now_ms: Callable[[], int],
-        used: Callable[[Credential], None] = lambda credential: None,
+        used: Callable[[StoredCredential], None] = lambda credential: None,
     ) -> None:
         """`used` is told of every key that signed a request."""
         self._store = store
@@ -168,7 +168,7 @@ async def _body_sha256(proof: Proof) -> str:
     return EMPTY_SHA256 if proof.body_sha256 is None else await proof.body_sha256()
 
 
-def _session(credential: Credential, body_sha256: str) -> Session:
+def _session(credential: StoredCredential, body_sha256: str) -> Session:
     session = Bearer(credential, credential.limit, NEVER_MS, credential.expires_ms or NEVER_MS).session("sigv4")
     return replace(session, cached=False, body_sha256=body_sha256)
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from nunatak.access.credentials import Credential
+from nunatak.access.credentials import StoredCredential
 from nunatak.access.scopes import Scope, format_scope
 from nunatak.access.vault import BrokenSeal, Vault
 from nunatak.database.records import Change, SaveSecret, Write
@@ -135,7 +135,7 @@ class AccessTokens:
         await self.catch_up(await self._current_version())
         return key_id
 
-    def issue(self, credential: Credential, scope: Scope) -> str:
+    def issue(self, credential: StoredCredential, scope: Scope) -> str:
         """A token that lives for `token_seconds`, or as long as the credential if that is less."""
         key = self.signing_key
         issued = self._now_ms() // 1000

@@ -18,7 +18,7 @@ from nunatak.access.guard import Guard, Known
 from nunatak.access.privileges import Privilege
 from nunatak.access.securables import SERVER
 from nunatak.access.sessions import Proof
-from nunatak.access.setup import Doors
+from nunatak.access.setup import AccessSetup
 from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
 from nunatak.api.admission import admit, require_current
@@ -44,7 +44,7 @@ from nunatak.api.tables import replay_response, require_to_read, rights_went_alo
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.write import save_answer
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.database.store import KeyTaken
 from nunatak.errors import (
     BadRequest,
@@ -82,7 +82,7 @@ class App:
     in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
     metrics_page: Callable[[], Awaitable[bytes]] | None = None  # of all workers, if there are others
     busy: InFlight = field(default_factory=lambda: InFlight(1_000_000))
-    doors: Doors | None = None  # None: nobody is asked who they are
+    doors: AccessSetup | None = None  # None: nobody is asked who they are
     rates: Rates | None = None
     audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
     audits_reads: bool = False
@@ -200,7 +200,7 @@ class App:
         charged = ""  # whose share of requests and memory it takes: the address, until the principal is known
         if body is not None:
             charged = network_of(host)
-            body.sent_by(charged)
+            body.assign_to(charged)
         if guard is not None and not route.always:  # whoever looks after us is not kept away by others at its address
             self._take("", host)  # somebody not known yet is counted before any work is done for them
         for _ in range(POLICY_TRIES):
@@ -209,7 +209,7 @@ class App:
                 assert body is not None
                 peer = address[0] if address is not None else None
                 proof = Proof(head.method, head.path, head.query, head.headers, peer, certificate, body.sha256)
-                known = await self._identified(guard, proof, host)
+                known = await self._identify(guard, proof, host)
                 charged = known.session.principal
             asked_warehouse = decode_segment(prefix) if prefix else ""
             warehouse = await self.catalog.load_warehouse(asked_warehouse)
@@ -218,11 +218,11 @@ class App:
             request.guard, request.known = guard, known
             request.caller = _caller(known, request, address, host)
             if guard is None or body is None or route.always:
-                return await self._admitted(route, request, body)
+                return await self._admit_and_handle(route, request, body)
             self.busy.take_share(charged)
             body.share_of = charged
             try:
-                return await self._admitted(route, request, body)
+                return await self._admit_and_handle(route, request, body)
             except PolicyChanged:
                 guard.forget()
             finally:
@@ -230,13 +230,13 @@ class App:
                 self.busy.give_back_share(charged)
         raise ServiceUnavailable("Rights are being changed right now; nothing was done")
 
-    async def _admitted(self, route: Route, request: Request, body: Body | None) -> Response:
+    async def _admit_and_handle(self, route: Route, request: Request, body: Body | None) -> Response:
         """Checks the rights of a caller who is known, and calls the handler."""
         known = request.known
         if route.mutates:
             assert body is not None
             if known is not None:
-                body.sent_by(known.session.principal)
+                body.assign_to(known.session.principal)
                 await _check_signed(known, body)
             request.body = await body.read(is_json=route.privilege is not Privilege.PUBLIC)
             return await self._mutate(route, request, body)
@@ -249,7 +249,7 @@ class App:
             self._note(request, route.operation, request.securable, ALLOWED)
         return response
 
-    async def _identified(self, guard: Guard, proof: Proof, host: str) -> Known:
+    async def _identify(self, guard: Guard, proof: Proof, host: str) -> Known:
         try:
             known = await guard.identify(proof)
         except NotAuthenticated as error:
@@ -332,7 +332,7 @@ class App:
             )
         return await self._again(route, request, saved.answer)
 
-    async def _again(self, route: Route, request: Request, answer: Answer) -> Response:
+    async def _again(self, route: Route, request: Request, answer: StoredResponse) -> Response:
         """Replays a stored answer, once the caller's rights are checked as they are now.
 
         Without them nothing is told but that the request was carried out. That is no refusal: the client would delete
@@ -362,7 +362,7 @@ class App:
             return await _call_handler(route, request)
         except CatalogError as error:
             if error.deterministic:
-                answer = Answer(error.status, body=self._refusal(error).body)
+                answer = StoredResponse(error.status, body=self._refusal(error).body)
                 await self.catalog.store.apply([save_answer(self.catalog, request.caller, answer)])
             raise
 

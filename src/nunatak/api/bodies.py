@@ -158,7 +158,7 @@ class Body:
         self.limit = limit
         self.share_of: str | None = None  # whose share of requests is given back while this one is awaited
 
-    def sent_by(self, caller: str) -> None:
+    def assign_to(self, caller: str) -> None:
         """Whose memory it is, from now on."""
         if self._taken:
             self._room.give_back(self._caller, self._taken)
@@ -170,7 +170,7 @@ class Body:
     async def raw(self) -> bytes:
         """As it was sent."""
         if self._raw is None:
-            self._raw = await self._received(self.limit)
+            self._raw = await self._receive_all(self.limit)
         elif len(self._raw) > self.limit:
             raise _too_large(self.limit)
         return self._raw
@@ -185,10 +185,10 @@ class Body:
                     check_json(raw)
                 self._ready = raw
             else:
-                self._ready = await self._prepared(raw, encoding.decode("latin-1"), is_json)
+                self._ready = await self._prepare(raw, encoding.decode("latin-1"), is_json)
         return self._ready
 
-    async def _prepared(self, raw: bytes, encoding: str, is_json: bool) -> bytes:
+    async def _prepare(self, raw: bytes, encoding: str, is_json: bool) -> bytes:
         if self.limit <= LARGE_BYTES:
             return _unpack(raw, encoding, self.limit, is_json)
         ready: bytes = await self._room.in_thread(self._caller, _unpack, raw, encoding, self.limit, is_json)
@@ -201,19 +201,19 @@ class Body:
         if self._raw is None:
             limit = min(self.limit, UNANNOUNCED_BYTES)
             try:
-                self._raw = await self._received(limit)
+                self._raw = await self._receive_all(limit)
             except TooLarge:
                 raise NotAuthenticated(
                     f"The signature of a body of more than {limit} bytes must announce its hash",
                     hint="Send the SHA-256 of the body as x-amz-content-sha256.",
                 ) from None
-        return (await self._hashed(b"", self._raw)).hex()
+        return (await self._hash(b"", self._raw)).hex()
 
     async def digest(self, resource: bytes, query: bytes) -> bytes:
         """By which a request is recognised that is sent again, with the body as it was sent."""
-        return await self._hashed(b"\0".join((resource, query, b"")), await self.raw())
+        return await self._hash(b"\0".join((resource, query, b"")), await self.raw())
 
-    async def _hashed(self, before: bytes, content: bytes) -> bytes:
+    async def _hash(self, before: bytes, content: bytes) -> bytes:
         if len(content) <= LARGE_BYTES:
             return hashlib.sha256(before + content).digest()
         hashed = hashlib.sha256(before)
@@ -229,7 +229,7 @@ class Body:
         self._room.take(self._caller, size)
         self._taken += size
 
-    async def _received(self, limit: int) -> bytes:
+    async def _receive_all(self, limit: int) -> bytes:
         length = self._headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > limit:
             raise _too_large(limit)

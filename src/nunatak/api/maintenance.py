@@ -11,10 +11,10 @@ from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import Place, aim, require_namespace, tables_in
+from nunatak.api.securable_parameter import SecurablePlace, aim, require_namespace, tables_in
 from nunatak.catalog.pointers import not_found
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer, Key
+from nunatak.database.records import Key, StoredResponse
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier, to_jdbc
 from nunatak.maintenance import policy_store
@@ -64,7 +64,7 @@ async def set_policy(request: Request) -> None:
     policy = parse_policy(bytes(wanted.policy))
     await _require(request, place)
     changes = policy_store.set_policy(request.actor, place.securable, policy)
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 @handler
@@ -72,7 +72,7 @@ async def drop_policy(request: Request) -> None:
     place = await aim(request, request.query.get("securable"))
     kind = check_type(request.query.get("type", ""))
     changes = policy_store.drop_policy(request.actor, place.securable, kind)
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 # Plans
@@ -101,7 +101,7 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
     return wire.PlanResponse(tables, next_page_token=request.context.tokens.after(resource, following))
 
 
-async def planner_for(request: Request, place: Place) -> Planner:
+async def planner_for(request: Request, place: SecurablePlace) -> Planner:
     """With the policies that may count for anything in the place."""
     store = request.catalog.store
     policies = await policy_store.policies_around(store, place.securable)
@@ -124,7 +124,7 @@ async def _table_plan(request: Request, planner: Planner, identifier: Identifier
 # What all have in common
 
 
-async def _require(request: Request, place: Place) -> None:
+async def _require(request: Request, place: SecurablePlace) -> None:
     """A policy on what does not exist would surprise whoever creates it."""
     if place.name is None:
         await require_namespace(request, place)

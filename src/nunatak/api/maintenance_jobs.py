@@ -25,11 +25,11 @@ from nunatak.api.maintenance_wire import (
 from nunatak.api.paging import list_of
 from nunatak.api.required_privileges import Declared, Need, Target
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import Place, aim, require_namespace, tables_in
+from nunatak.api.securable_parameter import SecurablePlace, aim, require_namespace, tables_in
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance import policy_store, queue
@@ -69,7 +69,7 @@ async def add_jobs(request: Request) -> AddJobsResponse:
     return AddJobsResponse(jobs, next_page_token=request.context.tokens.after(resource, following))
 
 
-async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) -> AddedJob:
+async def _ask_for(request: Request, place: SecurablePlace, kind: str, *, dry_run: bool) -> AddedJob:
     if place.name is None:
         raise BadRequest("A job of one type is asked for on a table", hint="Leave the type out for all that is due.")
     catalog = request.catalog
@@ -79,7 +79,7 @@ async def _ask_for(request: Request, place: Place, kind: str, *, dry_run: bool) 
     spec = requested_job(subject, facts, kind, policies.get(kind), catalog.now_ms())
     if dry_run:
         return AddedJob(None, spec)
-    await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), Answer(200))
+    await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), StoredResponse(200))
     return await _added_job(request, spec)
 
 
@@ -96,7 +96,7 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
             continue
         changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
-            await write(catalog, _without_key(request), changes, Answer(200))
+            await write(catalog, _without_key(request), changes, StoredResponse(200))
         except Conflict:  # another server planned the same at the same time
             continue
         added.append(await _added_job(request, decision.spec))
@@ -134,7 +134,7 @@ async def load_job(request: Request) -> MaintenanceJob:
 @handler
 async def cancel_job(request: Request) -> None:
     changes = queue.cancel(request.actor, await _load(request))
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 # Workers
@@ -155,7 +155,7 @@ async def lease_job(request: Request) -> LeaseResponse:
     return LeaseResponse(None if job is None else _job(job), seconds, seconds // queue.HEARTBEATS)
 
 
-async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | None:
+async def _next_job(request: Request, owner: str, place: SecurablePlace) -> QueuedJob | None:
     """One whose table is still there under its name; what was planned for one that is gone is over."""
     store = request.catalog.store
     for _ in range(queue.CANDIDATES):
@@ -167,7 +167,7 @@ async def _next_job(request: Request, owner: str, place: Place) -> QueuedJob | N
     return None
 
 
-async def _this_job(request: Request, owner: str, place: Place, job_id: int) -> QueuedJob:
+async def _this_job(request: Request, owner: str, place: SecurablePlace, job_id: int) -> QueuedJob:
     """Inside the place, on which the caller holds what is needed; any other is not there."""
     found = await find_job(request.catalog.store, job_id)
     if found is None or not place.securable <= found.securable < securables.behind(place.securable):
@@ -231,7 +231,7 @@ async def finish_job(request: Request) -> None:
         result=wanted.result,
         error=wanted.error,
     )
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 @handler
@@ -240,7 +240,7 @@ async def hand_back_job(request: Request) -> None:
     job = await _load(request)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
     changes = queue.hand_back(job.job_id, owner, request.catalog.now_ms())
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 # What all have in common

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UnsetType
 
 from nunatak.access import administration, explain, securables
-from nunatak.access.administration import Credential, Grant, Principal, Role
+from nunatak.access.administration import Grant, ListedCredential, Principal, Role
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.denials import explain_hint
@@ -40,7 +40,7 @@ from nunatak.api.route import TOP_WORDS, handler
 from nunatak.api.wire import stored_answer
 from nunatak.catalog.warehouses import WarehousePlace, check_warehouse_name
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer, Change, Key
+from nunatak.database.records import Change, Key, StoredResponse
 from nunatak.errors import BadRequest, Conflict, Forbidden, NotFound
 from nunatak.iceberg.identifiers import to_jdbc
 
@@ -315,7 +315,7 @@ async def create_credential(request: Request) -> Response:
     changes = administration.create_credential(
         actor, principal, new, roles=wanted.roles, note=wanted.note, expires_ms=expires_ms
     )
-    await write(request.catalog, msgspec.structs.replace(request.caller, key=None), changes, Answer(200))
+    await write(request.catalog, msgspec.structs.replace(request.caller, key=None), changes, StoredResponse(200))
     made = wire.NewCredential(
         credential_id=new.credential_id,
         principal=principal,
@@ -341,7 +341,7 @@ async def drop_credential(request: Request) -> None:
     await _change(request, changes)
 
 
-async def _managed_credentials(request: Request, principal: str) -> list[Credential]:
+async def _managed_credentials(request: Request, principal: str) -> list[ListedCredential]:
     """Those of the principal that the caller may list and drop: all, for an administrator and for itself.
 
     A session that is limited to roles manages only those that are limited to some of the same roles.
@@ -574,7 +574,7 @@ def _query_name(request: Request, name: str) -> str:
 
 
 async def _change(request: Request, changes: Sequence[Change]) -> None:
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 async def _apply_changes(request: Request, changes: Sequence[Change], value: T) -> T:
@@ -608,7 +608,7 @@ def _grant(each: Grant) -> wire.Grant:
     return wire.Grant(grantee, securable, names_of(each.privileges), each.granted_by, each.granted_ms)
 
 
-def _credential(each: Credential) -> wire.Credential:
+def _credential(each: ListedCredential) -> wire.Credential:
     return wire.Credential(
         credential_id=each.credential_id,
         principal=each.principal,

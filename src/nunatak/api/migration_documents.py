@@ -16,7 +16,7 @@ from nunatak.catalog.migration_documents import (
     save_document,
 )
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest
 
 LARGEST_PAGE = 100  # documents in one answer; each has up to 1 MiB
@@ -52,13 +52,13 @@ async def put_document(request: Request) -> None:
         raise BadRequest("A version is 0 for a new document, or what was read")
     now_ms = request.catalog.now_ms()
     change = save_document(_migration(request), _document(request), content, wanted.version, now_ms)
-    await write(request.catalog, request.caller, [change], Answer(204))
+    await write(request.catalog, request.caller, [change], StoredResponse(204))
 
 
 @handler
 async def delete_document(request: Request) -> None:
     change = drop_document(_migration(request), _document(request), _version(request))
-    await write(request.catalog, request.caller, [change], Answer(204))
+    await write(request.catalog, request.caller, [change], StoredResponse(204))
 
 
 def _version(request: Request) -> int:

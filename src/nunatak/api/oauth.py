@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import parse_qsl
 
 from nunatak.access.addresses import network_of
-from nunatak.access.credentials import API_KEY_PREFIX, Credential, split_api_key
+from nunatak.access.credentials import API_KEY_PREFIX, StoredCredential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, format_scope, narrow_scope, parse_scope
 from nunatak.api.http import Request, Response, error_response, json_response
@@ -46,7 +46,7 @@ CHALLENGE = (b"www-authenticate", b'Basic realm="nunatak"')
 Word = Literal["invalid_request", "invalid_client", "unsupported_grant_type", "invalid_scope"]
 
 
-class Refused(Exception):
+class TokenRefused(Exception):
     """What a token request is answered with if OAuth has a word for it."""
 
     def __init__(self, word: Word, error: CatalogError) -> None:
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Client:
+class OAuthClient:
     """Who a request says it comes from, and the secret to prove it."""
 
     client_id: str
@@ -64,11 +64,11 @@ class Client:
 
 
 @dataclass(frozen=True)
-class TokenRequest:
+class ParsedTokenRequest:
     """The form and the header, read but not believed."""
 
     form: dict[str, str]
-    client: Client | None
+    client: OAuthClient | None
     bearer: str | None
     address: str  # or network, of the client
 
@@ -90,7 +90,7 @@ async def post_token(request: Request) -> Response:
             return _slow_down(wait_ms)
         try:
             credential, scope = await _grant_token(identity, asked)
-        except Refused as refusal:
+        except TokenRefused as refusal:
             if isinstance(refusal.error, NotAuthenticated):
                 identity.throttle.failed(*asked.origin)
                 request.context.note_failed_login(refusal.error, "getToken", request.host)
@@ -98,7 +98,7 @@ async def post_token(request: Request) -> Response:
         identity.throttle.succeeded(*asked.origin)
         token, seconds = await identity.issue(credential, scope)
         request.context.note_issued_token(request, credential.principal)
-    except Refused as refusal:
+    except TokenRefused as refusal:
         return _refusal(refusal, distinct=request.context.distinct_errors)
     answer = TokenResponse(
         access_token=token, expires_in=seconds, issued_token_type=ACCESS_TOKEN, scope=format_scope(scope)
@@ -133,7 +133,7 @@ def _identity(request: Request) -> EmbeddedIdentity:
     return identity
 
 
-async def _grant_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+async def _grant_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
     """The credential that a token may be issued for, and its scope."""
     grant = asked.form.get("grant_type")
     if grant == CLIENT_CREDENTIALS:
@@ -141,31 +141,31 @@ async def _grant_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple
     if grant == TOKEN_EXCHANGE:
         return await _for_token(identity, asked)
     if grant is None:
-        raise Refused("invalid_request", BadRequest("grant_type is missing", hint=f"Send {CLIENT_CREDENTIALS}."))
-    raise Refused(
+        raise TokenRefused("invalid_request", BadRequest("grant_type is missing", hint=f"Send {CLIENT_CREDENTIALS}."))
+    raise TokenRefused(
         "unsupported_grant_type",
         BadRequest(f"Unsupported grant_type: {grant[:100]!r}", hint=f"Send {CLIENT_CREDENTIALS} or {TOKEN_EXCHANGE}."),
     )
 
 
-async def _for_client(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+async def _for_client(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
     if asked.client is None:
         hint = "Send client_id and client_secret, in the form or with HTTP Basic."
-        raise Refused("invalid_client", NotAuthenticated("No client id and secret were sent", hint=hint))
+        raise TokenRefused("invalid_client", NotAuthenticated("No client id and secret were sent", hint=hint))
     credential = await _authenticate_client(identity, asked.client)
     return credential, _scope(asked, credential, credential.limit)
 
 
-async def _for_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[Credential, Scope]:
+async def _for_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
     """A token that replaces one of ours, for the same principal and never wider; an actor token changes nothing."""
     subject = asked.form.get("subject_token", "")
     if asked.form.get("subject_token_type", ACCESS_TOKEN) not in TOKEN_TYPES or not subject:
-        raise Refused(
+        raise TokenRefused(
             "invalid_request",
             BadRequest("The subject token must be an access token of this server", hint=f"Its type is {ACCESS_TOKEN}."),
         )
     if asked.form.get("requested_token_type", ACCESS_TOKEN) not in TOKEN_TYPES:
-        raise Refused("invalid_request", BadRequest(f"Only {ACCESS_TOKEN} can be requested"))
+        raise TokenRefused("invalid_request", BadRequest(f"Only {ACCESS_TOKEN} can be requested"))
     if asked.client is not None:
         credential = await _authenticate_client(identity, asked.client)
         asking, (principal, held) = credential, await _old_token(identity, subject)
@@ -175,18 +175,18 @@ async def _for_token(identity: EmbeddedIdentity, asked: TokenRequest) -> tuple[C
         if asked.bearer is not None and asked.bearer != subject:
             asking, _ = await _live_token(identity, asked.bearer, word="invalid_client")
     if asking.principal != principal:
-        raise Refused("invalid_request", NotAuthenticated("The subject token is another principal's"))
+        raise TokenRefused("invalid_request", NotAuthenticated("The subject token is another principal's"))
     return credential, _scope(asked, credential, held)
 
 
-async def _authenticate_client(identity: EmbeddedIdentity, client: Client) -> Credential:
+async def _authenticate_client(identity: EmbeddedIdentity, client: OAuthClient) -> StoredCredential:
     secret = client.secret.reveal()
     try:
         if not client.client_id and split_api_key(secret) is not None:
             return (await identity.check_api_key(secret)).credential
         return await identity.check_client(client.client_id, secret)
     except NotAuthenticated as error:
-        raise Refused("invalid_client", error) from error
+        raise TokenRefused("invalid_client", error) from error
 
 
 async def _old_token(identity: EmbeddedIdentity, text: str) -> tuple[str, Scope]:
@@ -195,23 +195,23 @@ async def _old_token(identity: EmbeddedIdentity, text: str) -> tuple[str, Scope]
     try:
         token = await identity.tokens.verify(text, expired_too=True)
     except NotAuthenticated as error:
-        raise Refused("invalid_request", error) from error
+        raise TokenRefused("invalid_request", error) from error
     return token.sub, token.allows
 
 
 async def _live_token(
     identity: EmbeddedIdentity, text: str, *, word: Word = "invalid_request"
-) -> tuple[Credential, Scope]:
+) -> tuple[StoredCredential, Scope]:
     """What a token is worth now; an API key may be exchanged, too, which Java's client tries after an hour."""
     try:
         checked = identity.check_api_key if text.startswith(API_KEY_PREFIX) else identity.check_token
         bearer = await checked(text)
     except NotAuthenticated as error:
-        raise Refused(word, error) from error
+        raise TokenRefused(word, error) from error
     return bearer.credential, bearer.scope
 
 
-def _scope(asked: TokenRequest, credential: Credential, held: Scope) -> Scope:
+def _scope(asked: ParsedTokenRequest, credential: StoredCredential, held: Scope) -> Scope:
     """What is asked for, if it is no wider than `held` and what the credential may be used for."""
     try:
         wanted = parse_scope(asked.form.get("scope", ""))
@@ -220,16 +220,16 @@ def _scope(asked: TokenRequest, credential: Credential, held: Scope) -> Scope:
             raise ScopeRefused(f"Invalid scope: {credential.principal} does not have the role {missing[:200]}")
         return narrow_scope(narrow_scope(wanted, held), credential.limit)
     except ScopeRefused as error:
-        raise Refused("invalid_scope", error) from error
+        raise TokenRefused("invalid_scope", error) from error
 
 
-def _parse_form(request: Request) -> TokenRequest:
+def _parse_form(request: Request) -> ParsedTokenRequest:
     form = _form(request)
     authorization = request.headers.get(b"authorization")
     basic, in_form = _basic(authorization), _client_of(form)
     if basic is not None and in_form is not None and basic != in_form:
-        raise Refused("invalid_request", BadRequest("HTTP Basic and the form name different clients"))
-    return TokenRequest(form, basic or in_form, bearer_text(authorization), network_of(request.host))
+        raise TokenRefused("invalid_request", BadRequest("HTTP Basic and the form name different clients"))
+    return ParsedTokenRequest(form, basic or in_form, bearer_text(authorization), network_of(request.host))
 
 
 def _form(request: Request) -> dict[str, str]:
@@ -249,7 +249,7 @@ def _form(request: Request) -> dict[str, str]:
     return form
 
 
-def _basic(authorization: bytes | None) -> Client | None:
+def _basic(authorization: bytes | None) -> OAuthClient | None:
     scheme, _, encoded = (authorization or b"").strip().partition(b" ")
     if scheme.lower() != b"basic":
         return None
@@ -262,19 +262,19 @@ def _basic(authorization: bytes | None) -> Client | None:
     return _client(name, secret)
 
 
-def _client_of(form: dict[str, str]) -> Client | None:
+def _client_of(form: dict[str, str]) -> OAuthClient | None:
     secret = form.get("client_secret")
     return None if secret is None else _client(form.get("client_id", ""), secret)
 
 
-def _client(client_id: str, secret: str) -> Client:
+def _client(client_id: str, secret: str) -> OAuthClient:
     if len(client_id) > MAX_CLIENT_ID or len(secret) > MAX_SECRET or not client_id.isprintable():
-        raise Refused("invalid_client", NotAuthenticated("Not the id of a client"))
-    return Client(client_id, Secret(secret))
+        raise TokenRefused("invalid_client", NotAuthenticated("Not the id of a client"))
+    return OAuthClient(client_id, Secret(secret))
 
 
-def _malformed_request(why: str) -> Refused:
-    return Refused("invalid_request", BadRequest(f"Malformed token request: {why}"))
+def _malformed_request(why: str) -> TokenRefused:
+    return TokenRefused("invalid_request", BadRequest(f"Malformed token request: {why}"))
 
 
 def _slow_down(wait_ms: int) -> Response:
@@ -286,7 +286,7 @@ def _slow_down(wait_ms: int) -> Response:
     return Response(answer.status, answer.body, (*kept, (b"retry-after", str(seconds).encode("ascii")), *NOT_KEPT))
 
 
-def _refusal(refusal: Refused, *, distinct: bool) -> Response:
+def _refusal(refusal: TokenRefused, *, distinct: bool) -> Response:
     error = refusal.error
     # RFC 6749, section 5.2: 401 is for a client that could not prove who it is, 400 for everything else.
     status = 401 if refusal.word == "invalid_client" else 400

@@ -35,7 +35,7 @@ class PlaceBody(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SecurablePlace:
     """As the text names it; `name` is None for a container."""
 
     securable: str
@@ -48,7 +48,7 @@ class Place:
         return Identifier(self.levels, self.name)
 
 
-async def aim(request: Request, text: str | None) -> Place:
+async def aim(request: Request, text: str | None) -> SecurablePlace:
     """What `text` names; from here on the request is about the warehouse in which it lies."""
     if not text:
         raise BadRequest(
@@ -66,10 +66,10 @@ async def aim(request: Request, text: str | None) -> Place:
     request.warehouse, request.asked_warehouse = warehouses[home], home
     if levels:
         check_namespace(levels)
-    return Place(securable, levels, None if name is None else check_name(name, "table"))
+    return SecurablePlace(securable, levels, None if name is None else check_name(name, "table"))
 
 
-async def load_table_at(request: Request, text: str | None) -> tuple[Place, TableMetadata]:
+async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePlace, TableMetadata]:
     """The table that `text` names; BadRequest if it names a container."""
     place = await aim(request, text)
     if place.name is None:
@@ -101,7 +101,7 @@ def on_place_in_body(body: type[PlaceBody]) -> Needs:
     return needs
 
 
-def required_on(route: Declared, request: Request, place: Place, *, filtered: bool = False) -> Need:
+def required_on(route: Declared, request: Request, place: SecurablePlace, *, filtered: bool = False) -> Need:
     if place.name is not None:
         return Need(route.privilege, entry_target(request, place.identifier, "TABLE"))
     return Need(route.privilege, namespace_target(request, place.levels), filtered=filtered)
@@ -110,13 +110,13 @@ def required_on(route: Declared, request: Request, place: Place, *, filtered: bo
 # What is in one
 
 
-async def require_namespace(request: Request, place: Place) -> None:
+async def require_namespace(request: Request, place: SecurablePlace) -> None:
     if place.levels and not await request.catalog.store.namespace_exists(request.warehouse.name, to_jdbc(place.levels)):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(place.levels)}")
 
 
 async def tables_in(
-    request: Request, place: Place, privilege: Privilege, after: str, limit: int
+    request: Request, place: SecurablePlace, privilege: Privilege, after: str, limit: int
 ) -> tuple[list[Identifier], str | None]:
     """The tables directly in a namespace, or all of a warehouse, on which the caller holds the privilege, in order.
 
@@ -151,7 +151,7 @@ def _entry(request: Request, identifier: Identifier) -> str:
     return securables.entry(request.warehouse.name, identifier.namespace, identifier.name)
 
 
-async def _names(request: Request, place: Place, after: str) -> list[Identifier]:
+async def _names(request: Request, place: SecurablePlace, after: str) -> list[Identifier]:
     namespace, name = json.loads(after) if after else ("", "")
     if place.levels:
         return await tables_after(request.catalog, request.warehouse, place.levels, name, CHUNK)

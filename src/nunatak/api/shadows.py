@@ -6,11 +6,11 @@ from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetShadowRequest
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import Place, aim, load_table_at, require_namespace
+from nunatak.api.securable_parameter import SecurablePlace, aim, load_table_at, require_namespace
 from nunatak.catalog.pointers import load_head
 from nunatak.catalog.shadows import NamedShadow, Shadow, check_source, drop_shadow, list_shadows, set_shadow
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.iceberg.identifiers import from_jdbc
 
 
@@ -34,7 +34,7 @@ async def put_shadow(request: Request) -> None:
     shadow = Shadow(check_source(wanted.source), wanted.state, request.catalog.now_ms())
     row = audit_change(request.actor, "set-shadow", place.securable, {"source": shadow.source, "state": shadow.state})
     changes = [set_shadow(request.warehouse.name, table.table_uuid, shadow), row]
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 @handler
@@ -43,14 +43,14 @@ async def delete_shadow(request: Request) -> None:
     place, table = await load_table_at(request, request.query.get("securable"))
     row = audit_change(request.actor, "drop-shadow", place.securable, {"table-uuid": table.table_uuid})
     changes = [drop_shadow(request.warehouse.name, table.table_uuid), row]
-    await write(request.catalog, request.caller, changes, Answer(204))
+    await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
 def _securable(each: NamedShadow) -> str:
     return securables.entry(each.key.catalog, from_jdbc(each.key.namespace), each.key.name)
 
 
-def _lies_in(each: NamedShadow, place: Place) -> bool:
+def _lies_in(each: NamedShadow, place: SecurablePlace) -> bool:
     return place.securable <= _securable(each) < securables.behind(place.securable)
 
 

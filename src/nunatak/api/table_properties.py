@@ -12,7 +12,7 @@ from nunatak.catalog.table_properties import (
     update_table_properties,
 )
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 
 
 @handler
@@ -33,7 +33,7 @@ async def patch_table_properties(request: Request) -> None:
     )
     detail = {"updated": sorted(wanted.updates), "removed": sorted(set(wanted.removals))}
     row = audit_change(request.actor, "update-table-properties", place.securable, detail)
-    await write(request.catalog, request.caller, [*changes, row], Answer(204))
+    await write(request.catalog, request.caller, [*changes, row], StoredResponse(204))
 
 
 @handler
@@ -42,4 +42,4 @@ async def delete_table_properties(request: Request) -> None:
     place, table = await load_table_at(request, request.query.get("securable"))
     key = key_of(request.warehouse, place.identifier)
     row = audit_change(request.actor, "drop-table-properties", place.securable, {"table-uuid": table.table_uuid})
-    await write(request.catalog, request.caller, [forget_table_properties(key), row], Answer(204))
+    await write(request.catalog, request.caller, [forget_table_properties(key), row], StoredResponse(204))

@@ -17,7 +17,7 @@ from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.pointers import find_head, key_of, make_loaded
 from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
-from nunatak.database.records import Answer, Kind
+from nunatak.database.records import Kind, StoredResponse
 from nunatak.errors import BadRequest, Forbidden, NoSuchTable, NotFound, OutcomeUnknown
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
@@ -202,7 +202,7 @@ async def report_metrics(request: Request) -> Response:
     return NO_CONTENT
 
 
-async def replay_response(request: Request, answer: Answer) -> Response:
+async def replay_response(request: Request, answer: StoredResponse) -> Response:
     """The answer of an earlier request with the same idempotency key."""
     if answer.metadata_location is None:
         return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)

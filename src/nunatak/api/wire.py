@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from nunatak.catalog.catalog import Caller
-from nunatak.database.records import Answer
+from nunatak.database.records import StoredResponse
 from nunatak.iceberg.identifiers import Identifier, check_name, check_namespace
 from nunatak.iceberg.shapes import Int, Long, SchemaJson, TableMetadataShape, described_by
 from nunatak.iceberg.view_metadata import ViewMetadataShape
@@ -262,9 +262,9 @@ class KeySet(msgspec.Struct, frozen=True):
     keys: list[dict[str, Any]]
 
 
-def stored_answer(caller: Caller, value: object) -> Answer:
+def stored_answer(caller: Caller, value: object) -> StoredResponse:
     """What is remembered for the caller's Idempotency-Key, if it has one: `value` was the answer."""
-    return Answer(200, body=None if caller.key is None else msgspec.json.encode(value))
+    return StoredResponse(200, body=None if caller.key is None else msgspec.json.encode(value))
 
 
 class NamedEntry(Protocol):

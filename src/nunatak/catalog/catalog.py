@@ -10,9 +10,9 @@ from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.large_work import LargeWork
-from nunatak.catalog.table_locks import Turns
+from nunatak.catalog.table_locks import TableLocks
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
-from nunatak.catalog.write_behind import Stowing
+from nunatak.catalog.write_behind import WriteBehind
 from nunatak.database.store import Store
 from nunatak.errors import NoSuchWarehouse
 from nunatak.events.spool import Spool
@@ -63,12 +63,14 @@ class Catalog:
     client_defaults: Mapping[str, str] = field(default_factory=dict)  # what an operator adds to /v1/config
     client_overrides: Mapping[str, str] = field(default_factory=dict)
     tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
-    turns: Turns = field(default_factory=Turns)
+    table_locks: TableLocks = field(default_factory=TableLocks)
     contention: Contention = field(default_factory=Contention)
     large_work: LargeWork = field(default_factory=LargeWork)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
     spool: Spool | None = None  # None: nobody wants to analyse what happened
-    stowing: Stowing | None = None  # None: others serve this database, too, and find metadata beside its pointer
+    write_behind: WriteBehind | None = (
+        None  # None: others serve this database, too, and find metadata beside its pointer
+    )
 
     def warehouse(self, name: str) -> WarehousePlace:
         """By name, or by its location as some engines are configured; an empty name means the default."""

@@ -16,7 +16,7 @@ from nunatak.catalog.pointers import check_chosen, check_places, find_head, key_
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
-from nunatak.database.records import AddJob, Answer, Change, Key
+from nunatak.database.records import AddJob, Change, Key, StoredResponse
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
     AlreadyExists,
@@ -117,7 +117,7 @@ async def commit_transaction(
 ) -> list[Loaded]:
     """As `commit_tables`; a refusal says that no table was changed."""
     try:
-        return await commit_tables(catalog, warehouse, caller, commits, Answer(204))
+        return await commit_tables(catalog, warehouse, caller, commits, StoredResponse(204))
     except CatalogError as error:
         if error.status not in REFUSALS:
             raise
@@ -130,7 +130,7 @@ async def commit_tables(
     warehouse: WarehousePlace,
     caller: Caller,
     commits: Sequence[TableCommit],
-    answer: Answer | None = None,
+    answer: StoredResponse | None = None,
 ) -> list[Loaded]:
     """Plan and publish all commits, or none of them; if another process moves a pointer meanwhile, begin again.
 
@@ -141,7 +141,7 @@ async def commit_tables(
     for key in keys if contention.tables else ():
         contention.arrived(key, caller.address)
     try:
-        async with catalog.turns.take(keys):
+        async with catalog.table_locks.take(keys):
             for attempt in range(MAX_TRIES):
                 if attempt:
                     caller.progress.tries = attempt + 1
@@ -192,7 +192,7 @@ async def _plan_from_memory(
     None if that has to be looked at: where others write, too, where rights are read along with the pointer, and for
     whatever would be refused, or answered without a change, because of what may have changed meanwhile.
     """
-    if catalog.stowing is None or caller.policy is not None:
+    if catalog.write_behind is None or caller.policy is not None:
         return None
     planned: list[Publication] = []
     for key, commit in zip(keys, commits, strict=True):

@@ -227,7 +227,7 @@ class _Look:
             self._add("wrong-record", text, repairable=True)
 
     async def _check_overlap(self, stored: Stored) -> None:
-        for other in await self._catalog.store.overlapping(stored.location, ancestors_of(stored.location)):
+        for other in await self._catalog.store.find_overlapping(stored.location, ancestors_of(stored.location)):
             same = other.location == stored.location and other.table_uuid == stored.table_uuid
             # Each pair is met twice and told once. One table may stand under two names.
             if not same and _order(self._key) < _order(other.key):

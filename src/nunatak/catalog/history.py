@@ -9,7 +9,7 @@ PAGE = 1000  # lines held at a time; a table may have a million
 
 
 @dataclass
-class History:
+class CommitHistory:
     """What the lines seen so far say. One table may stand under several names: each has its own line of files."""
 
     gaps: list[str] = field(default_factory=list)
@@ -58,9 +58,9 @@ class History:
         self._heads[name] = {metadata_location}
 
 
-async def read_history(store: Store, table_uuid: str, unnamed: dict[str, str]) -> History:
+async def read_history(store: Store, table_uuid: str, unnamed: dict[str, str]) -> CommitHistory:
     """The whole history; of `unnamed`, locations by file name, those that a line names are taken out."""
-    history = History()
+    history = CommitHistory()
     after = 0
     while True:
         lines = await store.commits_of(table_uuid, after, PAGE)

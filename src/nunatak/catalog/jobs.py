@@ -79,7 +79,7 @@ async def run_next(catalog: Catalog) -> bool:
         return False
     lease = Lease(catalog, job, now_ms + LEASE_MS)
     try:
-        async with lease.extended():
+        async with lease.keep_extended():
             result = await _run(catalog, job, lease)
     except asyncio.CancelledError:
         # A server that stops hands its job on at once, or if it cannot, when the lease runs out.
@@ -118,7 +118,7 @@ class Lease:
             raise LeaseLost(f"the lease of job {self._job.job_id} ran out before it was done")
 
     @contextlib.asynccontextmanager
-    async def extended(self) -> AsyncIterator[None]:
+    async def keep_extended(self) -> AsyncIterator[None]:
         """Kept for as long as the block takes."""
         beating = asyncio.create_task(self._extend_again_and_again())
         try:
@@ -220,7 +220,7 @@ async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, locatio
         return
     place = parse_location(location)
     # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
-    if not await catalog.store.overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
+    if not await catalog.store.find_overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
         await catalog.objects.remove_empty_folders(location)
 
 

@@ -9,7 +9,7 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_properties
 from nunatak.catalog.warehouses import keep_warehouse
 from nunatak.catalog.write import write
-from nunatak.database.records import Answer, CreateNamespace, DropNamespace, UpdateNamespace
+from nunatak.database.records import CreateNamespace, DropNamespace, StoredResponse, UpdateNamespace
 from nunatak.database.store import HeadMoved
 from nunatak.errors import BadRequest, CommitFailed, NoSuchNamespace, Unprocessable
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, to_jdbc
@@ -34,7 +34,7 @@ async def create_namespace(
     caller: Caller,
     namespace: Namespace,
     properties: Mapping[str, str],
-    answer: Answer,
+    answer: StoredResponse,
 ) -> None:
     """Create it, and the levels above it that are missing; `answer` is remembered for the caller's key."""
     check_properties(properties)
@@ -84,7 +84,7 @@ async def update_namespace(
     namespace: Namespace,
     updates: Mapping[str, str],
     removals: Sequence[str],
-    answer_of: Callable[[UpdatedProperties], Answer],
+    answer_of: Callable[[UpdatedProperties], StoredResponse],
 ) -> UpdatedProperties:
     """Set and remove properties; what `answer_of` makes of the result is remembered for the caller's key."""
     check_properties(updates)
@@ -118,5 +118,8 @@ async def update_namespace(
 async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:
     change = DropNamespace(warehouse.name, to_jdbc(namespace), print_namespace(namespace))
     await write(
-        catalog, caller, [change, *ownership.revoke_grants_inside(change.catalog, change.namespace)], Answer(204)
+        catalog,
+        caller,
+        [change, *ownership.revoke_grants_inside(change.catalog, change.namespace)],
+        StoredResponse(204),
     )

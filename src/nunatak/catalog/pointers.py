@@ -71,7 +71,7 @@ async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None =
     if cached is not None and cached.metadata_location == head.metadata_location:
         return cached
     if head.content is None:
-        waiting = catalog.stowing.find(key, head.metadata_location) if catalog.stowing is not None else None
+        waiting = catalog.write_behind.find(key, head.metadata_location) if catalog.write_behind is not None else None
         if waiting is not None:
             catalog.cache.keep(key, waiting)
             return waiting
@@ -220,7 +220,7 @@ async def check_places(
         if not any(each.contains(place) for each in own):
             own = (*own, place)
         ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
-        for other in await catalog.store.overlapping(str(place), ancestors):
+        for other in await catalog.store.find_overlapping(str(place), ancestors):
             if other.key != key:
                 overlaps = f"{chosen.text} overlaps the location of another table or view"
                 raise BadRequest(f"Invalid {chosen.field}: {overlaps}")

@@ -25,7 +25,7 @@ from nunatak.catalog.pointers import (
 )
 from nunatak.catalog.write import entry, write
 from nunatak.catalog.write_behind import SMALL_BYTES
-from nunatak.database.records import AddJob, Answer, Change, InsertHead, Key, Kind, MoveHead, Stored
+from nunatak.database.records import AddJob, Change, InsertHead, Key, Kind, MoveHead, Stored, StoredResponse
 from nunatak.errors import CatalogError, OutcomeUnknown
 from nunatak.iceberg import view_metadata
 from nunatak.iceberg.identifiers import Identifier, print_namespace
@@ -57,7 +57,7 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 async def publish(
-    catalog: Catalog, caller: Caller, publications: Sequence[Publication], answer: Answer | None = None
+    catalog: Catalog, caller: Caller, publications: Sequence[Publication], answer: StoredResponse | None = None
 ) -> list[Loaded]:
     """Publish all or none; returns what each pointer leads to.
 
@@ -75,7 +75,7 @@ async def publish(
             for change in _changes(catalog, caller, each, stored, commit_id)
         ]
         if changes or caller.key is not None:
-            kept = answer or Answer(200, metadata_location=loaded[0].metadata_location)
+            kept = answer or StoredResponse(200, metadata_location=loaded[0].metadata_location)
             sizes = {each.metadata_location: len(each.answer) for each in versions}
             await write(catalog, caller, changes, kept, sizes)
     except OutcomeUnknown:
@@ -85,8 +85,8 @@ async def publish(
         raise
     for each, version, stored in zip(changed, versions, written, strict=True):
         catalog.cache.keep(each.key, version)
-        if catalog.stowing is not None and stored.content is None and len(version.data) <= SMALL_BYTES:
-            catalog.stowing.add(each.key, version)
+        if catalog.write_behind is not None and stored.content is None and len(version.data) <= SMALL_BYTES:
+            catalog.write_behind.add(each.key, version)
     if len(changes) > len(changed) and any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()
     return loaded
@@ -159,7 +159,7 @@ async def _write_file(catalog: Catalog, publication: Publication, version: Loade
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
         # A table may be written many times a second: the copy in the database follows when it is quiet.
         is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
-        content = None if is_rewritten and catalog.stowing is not None else compress_metadata(data)
+        content = None if is_rewritten and catalog.write_behind is not None else compress_metadata(data)
         await catalog.objects.write_synced(metadata_location, data)
     else:
         content = await catalog.objects.write_metadata(metadata_location, data, compress_metadata)

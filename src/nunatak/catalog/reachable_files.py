@@ -164,7 +164,7 @@ class Unneeded:
         """Whether the folder is in no other live table's own, whose it is, and who shares a place around it."""
         store = self._catalog.store
         around = [str(folder.parent(size)) for size in range(len(folder.segments) + 1)]
-        taken = await store.overlapping(str(folder), around)
+        taken = await store.find_overlapping(str(folder), around)
         # A live table inside the folder is no reason to keep a file beside it; one around the file is.
         free = not any(
             other.table_uuid != self._owner_uuid and parse_location(other.location).contains(folder) for other in taken

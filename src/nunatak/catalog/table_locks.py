@@ -9,20 +9,20 @@ from nunatak.database.records import Key
 Waiting = deque["asyncio.Future[None]"]
 
 
-class Turns:
+class TableLocks:
     """By table whose turn is taken: those who wait for it, first come first served."""
 
     def __init__(self) -> None:
         self._taken: dict[Key, Waiting] = {}
 
-    def take(self, keys: Sequence[Key]) -> "_Turn":
+    def take(self, keys: Sequence[Key]) -> "_TableLock":
         """Hold the turn of every key, taken in one order by everybody so that no two wait for each other."""
         if len(keys) > 1:
             keys = sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name))
-        return _Turn(self._taken, keys)
+        return _TableLock(self._taken, keys)
 
 
-class _Turn:
+class _TableLock:
     """A context written out: every commit enters one, and a generator would cost it several times as much."""
 
     __slots__ = ("_held", "_keys", "_taken")

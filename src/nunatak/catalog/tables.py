@@ -29,7 +29,7 @@ from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
-from nunatak.database.records import Answer, DeleteHead, Key, Kind, RenameHead, SaveReport, Write
+from nunatak.database.records import DeleteHead, Key, Kind, RenameHead, SaveReport, StoredResponse, Write
 from nunatak.database.store import HeadMoved
 from nunatak.errors import (
     AlreadyExists,
@@ -93,7 +93,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     # A job removes the folders if no table comes to use them.
     changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
     if changes or caller.key is not None:
-        await write(catalog, caller, changes, Answer(200, body=body))
+        await write(catalog, caller, changes, StoredResponse(200, body=body))
     return body
 
 
@@ -105,7 +105,7 @@ async def _refuse_overlap(catalog: Catalog, place: Location) -> None:
 
 async def _overlaps(catalog: Catalog, place: Location) -> bool:
     ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
-    return bool(await catalog.store.overlapping(str(place), ancestors))
+    return bool(await catalog.store.find_overlapping(str(place), ancestors))
 
 
 def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> Write:
@@ -246,9 +246,9 @@ async def drop_entry(
     """Forget the table or view; with `purge` a durable job deletes exactly the files it reaches. Needs no file."""
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
-    async with catalog.turns.take([key]):
+    async with catalog.table_locks.take([key]):
         change = DeleteHead(key, kind, line, str(identifier), purge=purge)
-        await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], Answer(204))
+        await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
         catalog.cache.forget(key)
     if purge:
         catalog.job_added.set()
@@ -259,14 +259,14 @@ async def unregister_table(
 ) -> Loaded:
     """Forget the table and say where its metadata is; every file stays."""
     key = key_of(warehouse, identifier)
-    async with catalog.turns.take([key]):
+    async with catalog.table_locks.take([key]):
         for _ in range(MAX_TRIES):
             loaded = await load_head(catalog, warehouse, identifier, "TABLE")
             line = entry(catalog, caller, "unregister-table")
             change = DeleteHead(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
             try:
                 changes = [change, *ownership.revoke_all_grants(key)]
-                await write(catalog, caller, changes, Answer(200, metadata_location=loaded.metadata_location))
+                await write(catalog, caller, changes, StoredResponse(200, metadata_location=loaded.metadata_location))
             except HeadMoved as error:  # by another server: what it committed belongs to what we hand out
                 moved = error
                 continue
@@ -285,12 +285,12 @@ async def rename_entry(
         if await catalog.store.find_kind(key) != kind:
             raise await not_found(catalog, key, source, kind)
         if caller.key is not None:
-            await write(catalog, caller, [], Answer(204))
+            await write(catalog, caller, [], StoredResponse(204))
         return
     line = entry(catalog, caller, f"rename-{kind.lower()}")
     change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
-    async with catalog.turns.take([key, new_key]):
-        await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], Answer(204))
+    async with catalog.table_locks.take([key, new_key]):
+        await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], StoredResponse(204))
         catalog.cache.forget(key)
         catalog.cache.forget(new_key)
 
@@ -310,7 +310,7 @@ async def register_table(
     could load it. `shadow_of` names the table of another catalog whose file it is. PolicyChanged if a table is there
     now, and the caller was let in while there was none."""
     key = key_of(warehouse, identifier)
-    async with catalog.turns.take([key]):
+    async with catalog.table_locks.take([key]):
         if not overwrite:
             await refuse_taken(catalog, key, identifier, "TABLE")
         elif await catalog.store.find_kind(key) == "VIEW":
@@ -373,4 +373,4 @@ async def save_report(
     key = key_of(warehouse, identifier)
     if await catalog.store.find_kind(key) != "TABLE":
         raise await not_found(catalog, key, identifier, "TABLE")
-    await write(catalog, caller, [SaveReport(key, catalog.now_ms(), report)], Answer(204))
+    await write(catalog, caller, [SaveReport(key, catalog.now_ms(), report)], StoredResponse(204))

@@ -78,7 +78,7 @@ async def commit_view(
     """
     check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
-    async with catalog.turns.take([key]):
+    async with catalog.table_locks.take([key]):
         for _ in range(MAX_TRIES):
             before = await load_head(catalog, warehouse, identifier, "VIEW")
             base = await catalog.large_work.run_if(len(before.answer) > LARGE_BYTES, before.view)

@@ -10,12 +10,12 @@ from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Moment
 from nunatak.database.records import (
-    Answer,
     Change,
     CommitEntry,
     CreateNamespace,
     DropNamespace,
     SaveAnswer,
+    StoredResponse,
     UpdateNamespace,
     Write,
 )
@@ -33,7 +33,7 @@ async def write(
     catalog: Catalog,
     caller: Caller,
     changes: Sequence[Change],
-    answer: Answer,
+    answer: StoredResponse,
     sizes: Mapping[str, int] = NO_SIZES,
 ) -> None:
     """All of it or nothing; raises what the database found, or OutcomeUnknown.
@@ -90,7 +90,7 @@ def _property_names(properties: Iterable[str]) -> list[str]:
     return [name[:LONGEST_NAMED] for name in sorted(properties)[:MOST_NAMED]]
 
 
-def save_answer(catalog: Catalog, caller: Caller, answer: Answer) -> SaveAnswer:
+def save_answer(catalog: Catalog, caller: Caller, answer: StoredResponse) -> SaveAnswer:
     assert caller.key is not None
     now_ms = catalog.now_ms()
     expires_ms = now_ms + (catalog.idempotency_seconds + GRACE_SECONDS) * 1000

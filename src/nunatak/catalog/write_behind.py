@@ -29,7 +29,7 @@ BATCH = 64  # tables in one transaction
 SMALL_BYTES = 256 * 1024  # files up to here share their way to the disk; larger ones are stored with their commit
 
 
-class _Waiting:
+class _WaitingContent:
     """The newest version of a table that is not stored, and since when there is one."""
 
     __slots__ = ("loaded", "newest_at", "since")
@@ -40,13 +40,13 @@ class _Waiting:
         self.newest_at = newest_at
 
 
-class Stowing:
+class WriteBehind:
     """What one server holds back from a database that only it writes."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
-        self._waiting: dict[Key, _Waiting] = {}
+        self._waiting: dict[Key, _WaitingContent] = {}
         self.bytes = 0
         self._full = asyncio.Event()
 
@@ -55,10 +55,10 @@ class Stowing:
         now = self._clock()
         before = self._waiting.get(key)
         if before is None:
-            self._waiting[key] = _Waiting(loaded, now, now)
+            self._waiting[key] = _WaitingContent(loaded, now, now)
         else:
             self.bytes -= len(before.loaded.answer)
-            self._waiting[key] = _Waiting(loaded, before.since, now)
+            self._waiting[key] = _WaitingContent(loaded, before.since, now)
         self.bytes += len(loaded.answer)
         if self.bytes > MOST_BYTES:
             self._full.set()
@@ -123,7 +123,7 @@ def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
     return zstandard.ZstdCompressor(level=1).compress(data)
 
 
-async def run_stowing(stowing: Stowing) -> None:
+async def run_stowing(stowing: WriteBehind) -> None:
     """For as long as the server runs; what cannot be stored now is tried again."""
     while True:
         full = await stowing.until_full(QUIET_SECONDS)

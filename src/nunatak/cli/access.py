@@ -6,7 +6,7 @@ import click
 
 from nunatak.cli.bundles import in_bundles
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import print_facts, print_json, print_rows
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def access() -> None:
 @click.argument("securable", metavar="OBJECT")
 @click.option("--role", "roles", multiple=True, help="As if a token brought this role along; may be repeated.")
 @administers
-def explain(session: Session, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
+def explain(session: CommandSession, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
     """Say whether a principal may, which grant decides, and who can grant it.
 
     Everybody may ask about themselves; asking about others needs GRANT on OBJECT.
@@ -63,7 +63,7 @@ def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
 @access.command()
 @click.argument("securable", metavar="[OBJECT]", default="server")
 @administers
-def matrix(session: Session, securable: str) -> None:
+def matrix(session: CommandSession, securable: str) -> None:
     """Print who may do what on OBJECT, and on what lies inside it.
 
     For OBJECT itself everybody is listed who may do anything there; for what lies inside, those who were granted more.

@@ -18,7 +18,7 @@ from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
 from nunatak.errors import NotFound
-from nunatak.events.audit_trail import Filter, Position, Record, line_of, search, time_text
+from nunatak.events.audit_trail import Filter, Position, TrailRecord, line_of, search, time_text
 from nunatak.events.seals import Verified, count_strange, export, load_seal, newest_seal, verify, verify_export
 from nunatak.settings import Settings
 
@@ -59,8 +59,8 @@ def list_records(
     since_ms, until_ms = time_of("since", since), time_of("until", until)
     wanted = Filter(principal, action, parse_securable(securable), outcome, request_id, since_ms, until_ms)
 
-    async def found(store: Store) -> list[Record]:
-        records: list[Record] = []
+    async def found(store: Store) -> list[TrailRecord]:
+        records: list[TrailRecord] = []
         position: Position | None = None
         while len(records) < limit:
             page, position = await search(
@@ -78,7 +78,7 @@ def list_records(
         print_rows(["time", "principal", "action", "on", "outcome", "times", "request"], map(_row, records))
 
 
-def _row(record: Record) -> tuple[object, ...]:
+def _row(record: TrailRecord) -> tuple[object, ...]:
     what = format_securable(record.securable)
     at = time_text(record.at_ms)
     return at, record.principal, record.action, what, record.outcome, record.repeats, record.request_id or ""

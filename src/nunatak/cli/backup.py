@@ -11,12 +11,12 @@ from rich.markup import escape
 
 from nunatak import checks, server
 from nunatak.catalog.write_behind import read_compressed
-from nunatak.cli.main import Refused
+from nunatak.cli.main import CommandRefused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_facts, printable
 from nunatak.database.backup import Database, Progress, back_up
 from nunatak.database.backup import restore as put_back
-from nunatak.database.backup_manifest import Manifest, manifest_path
+from nunatak.database.backup_manifest import BackupManifest, manifest_path
 from nunatak.settings import Settings
 
 AFTERWARDS = """\
@@ -67,14 +67,14 @@ def _progress(what: str) -> Iterator[Progress]:
 
 def _database(settings: Settings, sqlite: Callable[[Settings], Path]) -> Database:
     if checks.on_mariadb(settings):
-        raise Refused(
+        raise CommandRefused(
             "a catalog in MariaDB is backed up by MariaDB's own program",
             hint="mariadb-dump --single-transaction; see docs/how-to/back-up-and-restore.md.",
         )
     return settings.database_url if checks.on_postgres(settings) else sqlite(settings)
 
 
-def _facts(manifest: Manifest) -> dict[str, object]:
+def _facts(manifest: BackupManifest) -> dict[str, object]:
     facts = manifest.facts
     return {
         "made at": manifest.made_at,

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from nunatak.cli.main import Refused, SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.main import CommandRefused, SuggestingGroup
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 
 KINDS = ("api-key", "client", "access-key")
@@ -28,7 +28,7 @@ def key() -> None:
 @key.command("list")
 @click.argument("principal")
 @administers
-def list_keys(session: Session, principal: str) -> None:
+def list_keys(session: CommandSession, principal: str) -> None:
     """List a principal's keys; never a secret."""
     found = session.client.manage("GET", ("principals", principal, "credentials"))["credentials"]
     if session.output == "json":
@@ -70,7 +70,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # of what, it can sa
 @click.option("--file", type=click.Path(path_type=Path, dir_okay=False), help="Write the secret there, not here.")
 @administers
 def create(
-    session: Session,
+    session: CommandSession,
     principal: str,
     kind: str,
     roles: tuple[str, ...],
@@ -103,7 +103,7 @@ def create(
 @click.argument("principal")
 @click.argument("key_id", metavar="KEY")
 @administers
-def drop(session: Session, principal: str, key_id: str) -> None:
+def drop(session: CommandSession, principal: str, key_id: str) -> None:
     """Drop a key; nobody logs in with it any more, at once."""
     session.client.manage("DELETE", ("principals", principal, "credentials", key_id))
     if session.output == "json":
@@ -115,7 +115,7 @@ def drop(session: Session, principal: str, key_id: str) -> None:
 @key.command("rotate-signing")
 @click.option("--forget-older", is_flag=True, help="Make every token worthless that was issued until now.")
 @administers
-def rotate_signing(session: Session, forget_older: bool) -> None:
+def rotate_signing(session: CommandSession, forget_older: bool) -> None:
     """Sign access tokens with a new key from now on."""
     made = session.client.manage("POST", ("keys", "rotate"), {"forget-older": forget_older})
     if session.output == "json":
@@ -133,4 +133,4 @@ def _new_file(file: Path) -> int:
     try:
         return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Refused(f"cannot write {file}: {error.strerror}", hint="Nothing was created.") from error
+        raise CommandRefused(f"cannot write {file}: {error.strerror}", hint="Nothing was created.") from error

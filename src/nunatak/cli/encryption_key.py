@@ -13,7 +13,7 @@ from nunatak.access import rotation
 from nunatak.access.key_file import new_key
 from nunatak.access.vault import Vault, open_vault
 from nunatak.api.encryption_keys import list_response, rotate_response
-from nunatak.cli.main import Refused, SuggestingGroup
+from nunatak.cli.main import CommandRefused, SuggestingGroup
 from nunatak.cli.options import connect, output_option, setting_options
 from nunatak.cli.output import echo, print_json, print_rows
 from nunatak.database.store import Store
@@ -112,7 +112,7 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
         return asyncio.run(once())
     except SettingsError as error:
         if exclusive and checks.on_sqlite(settings) and "already works on" in str(error):
-            raise Refused("a server works on this database", hint="Give its address with --uri.") from error
+            raise CommandRefused("a server works on this database", hint="Give its address with --uri.") from error
         raise
 
 

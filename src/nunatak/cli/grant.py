@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.bundles import in_bundles
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_json, print_rows, time_of
 
 # What stands for what is the same in all of these.
@@ -25,7 +25,7 @@ def grant() -> None:
 @click.option("--grantee", help="Only what principal:NAME or role:NAME was granted.")
 @click.option("--object", "securable", help="Only what was granted on this object itself.")
 @administers
-def list_grants(session: Session, grantee: str | None, securable: str | None) -> None:
+def list_grants(session: CommandSession, grantee: str | None, securable: str | None) -> None:
     """List grants."""
     query = {"grantee": grantee, "securable": securable}
     asked = {name: value for name, value in query.items() if value is not None}
@@ -60,7 +60,7 @@ def list_grants(session: Session, grantee: str | None, securable: str | None) ->
 @click.argument("privileges")
 @click.argument("securable", metavar="OBJECT")
 @administers
-def add(session: Session, grantee: str, privileges: str, securable: str) -> None:
+def add(session: CommandSession, grantee: str, privileges: str, securable: str) -> None:
     names = privileges.split(",")
     session.client.manage("POST", ("grants",), {"grantee": grantee, "securable": securable, "privileges": names})
     if session.output == "json":
@@ -83,7 +83,7 @@ def add(session: Session, grantee: str, privileges: str, securable: str) -> None
 @click.argument("privileges")
 @click.argument("securable", metavar="OBJECT")
 @administers
-def remove(session: Session, grantee: str, privileges: str, securable: str) -> None:
+def remove(session: CommandSession, grantee: str, privileges: str, securable: str) -> None:
     query = {"grantee": grantee, "securable": securable, "privileges": privileges}
     session.client.manage("DELETE", ("grants",), query=query)
     if session.output == "json":

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nunatak.cli.names import NAMESPACE, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows
 from nunatak.cli.securable_names import name_of, place_of
 from nunatak.client import Client, Json, Levels
@@ -23,7 +23,7 @@ PAGE, DEEP_PAGE = 50, 5  # tables for each step of the progress bar
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option("--below", type=click.IntRange(1, 101), default=101, help="Only tables with a score below this.")
 @talks_to_server
-def health(session: Session, name: Levels | None, deep: bool, as_json: bool, below: int) -> None:
+def health(session: CommandSession, name: Levels | None, deep: bool, as_json: bool, below: int) -> None:
     """Score tables, and say what would help them.
 
     A table without fault has 100 points.

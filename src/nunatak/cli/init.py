@@ -9,7 +9,7 @@ import click
 from nunatak import checks, server
 from nunatak.access.bootstrap import ADMIN_FILE, AdministratorExists, bootstrap, look
 from nunatak.access.vault import open_vault
-from nunatak.cli.main import Refused
+from nunatak.cli.main import CommandRefused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo
 from nunatak.settings import Settings, SettingsError
@@ -60,7 +60,7 @@ async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> Non
     except SettingsError as error:
         if not checks.on_sqlite(settings) or isinstance(error, AdministratorExists):
             raise
-        raise Refused(
+        raise CommandRefused(
             str(error),
             hint="While a server runs, ask it instead: `nunatak principal create`, `nunatak key create --kind client` "
             "and `nunatak grant add principal:NAME SERVER_ADMIN server`.",

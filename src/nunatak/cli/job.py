@@ -6,7 +6,7 @@ import click
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import print_name
-from nunatak.cli.options import Session, administers, talks_to_server
+from nunatak.cli.options import CommandSession, administers, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 from nunatak.cli.plans import gains_of
 from nunatak.cli.securable_names import name_of, securable_of
@@ -22,7 +22,7 @@ def job() -> None:
 @click.argument("securable", metavar="[OBJECT]", required=False)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @talks_to_server
-def list_jobs(session: Session, securable: str | None, limit: int) -> None:
+def list_jobs(session: CommandSession, securable: str | None, limit: int) -> None:
     """List the jobs on OBJECT and inside it, newest first; those of the warehouse unless given."""
     query = {"securable": securable or securable_of(session.client, ()), "pageSize": str(limit)}
     found = session.client.manage("GET", ("maintenance", "jobs"), query=query)["jobs"]
@@ -46,7 +46,7 @@ def list_jobs(session: Session, securable: str | None, limit: int) -> None:
 @job.command()
 @click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
 @administers
-def show(session: Session, job_id: int) -> None:
+def show(session: CommandSession, job_id: int) -> None:
     """Show a job: why it is done, how far it has come, what became of it."""
     found = session.client.manage("GET", ("maintenance", "jobs", str(job_id)))
     if session.output == "json":
@@ -58,7 +58,7 @@ def show(session: Session, job_id: int) -> None:
 @job.command()
 @click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
 @administers
-def cancel(session: Session, job_id: int) -> None:
+def cancel(session: CommandSession, job_id: int) -> None:
     """Cancel a job; the worker of one that runs stops within half a minute."""
     session.client.manage("POST", ("maintenance", "jobs", str(job_id), "cancel"))
     if session.output == "json":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nunatak.access.bootstrap import ADMIN_FILE
 from nunatak.address_file import find_address, list_addresses
-from nunatak.client import Credential
+from nunatak.client import ClientCredential
 from nunatak.settings import SettingsError, load
 
 HOW_TO_LOG_IN = "Set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, or NUNATAK_TOKEN to an API key; "
@@ -20,7 +20,7 @@ class CommandLogin:
     """Either a token or a credential, or neither; both reach the client and Spark alike."""
 
     token: str | None = field(default=None, repr=False)
-    credential: Credential | None = None
+    credential: ClientCredential | None = None
 
     @property
     def credential_text(self) -> str | None:
@@ -41,7 +41,7 @@ def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
         client_id, colon, secret = given.partition(":")
         if not colon:
             raise SettingsError("NUNATAK_CREDENTIAL has no colon: write CLIENT-ID:CLIENT-SECRET")
-        return CommandLogin(credential=Credential(client_id, secret))
+        return CommandLogin(credential=ClientCredential(client_id, secret))
     data = _data_folder(environment)
     kept = None if data is None else _read_admin_file(data)
     if data is None or kept is None:
@@ -49,7 +49,7 @@ def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
     address = find_address(data, uri)
     if address is None or kept.get("catalog") != address.catalog or not address.answers(uri):
         return CommandLogin()
-    return CommandLogin(credential=Credential(kept["client-id"], kept["client-secret"]))
+    return CommandLogin(credential=ClientCredential(kept["client-id"], kept["client-secret"]))
 
 
 def has_admin_file(environment: Mapping[str, str]) -> bool:

@@ -52,7 +52,7 @@ COMMANDS = {
 EXIT_REFUSED = 1
 
 
-class Refused(click.ClickException):
+class CommandRefused(click.ClickException):
     """The catalog said no: what is wrong, and on the next line what to do about it."""
 
     exit_code = EXIT_REFUSED
@@ -115,7 +115,7 @@ class LazyGroup(SuggestingGroup):
         try:
             return super().invoke(ctx)
         except CatalogError as error:
-            raise Refused(error.message, hint=error.hint) from error
+            raise CommandRefused(error.message, hint=error.hint) from error
         except SettingsError as error:
             raise WrongSettings(str(error)) from error
         except BrokenPipeError:  # the reader went away, as `nunatak table list | head` does; click ends quietly

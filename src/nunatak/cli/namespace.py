@@ -5,7 +5,7 @@ import click
 from nunatak.cli.columns import properties_option
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAMESPACE, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of
 from nunatak.client import Levels
 
@@ -19,7 +19,7 @@ def namespace() -> None:
 @click.argument("parent", type=NAMESPACE, required=False)
 @click.option("--recursive", "-r", is_flag=True, help="Also what lies below.")
 @talks_to_server
-def list_namespaces(session: Session, parent: Levels | None, recursive: bool) -> None:
+def list_namespaces(session: CommandSession, parent: Levels | None, recursive: bool) -> None:
     """List the namespaces in PARENT, or at the top."""
     listing = session.client.walk_namespaces if recursive else session.client.list_namespaces
     found = list(listing(parent or ()))
@@ -32,7 +32,7 @@ def list_namespaces(session: Session, parent: Levels | None, recursive: bool) ->
 @namespace.command()
 @click.argument("name", type=NAMESPACE)
 @talks_to_server
-def show(session: Session, name: Levels) -> None:
+def show(session: CommandSession, name: Levels) -> None:
     """Show a namespace and its properties."""
     loaded = session.client.load_namespace(name)
     if session.output == "json":
@@ -45,7 +45,7 @@ def show(session: Session, name: Levels) -> None:
 @click.argument("name", type=NAMESPACE)
 @properties_option
 @talks_to_server
-def create(session: Session, name: Levels, properties: dict[str, str]) -> None:
+def create(session: CommandSession, name: Levels, properties: dict[str, str]) -> None:
     """Create a namespace."""
     created = session.client.create_namespace(name, properties)
     if session.output == "json":
@@ -57,7 +57,7 @@ def create(session: Session, name: Levels, properties: dict[str, str]) -> None:
 @namespace.command()
 @click.argument("name", type=NAMESPACE)
 @talks_to_server
-def drop(session: Session, name: Levels) -> None:
+def drop(session: CommandSession, name: Levels) -> None:
     """Drop an empty namespace."""
     session.client.drop_namespace(name)
     if session.output == "json":

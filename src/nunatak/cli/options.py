@@ -55,7 +55,7 @@ def _placeholder(name: str, default: object) -> str:
 
 
 @dataclass(frozen=True)
-class Session:
+class CommandSession:
     """One command's conversation: whom it talks to, and how it prints what it hears."""
 
     client: Client
@@ -86,7 +86,7 @@ def talks_to_server(command: Command) -> Command:
         *positional: Any, uri: str, warehouse: str | None, output: Literal["table", "json"], **arguments: Any
     ) -> Any:
         with connect(uri, warehouse) as client:
-            return command(Session(client, output), *positional, **arguments)
+            return command(CommandSession(client, output), *positional, **arguments)
 
     return with_session
 
@@ -99,7 +99,7 @@ def administers(command: Command) -> Command:
     @functools.wraps(command)
     def with_session(*positional: Any, uri: str, output: Literal["table", "json"], **arguments: Any) -> Any:
         with connect(uri) as client:
-            return command(Session(client, output), *positional, **arguments)
+            return command(CommandSession(client, output), *positional, **arguments)
 
     return with_session
 

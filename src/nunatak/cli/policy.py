@@ -9,7 +9,7 @@ import click
 
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, print_name
-from nunatak.cli.options import Session, administers, talks_to_server
+from nunatak.cli.options import CommandSession, administers, talks_to_server
 from nunatak.cli.output import echo, print_json, print_rows, time_of
 from nunatak.cli.plans import print_decisions
 from nunatak.cli.securable_names import securable_of
@@ -53,7 +53,7 @@ def policy() -> None:
 @click.option("--disabled", is_flag=True, help="Nothing is done here, whatever policies further out say.")
 @administers
 def set_policy(
-    session: Session, kind: str, securable: str, fields: tuple[str, ...], file: Path | None, disabled: bool
+    session: CommandSession, kind: str, securable: str, fields: tuple[str, ...], file: Path | None, disabled: bool
 ) -> None:
     body: Json = json.loads(file.read_text("utf-8")) if file is not None else {}
     for text in fields:
@@ -103,7 +103,7 @@ def value_of(field: str, text: str) -> Any:
 @click.argument("securable", metavar="OBJECT")
 @click.option("--inside", is_flag=True, help="What is set on it and inside it, in place of what counts for it.")
 @administers
-def show(session: Session, securable: str, inside: bool) -> None:
+def show(session: CommandSession, securable: str, inside: bool) -> None:
     """Show the policies that count for an object, and where they are set."""
     if inside:
         found = list(session.client.manage_pages(("policies",), "policies", {"securable": securable}))
@@ -144,7 +144,7 @@ def _when(attached: Json) -> str:
 @click.argument("kind", metavar="TYPE")
 @click.argument("securable", metavar="OBJECT")
 @administers
-def drop(session: Session, kind: str, securable: str) -> None:
+def drop(session: CommandSession, kind: str, securable: str) -> None:
     """Drop a policy from an object; one further out counts then, if there is one."""
     session.client.manage("DELETE", ("policies",), query={"securable": securable, "type": kind})
     if session.output == "json":
@@ -156,7 +156,7 @@ def drop(session: Session, kind: str, securable: str) -> None:
 @policy.command()
 @click.argument("name", type=NAME, metavar="TABLE")
 @talks_to_server
-def explain(session: Session, name: Levels) -> None:
+def explain(session: CommandSession, name: Levels) -> None:
     """Say for each type of job whether it is due, which policy decides, and why or why not.
 
     \b

@@ -4,7 +4,7 @@ import click
 
 from nunatak.cli.bundles import in_bundles
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 
 note_option = click.option("--note", help="A word about it.")
@@ -17,7 +17,7 @@ def principal() -> None:
 
 @principal.command("list")
 @administers
-def list_principals(session: Session) -> None:
+def list_principals(session: CommandSession) -> None:
     """List the principals that are kept here."""
     found = list(session.client.manage_pages(("principals",), "principals"))
     if session.output == "json":
@@ -33,7 +33,7 @@ def list_principals(session: Session) -> None:
 @principal.command()
 @click.argument("name")
 @administers
-def show(session: Session, name: str) -> None:
+def show(session: CommandSession, name: str) -> None:
     """Show a principal, its roles and its grants."""
     loaded = session.client.manage("GET", ("principals", name))
     grants = list(session.client.manage_pages(("grants",), "grants", {"grantee": f"principal:{name}"}))
@@ -57,7 +57,7 @@ def show(session: Session, name: str) -> None:
 @note_option
 @click.option("--role", "roles", multiple=True, help="Make it a member of this role; may be repeated.")
 @administers
-def create(session: Session, name: str, note: str | None, roles: tuple[str, ...]) -> None:
+def create(session: CommandSession, name: str, note: str | None, roles: tuple[str, ...]) -> None:
     """Create a principal; `nunatak key create` gives it a key."""
     created = session.client.manage("POST", ("principals",), {"name": name, "note": note})
     for role in roles:
@@ -71,7 +71,7 @@ def create(session: Session, name: str, note: str | None, roles: tuple[str, ...]
 @principal.command()
 @click.argument("name")
 @administers
-def disable(session: Session, name: str) -> None:
+def disable(session: CommandSession, name: str) -> None:
     """Let a principal do nothing until it is enabled again."""
     _set_disabled(session, name, "disabled", disabled=True)
 
@@ -79,12 +79,12 @@ def disable(session: Session, name: str) -> None:
 @principal.command()
 @click.argument("name")
 @administers
-def enable(session: Session, name: str) -> None:
+def enable(session: CommandSession, name: str) -> None:
     """Let a principal that was disabled do again what it may."""
     _set_disabled(session, name, "enabled", disabled=False)
 
 
-def _set_disabled(session: Session, name: str, word: str, *, disabled: bool) -> None:
+def _set_disabled(session: CommandSession, name: str, word: str, *, disabled: bool) -> None:
     session.client.manage("PATCH", ("principals", name), {"disabled": disabled})
     if session.output == "json":
         print_json({"name": name, "disabled": disabled})
@@ -95,7 +95,7 @@ def _set_disabled(session: Session, name: str, word: str, *, disabled: bool) -> 
 @principal.command()
 @click.argument("name")
 @administers
-def drop(session: Session, name: str) -> None:
+def drop(session: CommandSession, name: str) -> None:
     """Drop a principal with its keys, its memberships and its grants."""
     session.client.manage("DELETE", ("principals", name))
     if session.output == "json":

@@ -3,7 +3,7 @@
 import click
 
 from nunatak.cli.names import NAME, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import echo, print_json
 from nunatak.client import Levels
 
@@ -14,7 +14,7 @@ from nunatak.client import Levels
 @click.option("--overwrite", is_flag=True, help="Move the table of that name to this metadata file.")
 @click.option("--view", "is_view", is_flag=True, help="The file describes a view.")
 @talks_to_server
-def register(session: Session, name: Levels, metadata_location: str, overwrite: bool, is_view: bool) -> None:
+def register(session: CommandSession, name: Levels, metadata_location: str, overwrite: bool, is_view: bool) -> None:
     """Add a table or view whose metadata file exists already."""
     if is_view and overwrite:
         raise click.UsageError("--overwrite is for tables; drop the view first.")

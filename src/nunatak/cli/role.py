@@ -3,7 +3,7 @@
 import click
 
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_json, print_rows, time_of
 from nunatak.cli.principal import note_option
 
@@ -15,7 +15,7 @@ def role() -> None:
 
 @role.command("list")
 @administers
-def list_roles(session: Session) -> None:
+def list_roles(session: CommandSession) -> None:
     """List the roles."""
     found = list(session.client.manage_pages(("roles",), "roles"))
     if session.output == "json":
@@ -29,7 +29,7 @@ def list_roles(session: Session) -> None:
 @click.argument("name")
 @note_option
 @administers
-def create(session: Session, name: str, note: str | None) -> None:
+def create(session: CommandSession, name: str, note: str | None) -> None:
     """Create a role; `nunatak grant add role:NAME …` gives it rights."""
     created = session.client.manage("POST", ("roles",), {"name": name, "note": note})
     if session.output == "json":
@@ -41,7 +41,7 @@ def create(session: Session, name: str, note: str | None) -> None:
 @role.command()
 @click.argument("name")
 @administers
-def drop(session: Session, name: str) -> None:
+def drop(session: CommandSession, name: str) -> None:
     """Drop a role and whatever was granted to it."""
     session.client.manage("DELETE", ("roles", name))
     if session.output == "json":
@@ -53,7 +53,7 @@ def drop(session: Session, name: str) -> None:
 @role.command()
 @click.argument("name")
 @administers
-def members(session: Session, name: str) -> None:
+def members(session: CommandSession, name: str) -> None:
     """List who is in a role."""
     found = list(session.client.manage_pages(("roles", name, "members"), "members"))
     if session.output == "json":
@@ -66,7 +66,7 @@ def members(session: Session, name: str) -> None:
 @click.argument("name")
 @click.argument("principal")
 @administers
-def add(session: Session, name: str, principal: str) -> None:
+def add(session: CommandSession, name: str, principal: str) -> None:
     """Put a principal into a role."""
     session.client.manage("POST", ("roles", name, "members"), {"principal": principal})
     if session.output == "json":
@@ -79,7 +79,7 @@ def add(session: Session, name: str, principal: str) -> None:
 @click.argument("name")
 @click.argument("principal")
 @administers
-def remove(session: Session, name: str, principal: str) -> None:
+def remove(session: CommandSession, name: str, principal: str) -> None:
     """Take a principal out of a role."""
     session.client.manage("DELETE", ("roles", name, "members", principal))
     if session.output == "json":

@@ -3,7 +3,7 @@
 import click
 
 from nunatak.cli.names import print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import print_json, print_rows
 
 
@@ -11,7 +11,7 @@ from nunatak.cli.output import print_json, print_rows
 @click.argument("query")
 @click.option("--type", "kind", type=click.Choice(["table", "view"]), help="Only these.")
 @talks_to_server
-def search(session: Session, query: str, kind: str | None) -> None:
+def search(session: CommandSession, query: str, kind: str | None) -> None:
     """Find tables and views by a part of their name."""
     found = list(session.client.search(query, kind))
     if session.output == "json":

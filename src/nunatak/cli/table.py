@@ -7,7 +7,7 @@ import click
 from nunatak.cli.columns import column_rows, properties_option, schema_of
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, NAMESPACE, beside, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of, time_of
 from nunatak.client import Json, Levels
 
@@ -20,7 +20,7 @@ def table() -> None:
 @table.command("list")
 @click.argument("namespace", type=NAMESPACE, required=False)
 @talks_to_server
-def list_tables(session: Session, namespace: Levels | None) -> None:
+def list_tables(session: CommandSession, namespace: Levels | None) -> None:
     """List the tables of NAMESPACE, or of the whole warehouse."""
     namespaces = [namespace] if namespace else session.client.walk_namespaces()
     found = list(chain.from_iterable(map(session.client.list_tables, namespaces)))
@@ -33,7 +33,7 @@ def list_tables(session: Session, namespace: Levels | None) -> None:
 @table.command()
 @click.argument("name", type=NAME)
 @talks_to_server
-def show(session: Session, name: Levels) -> None:
+def show(session: CommandSession, name: Levels) -> None:
     """Show a table: columns, partitioning, snapshots, properties."""
     loaded = session.client.load_table(name)
     if session.output == "json":
@@ -51,7 +51,7 @@ def show(session: Session, name: Levels) -> None:
 @properties_option
 @talks_to_server
 def create(
-    session: Session,
+    session: CommandSession,
     name: Levels,
     *,
     columns: tuple[str, ...],
@@ -78,7 +78,7 @@ def create(
 @click.argument("name", type=NAME)
 @click.option("--purge", is_flag=True, help="Also delete the table's files; they cannot be brought back.")
 @talks_to_server
-def drop(session: Session, name: Levels, purge: bool) -> None:
+def drop(session: CommandSession, name: Levels, purge: bool) -> None:
     """Drop a table; its files stay unless --purge is given."""
     session.client.drop_table(name, purge=purge)
     if session.output == "json":
@@ -91,7 +91,7 @@ def drop(session: Session, name: Levels, purge: bool) -> None:
 @click.argument("name", type=NAME)
 @click.argument("new_name", type=NAMESPACE, metavar="NEW_NAME")
 @talks_to_server
-def rename(session: Session, name: Levels, new_name: Levels) -> None:
+def rename(session: CommandSession, name: Levels, new_name: Levels) -> None:
     """Rename a table; NEW_NAME without a namespace stays in the same one."""
     destination = beside(name, new_name)
     session.client.rename_table(name, destination)

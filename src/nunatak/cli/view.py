@@ -8,7 +8,7 @@ import click
 from nunatak.cli.columns import column_rows, properties_option, schema_of
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NAME, NAMESPACE, beside, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, properties_of, time_of
 from nunatak.client import Json, Levels
 
@@ -21,7 +21,7 @@ def view() -> None:
 @view.command("list")
 @click.argument("namespace", type=NAMESPACE, required=False)
 @talks_to_server
-def list_views(session: Session, namespace: Levels | None) -> None:
+def list_views(session: CommandSession, namespace: Levels | None) -> None:
     """List the views of NAMESPACE, or of the whole warehouse."""
     namespaces = [namespace] if namespace else session.client.walk_namespaces()
     found = list(chain.from_iterable(map(session.client.list_views, namespaces)))
@@ -34,7 +34,7 @@ def list_views(session: Session, namespace: Levels | None) -> None:
 @view.command()
 @click.argument("name", type=NAME)
 @talks_to_server
-def show(session: Session, name: Levels) -> None:
+def show(session: CommandSession, name: Levels) -> None:
     """Show a view: its SQL, columns and properties."""
     loaded = session.client.load_view(name)
     if session.output == "json":
@@ -65,7 +65,7 @@ def show(session: Session, name: Levels) -> None:
 @properties_option
 @talks_to_server
 def create(
-    session: Session,
+    session: CommandSession,
     name: Levels,
     *,
     sql: str,
@@ -101,7 +101,7 @@ def create(
 @view.command()
 @click.argument("name", type=NAME)
 @talks_to_server
-def drop(session: Session, name: Levels) -> None:
+def drop(session: CommandSession, name: Levels) -> None:
     """Drop a view."""
     session.client.drop_view(name)
     if session.output == "json":
@@ -114,7 +114,7 @@ def drop(session: Session, name: Levels) -> None:
 @click.argument("name", type=NAME)
 @click.argument("new_name", type=NAMESPACE, metavar="NEW_NAME")
 @talks_to_server
-def rename(session: Session, name: Levels, new_name: Levels) -> None:
+def rename(session: CommandSession, name: Levels, new_name: Levels) -> None:
     """Rename a view; NEW_NAME without a namespace stays in the same one."""
     destination = beside(name, new_name)
     session.client.rename_view(name, destination)

@@ -3,7 +3,7 @@
 import click
 
 from nunatak.cli.main import SuggestingGroup
-from nunatak.cli.options import Session, administers
+from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_json, print_rows
 
 
@@ -14,7 +14,7 @@ def warehouse() -> None:
 
 @warehouse.command("list")
 @administers
-def list_warehouses(session: Session) -> None:
+def list_warehouses(session: CommandSession) -> None:
     """List the warehouses that you may see."""
     found = list(session.client.manage_pages(("warehouses",), "warehouses"))
     if session.output == "json":
@@ -27,7 +27,7 @@ def list_warehouses(session: Session) -> None:
 @click.argument("name")
 @click.option("--location", help="Where its tables lie, inside one of warehouse_roots; chosen unless given.")
 @administers
-def create(session: Session, name: str, location: str | None) -> None:
+def create(session: CommandSession, name: str, location: str | None) -> None:
     """Create a warehouse; every server of the catalog serves it at once."""
     made = session.client.manage("POST", ("warehouses",), {"name": name, "location": location})
     if session.output == "json":
@@ -39,7 +39,7 @@ def create(session: Session, name: str, location: str | None) -> None:
 @warehouse.command()
 @click.argument("name")
 @administers
-def drop(session: Session, name: str) -> None:
+def drop(session: CommandSession, name: str) -> None:
     """Drop a warehouse that has nothing in it; files stay where they are."""
     session.client.manage("DELETE", ("warehouses", name))
     if session.output == "json":

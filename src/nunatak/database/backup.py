@@ -11,8 +11,8 @@ from nunatak import __version__
 from nunatak.database import postgres_backup, sqlite_backup
 from nunatak.database.backup_manifest import (
     FORMAT,
+    BackupManifest,
     BackupRefused,
-    Manifest,
     checksum,
     manifest_path,
     new_file_beside,
@@ -34,14 +34,14 @@ Progress = Callable[[str], None]
 class Restored:
     """What was put back, what it had to be migrated by, and where a catalog is that was there before."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     applied: list[str]
     aside: str | None
 
 
 def back_up(
     database: Database, file: Path, now: datetime, progress: Progress, bytes_of: BytesOf, *, force: bool
-) -> Manifest:
+) -> BackupManifest:
     """Write a backup of the database as it is at one moment; servers may go on committing."""
     if file.exists() and not force:
         raise BackupRefused(f"{file} is there already", hint="Choose another name, or replace it with --force.")
@@ -53,7 +53,7 @@ def back_up(
             facts = asyncio.run(postgres_backup.dump(database, incoming, progress))
         sync(incoming)
         made_at = now.isoformat(timespec="seconds")
-        manifest = Manifest(FORMAT, __version__, made_at, incoming.stat().st_size, checksum(incoming), facts)
+        manifest = BackupManifest(FORMAT, __version__, made_at, incoming.stat().st_size, checksum(incoming), facts)
         _put_in_place(incoming, file, force=force)
     finally:
         incoming.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ class BackupRefused(BadRequest):
 
 
 @dataclass(frozen=True)
-class Facts:
+class BackupFacts:
     """What a database holds, all of it counted at one moment."""
 
     database: Dialect
@@ -36,26 +36,26 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupManifest:
     format: int
     nunatak: str
     made_at: str
     size_bytes: int
     sha256: str
-    facts: Facts
+    facts: BackupFacts
 
 
 def manifest_path(file: Path) -> Path:
     return file.with_name(file.name + SUFFIX)
 
 
-def read_manifest(file: Path) -> Manifest:
+def read_manifest(file: Path) -> BackupManifest:
     """The manifest of the backup `file`."""
     path = manifest_path(file)
     if not file.is_file():
         raise BackupRefused(f"There is no backup {file}")
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode(path.read_bytes(), type=BackupManifest)
     except FileNotFoundError as error:
         raise BackupRefused(
             f"{path} is missing: the backup was not finished, or only one of its two files was copied"
@@ -70,7 +70,7 @@ def read_manifest(file: Path) -> Manifest:
     return manifest
 
 
-def write_manifest(file: Path, manifest: Manifest) -> None:
+def write_manifest(file: Path, manifest: BackupManifest) -> None:
     data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     path = manifest_path(file)
     incoming = new_file_beside(path)
@@ -88,7 +88,7 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def check(copy: Path, manifest: Manifest, file: Path) -> None:
+def check(copy: Path, manifest: BackupManifest, file: Path) -> None:
     """Whether the copy, which may be the file itself, is still what was written."""
     if copy.stat().st_size != manifest.size_bytes or checksum(copy) != manifest.sha256:
         raise BackupRefused(f"{file} is damaged: it is not what its manifest says", hint="Take another copy of it.")

@@ -15,8 +15,8 @@ from nunatak.database.mariadb_connections import (
     LOCK_TIMEOUT,
     POOL_SIZE,
     REPEATED,
-    Connections,
-    Session,
+    MariadbConnections,
+    MariadbSession,
     is_certain,
     is_lost,
     mariadb_statements,
@@ -44,7 +44,7 @@ class MariadbStore(ServerStore):
 
     once = (*ServerStore.once, AddJob, SaveReport, LeaseJob)  # a note of them is sent with COMMIT, at no cost
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: MariadbConnections) -> None:
         super().__init__(in_pages)
         self._connections = connections
 
@@ -63,7 +63,7 @@ class MariadbStore(ServerStore):
     async def _try(self, changes: Sequence[Change]) -> list[object]:
         return await self._connections.call(partial(self._try_in_thread, changes))
 
-    def _try_in_thread(self, changes: Sequence[Change], session: Session) -> list[object]:
+    def _try_in_thread(self, changes: Sequence[Change], session: MariadbSession) -> list[object]:
         attempt = Attempt([None] * len(changes))
         try:
             self._attempt(session, changes, attempt)
@@ -81,7 +81,7 @@ class MariadbStore(ServerStore):
             raise failure from error
         return attempt.results
 
-    def _attempt(self, session: Session, changes: Sequence[Change], attempt: Attempt) -> None:
+    def _attempt(self, session: MariadbSession, changes: Sequence[Change], attempt: Attempt) -> None:
         if is_plain_commit(changes):
             attempt.committing = True
             _, moved, *_ = session.batch([BEGIN, *_plain_commit(changes), COMMIT])
@@ -100,7 +100,7 @@ class MariadbStore(ServerStore):
         attempt.committing = True
         session.batch(ending)
 
-    async def _happened(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
+    async def _find_outcome(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
         return await self._connections.call_apart(partial(_outcome, changes, unanswered))
 
     async def _end_lost(self, lost: str) -> None:
@@ -109,11 +109,11 @@ class MariadbStore(ServerStore):
         except Exception:
             log.info("a lost session could not be ended", exc_info=True)
 
-    def _given_up(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
+    def _give_up_error(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
         if cause is not None and number_of(cause) == LOCK_TIMEOUT and _has_key(changes):
             # Whoever holds on to the key may yet do what this request asks for, which is not to be told otherwise.
             return key_taken()
-        return super()._given_up(changes, cause)
+        return super()._give_up_error(changes, cause)
 
     def _is_worth_another_try(self, error: BaseException) -> bool:
         return number_of(error) in REPEATED
@@ -121,16 +121,16 @@ class MariadbStore(ServerStore):
     def _refusal(self, error: BaseException) -> CatalogError:
         return refusal(error)
 
-    def _lost(self, session: Session) -> None:
+    def _lost(self, session: MariadbSession) -> None:
         session.end()
         self._connections.forget_idle()
 
     # Reading
 
-    async def _read_once(self, question: Callable[[Session], T]) -> T:
+    async def _read_once(self, question: Callable[[MariadbSession], T]) -> T:
         return await self._connections.call(partial(self._read_in_thread, question))
 
-    def _read_in_thread(self, question: Callable[[Session], T], session: Session) -> T:
+    def _read_in_thread(self, question: Callable[[MariadbSession], T], session: MariadbSession) -> T:
         """Raises a CatalogError, or Undone if the session was lost meanwhile."""
         try:
             return question(session)
@@ -171,14 +171,14 @@ class MariadbStore(ServerStore):
 
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> MariadbStore:
     """The store at `mariadb://…`, of this version's schema; NotInstalled, Unsuitable or ServiceUnavailable."""
-    connections = Connections(url, mariadb_statements(), pool_size)
+    connections = MariadbConnections(url, mariadb_statements(), pool_size)
     await asyncio.to_thread(migrate, connections)
     return MariadbStore(connections)
 
 
 async def migrate_url(url: str) -> list[str]:
     """Bring the database to this version's schema; returns the names of the migrations applied."""
-    return await asyncio.to_thread(migrate, Connections(url, mariadb_statements(), 1))
+    return await asyncio.to_thread(migrate, MariadbConnections(url, mariadb_statements(), 1))
 
 
 def _plain_commit(changes: Sequence[Change]) -> list[Step]:
@@ -196,7 +196,7 @@ def _has_key(changes: Sequence[Change]) -> bool:
     return any(isinstance(change, SaveAnswer) for change in changes)
 
 
-def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: Session) -> bool | None:
+def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: MariadbSession) -> bool | None:
     """Whether the change happened, or None while the lost session may still make it happen."""
     # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
     if not _is_over(session, unanswered.lost):
@@ -212,7 +212,7 @@ def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: Session
     return bool(found)
 
 
-def _is_over(session: Session, token: str) -> bool:
+def _is_over(session: MariadbSession, token: str) -> bool:
     """Whether a lost session has ended on the server, too; if not, it is told to."""
     (number,) = session.row("session_alive", {"token": token})
     if number is not None:
@@ -220,7 +220,7 @@ def _is_over(session: Session, token: str) -> bool:
     return number is None
 
 
-def _roll_back(session: Session) -> None:
+def _roll_back(session: MariadbSession) -> None:
     """A session that cannot is ended: the server rolls back by itself."""
     if session.in_transaction():
         try:

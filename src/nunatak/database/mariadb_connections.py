@@ -58,7 +58,7 @@ _HERE = {"127.0.0.1", "::1", "localhost"}
 Statements = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
-class NotInstalled(InternalError):
+class MariadbNotInstalled(InternalError):
     """The driver comes with the extra `mariadb`."""
 
 
@@ -70,7 +70,7 @@ def mariadb_statements() -> Statements:
     return {name: in_named_style(sql) for name, sql in read_statements("mariadb").items()}
 
 
-class Session:
+class MariadbSession:
     """One connection. It holds a lock of the server named `token` until it ends: by that others know that it did."""
 
     __slots__ = ("_connection", "_statements", "flavour", "packet_bytes", "token")
@@ -200,18 +200,18 @@ class Session:
         self.end()
 
 
-class Connections:
+class MariadbConnections:
     """At most `size` sessions and as many threads. What was begun in a thread is ended there, whoever goes away."""
 
     def __init__(self, url: str, statements: Statements, size: int = POOL_SIZE) -> None:
         if pymysql is None:
-            raise NotInstalled("MariaDB and MySQL need a driver: pip install 'nunatak[mariadb]'")
+            raise MariadbNotInstalled("MariaDB and MySQL need a driver: pip install 'nunatak[mariadb]'")
         self._address = read_url(url)
         self._statements = statements
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to ask after commits
         self.size = size
         self._turns = asyncio.Semaphore(size)
-        self._idle: list[Session] = []  # append and pop are safe among threads
+        self._idle: list[MariadbSession] = []  # append and pop are safe among threads
         self._closed = False
         self.in_use = 0
         self.waiting = 0
@@ -220,7 +220,7 @@ class Connections:
     def idle(self) -> int:
         return len(self._idle)
 
-    async def call(self, work: Callable[[Session], T]) -> T:
+    async def call(self, work: Callable[[MariadbSession], T]) -> T:
         """`work` in a thread, with a session that nobody else uses; ServiceUnavailable when none is to be had."""
         await self._await_turn()
         if self._closed:
@@ -245,31 +245,31 @@ class Connections:
         self.in_use -= 1
         self._turns.release()
 
-    async def call_apart(self, work: Callable[[Session], T]) -> T:
+    async def call_apart(self, work: Callable[[MariadbSession], T]) -> T:
         """As `call`, with a session of its own, outside the bound, that is ended afterwards."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._threads, self._work_apart, work))
 
-    def _work(self, work: Callable[[Session], T]) -> T:
+    def _work(self, work: Callable[[MariadbSession], T]) -> T:
         session = self._take()
         try:
             return work(session)
         finally:
             self._give_back(session)
 
-    def _work_apart(self, work: Callable[[Session], T]) -> T:
+    def _work_apart(self, work: Callable[[MariadbSession], T]) -> T:
         session = self.open()
         try:
             return work(session)
         finally:
             session.close()
 
-    def _take(self) -> Session:
+    def _take(self) -> MariadbSession:
         try:
             return self._idle.pop()
         except IndexError:
             return self.open()
 
-    def _give_back(self, session: Session) -> None:
+    def _give_back(self, session: MariadbSession) -> None:
         """One in the middle of something is ended: what it did is rolled back by the server."""
         if self._closed or not session.usable():
             session.end()
@@ -282,7 +282,7 @@ class Connections:
             for _ in range(len(self._idle)):
                 self._idle.pop().end()
 
-    def open(self, *, command_seconds: float = COMMAND_SECONDS) -> Session:
+    def open(self, *, command_seconds: float = COMMAND_SECONDS) -> MariadbSession:
         """A new session; ServiceUnavailable if the server cannot be reached, Unsuitable if it is set up wrongly."""
         connection = None
         try:
@@ -309,11 +309,13 @@ class Connections:
         connection._read_timeout = command_seconds  # the driver asks for one timeout, also for the time before
         return session
 
-    def _prepare(self, connection: Any) -> Session:
+    def _prepare(self, connection: Any) -> MariadbSession:
         version: str = connection.get_server_info()
         flavour = "MariaDB" if "mariadb" in version.lower() else "MySQL"
         _refuse_old(flavour, version)
-        session = Session(connection, self._statements, flavour, f"nunatak {secrets.token_hex(16)}", SMALLEST_PACKET)
+        session = MariadbSession(
+            connection, self._statements, flavour, f"nunatak {secrets.token_hex(16)}", SMALLEST_PACKET
+        )
         session.script(
             f"SET NAMES utf8mb4 COLLATE {BYTE_ORDER[flavour]};"
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
@@ -415,7 +417,7 @@ def error_text(error: BaseException) -> str:
     return f"{error.args[1]} ({number})" if number and len(error.args) > 1 else str(error) or "it did not answer"
 
 
-def is_lost(error: BaseException, session: Session) -> bool:
+def is_lost(error: BaseException, session: MariadbSession) -> bool:
     """Whether the session broke, so that what the server did last is not known from it."""
     if isinstance(error, pymysql.Error):
         return number_of(error) in _LOST or session.is_closed()

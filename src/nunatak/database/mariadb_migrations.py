@@ -4,7 +4,14 @@ import logging
 from functools import partial
 from hashlib import sha256
 
-from nunatak.database.mariadb_connections import BYTE_ORDER, REPEATED, Connections, Session, error_text, number_of
+from nunatak.database.mariadb_connections import (
+    BYTE_ORDER,
+    REPEATED,
+    MariadbConnections,
+    MariadbSession,
+    error_text,
+    number_of,
+)
 from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
     LONGEST_SECONDS,
@@ -21,7 +28,7 @@ from nunatak.errors import CatalogError, ServiceUnavailable
 log = logging.getLogger(__name__)
 
 
-def migrate(connections: Connections) -> list[str]:
+def migrate(connections: MariadbConnections) -> list[str]:
     """Apply what is missing; returns the names."""
     session = connections.open(command_seconds=LONGEST_SECONDS)
     try:
@@ -33,7 +40,7 @@ def migrate(connections: Connections) -> list[str]:
         session.close()  # and with it the lock
 
 
-def _apply(session: Session, migration: Migration) -> bool:
+def _apply(session: MariadbSession, migration: Migration) -> bool:
     """Whether it was applied here: another server may have been faster."""
     number, name, sql = migration
     try:
@@ -53,7 +60,7 @@ def _apply(session: Session, migration: Migration) -> bool:
     return True
 
 
-def _take_turn(session: Session) -> None:
+def _take_turn(session: MariadbSession) -> None:
     """A lock that ends with the session. Its name is known to the whole server, so it tells the database, too."""
     ((database,),) = session.statement("SELECT database()").rows
     digest = sha256(str(database).encode()).hexdigest()[:32]
@@ -62,7 +69,7 @@ def _take_turn(session: Session) -> None:
         raise ServiceUnavailable("Another server has been migrating the database for long")
 
 
-def _applied_migrations(session: Session) -> set[int]:
+def _applied_migrations(session: MariadbSession) -> set[int]:
     """The numbers of the migrations that the database has."""
     if not session.rows("migrations_table", {}):
         return set()

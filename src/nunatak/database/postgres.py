@@ -21,8 +21,8 @@ from nunatak.database.postgres_batches import (
 )
 from nunatak.database.postgres_connections import (
     POOL_SIZE,
-    Connections,
-    Session,
+    PostgresConnections,
+    PostgresSession,
     is_lost,
     lock_number,
     postgres_statements,
@@ -55,7 +55,9 @@ BATCH_SETTINGS = {
 class PostgresStore(ServerStore):
     """The Store on a PostgreSQL database; made by `open_store`."""
 
-    def __init__(self, connections: Connections, batch_connections: Connections, in_flight: int) -> None:
+    def __init__(
+        self, connections: PostgresConnections, batch_connections: PostgresConnections, in_flight: int
+    ) -> None:
         super().__init__(at_once)
         self._connections = connections
         self._batch_connections = batch_connections  # never all taken: there are as many as batches on their way
@@ -111,7 +113,7 @@ class PostgresStore(ServerStore):
         finally:
             self._batch_connections.give_back(session)
 
-    async def _explain(self, session: Session, losers: list[Member[Sequence[Change], list[object]]]) -> None:
+    async def _explain(self, session: PostgresSession, losers: list[Member[Sequence[Change], list[object]]]) -> None:
         """Tell those who were not moved why; who could be now, or cannot be told, goes alone."""
         try:
             reasons = await why_not_moved(session, [plain_commit_of(loser.asked) for loser in losers])
@@ -137,7 +139,9 @@ class PostgresStore(ServerStore):
         except Exception as error:
             member.settle(error)
 
-    async def _ask_after(self, lost: Session, members: Sequence[Member[Sequence[Change], list[object]]]) -> None:
+    async def _ask_after(
+        self, lost: PostgresSession, members: Sequence[Member[Sequence[Change], list[object]]]
+    ) -> None:
         """The connection was lost when all of them may have been committed: the log knows which were."""
         ids = [plain_commit_of(member.asked).entry.commit_id for member in members]
         found = await self._resolve(partial(self._in_new_session, partial(_commits_found, lost=lost, commit_ids=ids)))
@@ -171,7 +175,7 @@ class PostgresStore(ServerStore):
             self._connections.give_back(session)
         return attempt.results
 
-    async def _attempt(self, session: Session, changes: Sequence[Change], attempt: Attempt) -> None:
+    async def _attempt(self, session: PostgresSession, changes: Sequence[Change], attempt: Attempt) -> None:
         if is_plain_commit(changes):
             attempt.committing = True
             moved = await session.row("commit_head", commit_values(changes))
@@ -189,18 +193,18 @@ class PostgresStore(ServerStore):
         attempt.committing = True
         await session.script("COMMIT")
 
-    async def _happened(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
+    async def _find_outcome(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
         transaction = unanswered.attempt.transaction
         question = partial(_outcome, lost=unanswered.lost, changes=changes, transaction=transaction)
         return await self._in_new_session(question)
 
-    async def _end_lost(self, lost: Session) -> None:
+    async def _end_lost(self, lost: PostgresSession) -> None:
         try:
             await self._in_new_session(partial(_is_gone, lost=lost))
         except Exception:
             log.warning("ending a lost session failed", exc_info=True)
 
-    async def _in_new_session(self, question: Callable[[Session], Awaitable[T]]) -> T:
+    async def _in_new_session(self, question: Callable[[PostgresSession], Awaitable[T]]) -> T:
         session = await self._connections.open()
         try:
             return await question(session)
@@ -213,14 +217,16 @@ class PostgresStore(ServerStore):
     def _refusal(self, error: BaseException) -> CatalogError:
         return refusal(error)
 
-    def _lost(self, session: Session) -> None:
+    def _lost(self, session: PostgresSession) -> None:
         session.end()
         self._connections.forget_idle()
         self._batch_connections.forget_idle()
 
     # Reading
 
-    async def _read_once(self, connections: Connections, question: Callable[[Session], Awaitable[T]]) -> T:
+    async def _read_once(
+        self, connections: PostgresConnections, question: Callable[[PostgresSession], Awaitable[T]]
+    ) -> T:
         session = await connections.take()
         try:
             return await question(session)
@@ -240,7 +246,7 @@ class PostgresStore(ServerStore):
         return await self._ask(partial(self._read_once, self._connections, lambda session: session.drive(steps())))
 
     async def rows(self, statement: str, values: Mapping[str, object]) -> list[Any]:
-        question = partial(Session.rows, name=statement, values=values)
+        question = partial(PostgresSession.rows, name=statement, values=values)
         return await self._ask(partial(self._read_once, self._connections, question))
 
     async def find_head(self, key: Key, known: str | None) -> Head | None:
@@ -287,14 +293,14 @@ async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
     """The store at `postgresql://…`, its schema brought to this version; NotInstalled or ServiceUnavailable."""
     statements = postgres_statements()
     in_flight = max(1, min(MOST_IN_FLIGHT, pool_size // 5))
-    connections = Connections(url, statements, max(1, pool_size - 2 * in_flight))
+    connections = PostgresConnections(url, statements, max(1, pool_size - 2 * in_flight))
     await migrate(connections)
-    return PostgresStore(connections, Connections(url, statements, 2 * in_flight, BATCH_SETTINGS), in_flight)
+    return PostgresStore(connections, PostgresConnections(url, statements, 2 * in_flight, BATCH_SETTINGS), in_flight)
 
 
 async def migrate_url(url: str) -> list[str]:
     """Bring the database to this version's schema; returns the names of the migrations applied."""
-    return await migrate(Connections(url, postgres_statements(), 1))
+    return await migrate(PostgresConnections(url, postgres_statements(), 1))
 
 
 def begin_sql(changes: Sequence[Change]) -> str:
@@ -305,7 +311,7 @@ def begin_sql(changes: Sequence[Change]) -> str:
     return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *taken])
 
 
-async def _commits_found(session: Session, lost: Session, commit_ids: Sequence[str]) -> set[str] | None:
+async def _commits_found(session: PostgresSession, lost: PostgresSession, commit_ids: Sequence[str]) -> set[str] | None:
     """Those that happened, or None while the lost session may still make them happen; all of them do at once."""
     # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
     gone = await _is_gone(session, lost)
@@ -313,11 +319,13 @@ async def _commits_found(session: Session, lost: Session, commit_ids: Sequence[s
     return found if found or gone else None
 
 
-async def _is_gone(session: Session, lost: Session) -> bool:
+async def _is_gone(session: PostgresSession, lost: PostgresSession) -> bool:
     return await session.row("end_session", {"pid": lost.pid, "started": lost.started}) is None
 
 
-async def _outcome(session: Session, lost: Session, changes: Sequence[Change], transaction: str | None) -> bool | None:
+async def _outcome(
+    session: PostgresSession, lost: PostgresSession, changes: Sequence[Change], transaction: str | None
+) -> bool | None:
     """Whether the change happened, or None while the lost session may still make it happen."""
     commit_ids = commit_ids_of(changes)
     if commit_ids:
@@ -333,7 +341,7 @@ async def _outcome(session: Session, lost: Session, changes: Sequence[Change], t
     return {"committed": True, "aborted": False}.get(status)
 
 
-async def _is_seen(session: Session, changes: Sequence[Change]) -> bool:
+async def _is_seen(session: PostgresSession, changes: Sequence[Change]) -> bool:
     """Whether what these changes leave is there: their audit rows, which stay, or else their namespaces, or no more."""
     rows = [change for change in changes if isinstance(change, Write) and change.statement == "add_audit"]
     if rows:
@@ -347,7 +355,7 @@ async def _is_seen(session: Session, changes: Sequence[Change]) -> bool:
     return True
 
 
-async def _roll_back(session: Session) -> None:
+async def _roll_back(session: PostgresSession) -> None:
     """A session that cannot is ended: the server rolls back by itself."""
     if session.connection.is_in_transaction():
         try:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from nunatak.database.backup_manifest import BackupRefused, Facts, Manifest, check
+from nunatak.database.backup_manifest import BackupFacts, BackupManifest, BackupRefused, check
 from nunatak.database.postgres import migrate_url
-from nunatak.database.postgres_connections import SETTINGS, Connections, refusal
+from nunatak.database.postgres_connections import SETTINGS, PostgresConnections, refusal
 from nunatak.database.postgres_migrations import MIGRATION_LOCK
 from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError
@@ -37,7 +37,7 @@ SHARED_PARAMETERS = {
 Progress = Callable[[str], None]
 
 
-async def dump(url: str, target: Path, progress: Progress) -> Facts:
+async def dump(url: str, target: Path, progress: Progress) -> BackupFacts:
     """Fill `target` with a dump of the catalog's tables, and say what it holds."""
     async with _open_session(url) as connection:
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -55,7 +55,7 @@ async def dump(url: str, target: Path, progress: Progress) -> Facts:
 
 
 async def restore_dump(
-    file: Path, manifest: Manifest, url: str, now: datetime, progress: Progress, *, force: bool
+    file: Path, manifest: BackupManifest, url: str, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
     """Make the dump the catalog of the database; returns the migrations it needed, and the schema where a catalog went
     that was there before."""
@@ -116,7 +116,7 @@ async def _refuse_unsuitable(connection: Any, place: str) -> None:
         raise BackupRefused("A server works on this database", hint="Stop all servers first.")
 
 
-async def _facts(connection: Any) -> Facts:
+async def _facts(connection: Any) -> BackupFacts:
     place = await connection.fetchval(
         "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
         " WHERE pg_class.oid = to_regclass('nunatak_migrations')"
@@ -125,7 +125,7 @@ async def _facts(connection: Any) -> Facts:
         raise BackupRefused("There is no catalog in this database")
     schema, tables, views, commits = await connection.fetchrow(read_statements("postgres")["count_catalog"])
     software = f"PostgreSQL {await connection.fetchval('SHOW server_version')}"
-    return Facts("postgres", software, place, schema, tables, views, commits)
+    return BackupFacts("postgres", software, place, schema, tables, views, commits)
 
 
 async def _tables(connection: Any, place: str) -> list[str]:
@@ -150,7 +150,7 @@ def _quote_identifier(place: str, name: str) -> str:
 @contextlib.asynccontextmanager
 async def _open_session(url: str) -> AsyncIterator[Any]:
     """A session that may be idle as long as the programs need."""
-    Connections(url, {}, 1)  # NotInstalled if there is no driver
+    PostgresConnections(url, {}, 1)  # NotInstalled if there is no driver
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={"jit": "off"})
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from nunatak.database import refusals
 from nunatak.database.bindings import commit_values, key_values
-from nunatak.database.postgres_connections import Session
+from nunatak.database.postgres_connections import PostgresSession
 from nunatak.database.records import AddJob, Change, Head, Key, MoveHead, SaveAnswer
 from nunatak.database.transactions import is_plain_commit, plain_commit_of
 from nunatak.errors import CatalogError
@@ -22,7 +22,7 @@ def head_of(location: str | None, kind: str | None, content: bytes | None, polic
     return None if location is None else Head(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
 
 
-async def find_together(session: Session, asked: Sequence[Lookup]) -> list[Head | None]:
+async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> list[Head | None]:
     if len(asked) == 1:
         key, known = asked[0]
         row = await session.row("find_head", {**key_values(key), "known": known})
@@ -53,14 +53,14 @@ def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
     return frozenset(claims)
 
 
-async def commit_together(session: Session, commits: Sequence[Sequence[Change]]) -> set[int]:
+async def commit_together(session: PostgresSession, commits: Sequence[Sequence[Change]]) -> set[int]:
     """Which of them moved, counted from 0; the others changed nothing."""
     if len(commits) == 1:
         return set() if await session.row("commit_head", commit_values(commits[0])) is None else {0}
     return {member - 1 for (member,) in await session.rows("commit_heads", _columns(commits))}
 
 
-async def why_not_moved(session: Session, moves: Sequence[MoveHead]) -> list[CatalogError | None]:
+async def why_not_moved(session: PostgresSession, moves: Sequence[MoveHead]) -> list[CatalogError | None]:
     """For each what stood in its way; None if nothing does any more: somebody held its row."""
     values = {
         "catalog": [move.key.catalog for move in moves],

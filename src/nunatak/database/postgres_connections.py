@@ -52,7 +52,7 @@ _UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a chara
 Statements = Mapping[str, tuple[str, tuple[str, ...], bool, frozenset[str]]]
 
 
-class NotInstalled(Exception):
+class PostgresNotInstalled(Exception):
     """The driver comes with the extra `postgres`."""
 
 
@@ -64,7 +64,7 @@ def postgres_statements() -> Statements:
     }
 
 
-class Session:
+class PostgresSession:
     """One connection; which server process it talks to is known, to ask after it when the connection is lost."""
 
     __slots__ = ("_statements", "connection", "pid", "started")
@@ -147,19 +147,19 @@ class Session:
         return not self.connection.is_closed() and not self.connection.is_in_transaction()
 
 
-class Connections:
+class PostgresConnections:
     """At most `size` sessions, handed from one user to the next as they are: nothing is reset in between."""
 
     def __init__(self, url: str, statements: Statements, size: int, settings: Mapping[str, str] = {}) -> None:
         if asyncpg is None:
-            raise NotInstalled("PostgreSQL needs a driver: pip install 'nunatak[postgres]'")
+            raise PostgresNotInstalled("PostgreSQL needs a driver: pip install 'nunatak[postgres]'")
         self._url = url
         self._statements = statements
         self._settings = {**SETTINGS, **settings}
         self.size = self._free = size
         self._closed = False
-        self._idle: list[Session] = []
-        self._waiting: deque[asyncio.Future[Session | None]] = deque()
+        self._idle: list[PostgresSession] = []
+        self._waiting: deque[asyncio.Future[PostgresSession | None]] = deque()
 
     @property
     def idle(self) -> int:
@@ -174,7 +174,7 @@ class Connections:
         """How many wait for a session."""
         return sum(not future.done() for future in self._waiting)
 
-    async def open(self) -> Session:
+    async def open(self) -> PostgresSession:
         """A session of one's own, outside the bound; ServiceUnavailable if the server cannot be reached."""
         connection = None
         try:
@@ -195,9 +195,9 @@ class Connections:
             if connection is not None:
                 connection.terminate()
             raise ServiceUnavailable(f"The database cannot be reached now: {error or 'it did not answer'}") from error
-        return Session(connection, self._statements, pid, started)
+        return PostgresSession(connection, self._statements, pid, started)
 
-    async def take(self) -> Session:
+    async def take(self) -> PostgresSession:
         """A session to give back."""
         while self._idle:
             session = self._idle.pop()
@@ -216,9 +216,9 @@ class Connections:
             self._release()
             raise
 
-    async def _wait(self) -> Session | None:
+    async def _wait(self) -> PostgresSession | None:
         """A session that somebody gave back, or None for leave to open one."""
-        future: asyncio.Future[Session | None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[PostgresSession | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -234,7 +234,7 @@ class Connections:
                 raise ServiceUnavailable("The database is busy: no connection became free in time") from error
             raise
 
-    def give_back(self, session: Session) -> None:
+    def give_back(self, session: PostgresSession) -> None:
         """One in the middle of something is ended: what it did is rolled back by the server."""
         if self._closed or not session.usable():
             session.end()
@@ -257,7 +257,7 @@ class Connections:
         else:
             self._free += 1
 
-    def _next_waiter(self) -> "asyncio.Future[Session | None] | None":
+    def _next_waiter(self) -> "asyncio.Future[PostgresSession | None] | None":
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -283,7 +283,7 @@ def sqlstate_of(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-def is_lost(error: BaseException, session: Session) -> bool:
+def is_lost(error: BaseException, session: PostgresSession) -> bool:
     """Whether the session broke, so that what the server did last is not known from it.
 
     Only an ERROR that the server reports is certain. It may end a session (FATAL) after a commit, before saying so.

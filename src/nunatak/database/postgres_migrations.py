@@ -14,7 +14,13 @@ from nunatak.database.migration_runner import (
     apply_missing,
     missing_migrations,
 )
-from nunatak.database.postgres_connections import Connections, Session, lock_number, refusal, sqlstate_of
+from nunatak.database.postgres_connections import (
+    PostgresConnections,
+    PostgresSession,
+    lock_number,
+    refusal,
+    sqlstate_of,
+)
 from nunatak.errors import CatalogError
 
 MIGRATION_LOCK = lock_number("migration")
@@ -22,7 +28,7 @@ LOCK_SECONDS = 2  # for a table, before the migration gives way
 _GIVEN_UP = {"55P03", "40P01", "40001"}  # lock not available, deadlock, serialization failure
 
 
-async def migrate(connections: Connections) -> list[str]:
+async def migrate(connections: PostgresConnections) -> list[str]:
     """Apply what is missing, each migration in a transaction of its own; returns their names."""
     session = await connections.open()
     try:
@@ -38,7 +44,7 @@ async def migrate(connections: Connections) -> list[str]:
     return fresh
 
 
-async def _carry_out(session: Session, steps: Migrating) -> list[str]:
+async def _carry_out(session: PostgresSession, steps: Migrating) -> list[str]:
     try:
         wanted = next(steps)
         while True:
@@ -57,7 +63,7 @@ async def _carry_out(session: Session, steps: Migrating) -> list[str]:
         return names
 
 
-async def _apply(session: Session, migration: Migration) -> bool:
+async def _apply(session: PostgresSession, migration: Migration) -> bool:
     """Whether it was applied here: another server may have been faster."""
     number, name, sql = migration
     run = session.connection.execute
@@ -84,7 +90,7 @@ async def _apply(session: Session, migration: Migration) -> bool:
     return needed
 
 
-async def _applied_migrations(session: Session) -> set[int]:
+async def _applied_migrations(session: PostgresSession) -> set[int]:
     """The numbers of the migrations that the database has."""
     if await session.connection.fetchval("SELECT to_regclass('nunatak_migrations')") is None:
         return set()

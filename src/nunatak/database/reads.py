@@ -10,7 +10,6 @@ from nunatak.database import bindings
 from nunatak.database.bindings import key_values, matches_of, search_values
 from nunatak.database.changes import Children, Steps, json_list, neighbours, overlap_values, steps_by_change
 from nunatak.database.records import (
-    Answer,
     Change,
     ForgetAnswers,
     Found,
@@ -22,6 +21,7 @@ from nunatak.database.records import (
     SavedAnswer,
     SaveSecret,
     Stock,
+    StoredResponse,
     StuckJob,
 )
 
@@ -75,7 +75,7 @@ class StoreReads(ABC):
         rows = await self.rows("tables_writing_to", {"places": json_list(places)})
         return [Key(row[0], row[1], row[2]) for row in rows]
 
-    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
+    async def find_overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         return neighbours(await self.rows("heads_overlapping", overlap_values(location, ancestors)))
 
     async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
@@ -90,7 +90,7 @@ class StoreReads(ABC):
 
     async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
         row = await self._row("find_answer", {"principal": principal, "key": key, "now_ms": now_ms})
-        return None if row is None else SavedAnswer(row[0], Answer(row[1], row[2], row[3]))
+        return None if row is None else SavedAnswer(row[0], StoredResponse(row[1], row[2], row[3]))
 
     async def next_job_time(self) -> int | None:
         row = await self._row("next_job_time", {})

@@ -150,7 +150,7 @@ class UpdateNamespace(Record, frozen=True):
     removed: tuple[str, ...] | None = None
 
 
-class Answer(Record, frozen=True):
+class StoredResponse(Record, frozen=True):
     """What a request was answered with: a small body, or the metadata at a location."""
 
     status: int
@@ -168,7 +168,7 @@ class SaveAnswer(Record, frozen=True):
     principal: str
     key: str
     request_hash: bytes
-    answer: Answer
+    answer: StoredResponse
     now_ms: int
     expires_ms: int
 
@@ -271,7 +271,7 @@ Change = (
 
 class SavedAnswer(Record, frozen=True):
     request_hash: bytes
-    answer: Answer
+    answer: StoredResponse
 
 
 class Job(Record, frozen=True):

@@ -105,7 +105,7 @@ class ServerStore(StoreReads):
                 if undone.lost is not None:
                     await self._end_lost(undone.lost)
             except Unanswered as unanswered:
-                happened = await self._resolve(partial(self._happened, changes, unanswered))
+                happened = await self._resolve(partial(self._find_outcome, changes, unanswered))
                 if happened is None:
                     raise OutcomeUnknown(UNCONFIRMED) from unanswered
                 if happened:
@@ -116,9 +116,9 @@ class ServerStore(StoreReads):
             else:
                 self._counts["group"] += 1
                 return results
-        raise self._given_up(changes, cause) from cause
+        raise self._give_up_error(changes, cause) from cause
 
-    def _given_up(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
+    def _give_up_error(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
         return ServiceUnavailable("The database could not apply the change in several tries")
 
     @abstractmethod
@@ -126,7 +126,7 @@ class ServerStore(StoreReads):
         """Once; raises a CatalogError (nothing applied), Undone or Unanswered."""
 
     @abstractmethod
-    async def _happened(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
+    async def _find_outcome(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
         """Asked in a new session; None while the lost one may still make it happen."""
 
     @abstractmethod

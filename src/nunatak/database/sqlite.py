@@ -60,7 +60,7 @@ class DatabaseInUse(CannotOpen):
     """Another server process works on this file."""
 
 
-class _Waiting:
+class _WaitingChange:
     """Changes on their way to the writer thread, and the future that wants to know."""
 
     __slots__ = ("changes", "error", "future", "results")
@@ -72,7 +72,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
-_Group = tuple[asyncio.AbstractEventLoop, list[_Waiting], Callable[[list[_Waiting]], None]]
+_Group = tuple[asyncio.AbstractEventLoop, list[_WaitingChange], Callable[[list[_WaitingChange]], None]]
 
 
 class SqliteStore(StoreReads):
@@ -99,7 +99,7 @@ class SqliteStore(StoreReads):
         self._execute = self._reader.execute
         self._find_head = self._statements["find_head"]
         self._writer = sqlite_writer.Writer(writer, self._statements, self._steps)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingChange] = []
         self._idle = asyncio.Event()  # no group is on its way
         self._idle.set()
         self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
@@ -129,7 +129,7 @@ class SqliteStore(StoreReads):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[object]] = loop.create_future()
         self.counts["transaction"] += 1
-        self._waiting.append(_Waiting(changes, future))
+        self._waiting.append(_WaitingChange(changes, future))
         if self._idle.is_set():
             self._idle.clear()
             loop.call_soon(self._next_group, loop)  # whatever else this turn of the loop brings goes along
@@ -146,16 +146,16 @@ class SqliteStore(StoreReads):
             return
         except apsw.Error as error:
             _refuse_all(group, error)
-            self._settled(loop, group)
+            self._settle(loop, group)
             return
         self._apply_group(group)
         if self._in_memory:  # before anybody reads what is not committed, on the same connection
             self._commit(group)
-            self._settled(loop, group)
+            self._settle(loop, group)
         else:
             self._queue.put((loop, group, self._commit))
 
-    def _apply_group(self, group: list[_Waiting]) -> None:
+    def _apply_group(self, group: list[_WaitingChange]) -> None:
         """Inside the group's one transaction; each member keeps its own outcome."""
         for waiting in group:
             try:
@@ -179,9 +179,9 @@ class SqliteStore(StoreReads):
             loop, group, finish = work
             finish(group)
             with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
-                loop.call_soon_threadsafe(self._settled, loop, group)
+                loop.call_soon_threadsafe(self._settle, loop, group)
 
-    def _begin_and_commit(self, group: list[_Waiting]) -> None:
+    def _begin_and_commit(self, group: list[_WaitingChange]) -> None:
         try:
             self._writer.begin_patiently()
         except apsw.Error as error:
@@ -190,7 +190,7 @@ class SqliteStore(StoreReads):
         self._apply_group(group)
         self._commit(group)
 
-    def _commit(self, group: list[_Waiting]) -> None:
+    def _commit(self, group: list[_WaitingChange]) -> None:
         if not self._writer.in_transaction:
             return
         self.counts["group"] += 1
@@ -203,7 +203,7 @@ class SqliteStore(StoreReads):
                     waiting.error = _not_committed(error)
             self._writer.roll_back()
 
-    def _settled(self, loop: asyncio.AbstractEventLoop, group: list[_Waiting]) -> None:
+    def _settle(self, loop: asyncio.AbstractEventLoop, group: list[_WaitingChange]) -> None:
         """Tell everybody in the group, then begin the next one with what has come in since."""
         for waiting in group:
             if waiting.future.done():
@@ -280,7 +280,7 @@ class SqliteStore(StoreReads):
             os.close(self._lock)
 
 
-def _refuse_all(group: list[_Waiting], error: apsw.Error) -> None:
+def _refuse_all(group: list[_WaitingChange], error: apsw.Error) -> None:
     for waiting in group:
         waiting.error = _translate_error(error)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from nunatak.database.backup_manifest import BackupRefused, Facts, Manifest, check, new_file_beside, sync
+from nunatak.database.backup_manifest import BackupFacts, BackupManifest, BackupRefused, check, new_file_beside, sync
 from nunatak.database.sqlite import DatabaseInUse, migrate, server_lock
 from nunatak.database.statements import read_statements
 
@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 BytesOf = Callable[[str, str], bytes | None]  # what is to be stored of a metadata file, of the table with this uuid
 
 
-def copy(source: Path, target: Path, progress: Progress, bytes_of: BytesOf) -> Facts:
+def copy(source: Path, target: Path, progress: Progress, bytes_of: BytesOf) -> BackupFacts:
     """Fill the empty file `target` with the database as it is at one moment, whoever writes to it meanwhile.
 
     What a running server has yet to store of its newest commits comes from `bytes_of`, if it has it.
@@ -59,18 +59,18 @@ def _complete(copied: apsw.Connection, bytes_of: BytesOf) -> None:
             copied.execute(statements["store_content"], values).fetchall()
 
 
-def inspect(file: Path) -> Facts:
+def inspect(file: Path) -> BackupFacts:
     """What a database that nobody uses holds; BackupRefused if it is not whole."""
     with _open_database(file, apsw.SQLITE_OPEN_READONLY) as connection:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(10)")]
         if problems != ["ok"]:
             raise BackupRefused(f"{file} is not whole: {'; '.join(problems)}")
         counts = connection.execute(read_statements()["count_catalog"]).fetchall()[0]
-    return Facts("sqlite", f"SQLite {apsw.sqlite_lib_version()}", "main", *(int(count or 0) for count in counts))
+    return BackupFacts("sqlite", f"SQLite {apsw.sqlite_lib_version()}", "main", *(int(count or 0) for count in counts))
 
 
 def restore_file(
-    file: Path, manifest: Manifest, target: Path, now: datetime, progress: Progress, *, force: bool
+    file: Path, manifest: BackupManifest, target: Path, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
     """Make the backup the catalog at `target`; returns the migrations it needed, and where a catalog went that was
     there before."""
@@ -96,7 +96,7 @@ def restore_file(
         raise BackupRefused(f"{file} could not be restored to {target}: {error}") from error
 
 
-def _prepare(file: Path, manifest: Manifest, incoming: Path, progress: Progress) -> list[str]:
+def _prepare(file: Path, manifest: BackupManifest, incoming: Path, progress: Progress) -> list[str]:
     """Copy, check and migrate beside the place where it belongs: what is there changes only when all is done."""
     progress("copying")
     shutil.copyfile(file, incoming)

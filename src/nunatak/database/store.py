@@ -62,7 +62,7 @@ class Store(Protocol):
     async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
         """Live tables whose writers put files into one of these places, outside their own folder."""
 
-    async def overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
+    async def find_overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
         """Live tables whose folder is this one, inside it, or one of `ancestors`."""
 
     async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool: ...

@@ -35,7 +35,7 @@ class Origin(msgspec.Struct, frozen=True):
     client: str | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class TrailRecord(msgspec.Struct, frozen=True):
     """One thing that happened, `repeats` times; `securable` as in securables.py, `detail` as it is shown."""
 
     table: Table
@@ -80,7 +80,7 @@ class CommitDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     request_hash: str | None = None
 
 
-def exported_line(record: Record) -> Line:
+def exported_line(record: TrailRecord) -> Line:
     origin = _origin(record.origin)
     return Line(
         time=time_text(record.at_ms),
@@ -99,7 +99,7 @@ def exported_line(record: Record) -> Line:
     )
 
 
-def line_of(record: Record) -> bytes:
+def line_of(record: TrailRecord) -> bytes:
     """One line of JSON, without its end: what is exported, and what a seal covers."""
     return msgspec.json.encode(exported_line(record))
 
@@ -134,7 +134,7 @@ def _origin(text: str | None) -> Origin:
 # From rows to records
 
 
-def commit_record(row: Sequence[Any]) -> Record:
+def commit_record(row: Sequence[Any]) -> TrailRecord:
     """A line of the commit log; whoever may commit was allowed to."""
     sequence, at_ms, principal, action, catalog, namespace, name, request_id, origin, *rest = row
     commit_id, table_uuid, location, previous, snapshot_id, request_hash = rest
@@ -147,13 +147,15 @@ def commit_record(row: Sequence[Any]) -> Record:
         None if request_hash is None else bytes(request_hash).hex(),
     )
     securable = f"{securables.warehouse(catalog)}{namespace}.{securables.ENTRY}{name}"
-    return Record("commits", sequence, at_ms, principal, action, securable, ALLOWED, detail, 1, request_id, origin)
+    return TrailRecord("commits", sequence, at_ms, principal, action, securable, ALLOWED, detail, 1, request_id, origin)
 
 
-def audit_record(row: Sequence[Any]) -> Record:
+def audit_record(row: Sequence[Any]) -> TrailRecord:
     sequence, at_ms, principal, action, securable, outcome, detail, repeats, request_id, origin = row
     shown = _detail(detail)
-    return Record("audit", sequence, at_ms, principal, action, securable, outcome, shown, repeats, request_id, origin)
+    return TrailRecord(
+        "audit", sequence, at_ms, principal, action, securable, outcome, shown, repeats, request_id, origin
+    )
 
 
 def _detail(text: str | None) -> object:
@@ -170,14 +172,14 @@ class Source:
     """One of the two tables."""
 
     table: Table
-    record: Callable[[Sequence[Any]], Record]
+    record: Callable[[Sequence[Any]], TrailRecord]
 
-    async def after(self, store: Store, after: int, limit: int, last: int = LAST) -> list[Record]:
+    async def after(self, store: Store, after: int, limit: int, last: int = LAST) -> list[TrailRecord]:
         """Behind the row numbered `after`, oldest first."""
         rows = await store.rows(f"{self.table}_after", {"after": after, "last": last, "limit": limit})
         return [self.record(row) for row in rows]
 
-    async def before(self, store: Store, before: int, limit: int) -> list[Record]:
+    async def before(self, store: Store, before: int, limit: int) -> list[TrailRecord]:
         """Newest first."""
         rows = await store.rows(f"{self.table}_before", {"before": before, "limit": limit})
         return [self.record(row) for row in rows]
@@ -201,7 +203,7 @@ class Filter:
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def matches(self, record: Record) -> bool:
+    def matches(self, record: TrailRecord) -> bool:
         return (
             self.principal in (None, record.principal)
             and self.action in (None, record.action)
@@ -230,19 +232,19 @@ class _Stream:
 
     def __init__(self, store: Store, source: Source, wanted: Filter, position: int, *, newest_first: bool) -> None:
         self._store, self._source, self._wanted, self._newest_first = store, source, wanted, newest_first
-        self._found: deque[Record] = deque()
+        self._found: deque[TrailRecord] = deque()
         self._read_to = position
         self._looked_at = 0
         self.position = position
         self.ended = False
 
-    async def head(self) -> Record | None:
+    async def head(self) -> TrailRecord | None:
         """The next one; None if there is no more, or the share is used up."""
         while not self._found and not self.ended and self._looked_at < LOOKED_AT:
             await self._read()
         return self._found[0] if self._found else None
 
-    def take(self) -> Record:
+    def take(self) -> TrailRecord:
         record = self._found.popleft()
         self.position = record.sequence if self._found else self._read_to
         return record
@@ -261,7 +263,7 @@ class _Stream:
         self.ended = len(records) < PAGE or self._is_past(records[-1])
         await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
 
-    def _is_past(self, record: Record) -> bool:
+    def _is_past(self, record: TrailRecord) -> bool:
         """Whether whatever follows is too old, or too new, by any clock."""
         if self._newest_first:
             return self._wanted.since_ms is not None and record.at_ms < self._wanted.since_ms - CLOCKS_DIFFER_MS
@@ -270,13 +272,13 @@ class _Stream:
 
 async def search(
     store: Store, wanted: Filter, *, newest_first: bool = True, position: Position | None = None, limit: int = PAGE
-) -> tuple[list[Record], Position | None]:
+) -> tuple[list[TrailRecord], Position | None]:
     """Records by time, and where to go on, None at the end. A page may hold fewer than `limit`, even none, when much
     had to be read for it."""
     start = position or await _start(store, wanted, newest_first=newest_first)
     commits = _Stream(store, COMMITS, wanted, start.commits, newest_first=newest_first)
     audit = _Stream(store, AUDIT, wanted, start.audit, newest_first=newest_first)
-    found: list[Record] = []
+    found: list[TrailRecord] = []
     while len(found) < limit:
         heads = [(await stream.head(), stream) for stream in (commits, audit)]
         if any(head is None and not stream.ended for head, stream in heads):

@@ -15,7 +15,7 @@ from nunatak.access.securables import SERVER
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
-from nunatak.events.audit_trail import AUDIT, COMMITS, Record, line_of
+from nunatak.events.audit_trail import AUDIT, COMMITS, TrailRecord, line_of
 from nunatak.events.seals import (
     FIRST,
     PRUNE_ACTION,
@@ -86,7 +86,7 @@ async def _look_at(store: Store, previous: Seal, seal: Seal, reads: Collection[s
     return remains.kept()
 
 
-def may_go(record: Record, reads: Collection[str]) -> bool:
+def may_go(record: TrailRecord, reads: Collection[str]) -> bool:
     return record.table == "audit" and record.detail is None and (record.outcome == DENIED or record.action in reads)
 
 

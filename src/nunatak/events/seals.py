@@ -26,8 +26,8 @@ from nunatak.events.audit_trail import (
     COMMITS,
     LAST,
     PAGE,
-    Record,
     Source,
+    TrailRecord,
     audit_record,
     line_of,
     time_text,
@@ -131,7 +131,7 @@ def _seal(row: Any) -> Seal:
     return Seal(number, day, commits_to, audit_to, records, bytes(digest), sealed_ms)
 
 
-async def records_between(store: Store, source: Source, after: int, last: int) -> AsyncIterator[Record]:
+async def records_between(store: Store, source: Source, after: int, last: int) -> AsyncIterator[TrailRecord]:
     """Behind `after`, up to and with `last`."""
     while found := await source.after(store, after, PAGE, last):
         for record in found:
@@ -257,7 +257,7 @@ async def _cover(store: Store, made: _Hash, source: Source, after: int, last: in
     return max(0, after)
 
 
-def _day(record: Record) -> str:
+def _day(record: TrailRecord) -> str:
     return time_text(record.at_ms)[:10]
 
 

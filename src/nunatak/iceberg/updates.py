@@ -82,7 +82,7 @@ def apply_all(
 
     Without a base the updates create the table. `base_location`, where `base` is stored, goes into the metadata log.
     """
-    draft = _Draft(base or _empty_table(updates, now_ms), is_new=base is None, now_ms=now_ms)
+    draft = _TableDraft(base or _empty_table(updates, now_ms), is_new=base is None, now_ms=now_ms)
     for update in updates:
         draft.apply(update)
     return draft.finish(base_location)
@@ -132,7 +132,7 @@ def _within(number: int, largest: int, what: str) -> int:
     return number
 
 
-class _Draft:
+class _TableDraft:
     """The metadata while updates are applied to it. Collections are replaced, never mutated: the base shares them."""
 
     # Made when an update first needs them; at the end they yield the lists of the metadata.

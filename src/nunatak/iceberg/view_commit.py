@@ -174,7 +174,7 @@ def apply_all(updates: Sequence[ViewUpdate], base: ViewMetadata | None, *, now_m
 
     The updates are taken to be well-formed, as decode_commit leaves them.
     """
-    draft = _Draft(base, now_ms)
+    draft = _ViewDraft(base, now_ms)
     for update in updates:
         draft.apply(update)
     return draft.build()
@@ -193,7 +193,7 @@ def new_view(
     check_version(view_version)
     if not view_version["representations"]:
         raise IllegalArgument("Cannot create view without specifying a query")
-    draft = _Draft(None, now_ms)
+    draft = _ViewDraft(None, now_ms)
     draft.apply(AssignUUID(view_uuid))
     draft.apply(SetLocation(location))
     draft.apply(SetProperties(check(dict(properties), dict[str, str], "properties")))
@@ -203,7 +203,7 @@ def new_view(
     return draft.build()
 
 
-class _Draft:
+class _ViewDraft:
     """Metadata while updates are applied; the base it came from is never touched."""
 
     def __init__(self, base: ViewMetadata | None, now_ms: int) -> None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nunatak.objectstore.live_files import LiveFile, Manifest
+from nunatak.objectstore.live_files import LiveFile, ManifestFile
 
 MIN_INPUT_FILES = 5  # from so many on Iceberg's rewrite joins files that do not fill a new one
 BUCKETS_MIB = (8, 32, 128, 512)  # of the histogram of file sizes
@@ -65,7 +65,7 @@ class Counter:
                 partition.small_bytes += file.size_bytes
             self._histogram[_bucket(file.size_bytes)] += 1
 
-    def layout(self, manifests: list[Manifest]) -> Layout:
+    def layout(self, manifests: list[ManifestFile]) -> Layout:
         """What was counted; files of manifests that nobody read are counted by what the manifest list says."""
         parts = self._partitions
         joined = [each for each in parts.values() if each.small > 1]

@@ -18,7 +18,7 @@ async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Seq
     found: list[Key] = [Key(*row) for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid})]
     for place in places:
         around = [str(each) for each in ancestry(place)]
-        found += [other.key for other in await catalog.store.overlapping(str(place), around[:-1])]
+        found += [other.key for other in await catalog.store.find_overlapping(str(place), around[:-1])]
         found += await catalog.store.tables_writing_to(around)
         inside = await catalog.store.rows("places_inside", {"first": f"{place}/", "behind": f"{place}0"})
         found += [Key(*row) for row in inside]

@@ -43,7 +43,7 @@ DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class JobHistory:
     """What became of the jobs of one type on one table; counts are of the last ones in a row."""
 
     succeeded_ms: int | None = None
@@ -54,7 +54,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """One job as it is remembered; `state` is one of waiting, running, done, failed and cancelled."""
 
     job_id: int
@@ -63,9 +63,9 @@ class Run:
     changed: bool = True
 
 
-def history_of(runs: Iterable[Run]) -> History:
+def history_of(runs: Iterable[JobRun]) -> JobHistory:
     """From the jobs of one type on one table, newest first."""
-    found = History()
+    found = JobHistory()
     for run in runs:
         if run.state in ("waiting", "running"):
             found = replace(found, open_job=found.open_job or run.job_id)
@@ -82,14 +82,14 @@ def history_of(runs: Iterable[Run]) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PolicyUse:
     """What the jobs of one policy use now: those waiting or running, and the bytes they rewrote within the hour."""
 
     open_jobs: int = 0
     bytes_last_hour: int = 0
 
-    def with_job(self, spec: JobSpec, size_bytes: int) -> "Load":
-        return Load(self.open_jobs + 1, self.bytes_last_hour + min(size_bytes, spec.max_bytes or size_bytes))
+    def with_job(self, spec: JobSpec, size_bytes: int) -> "PolicyUse":
+        return PolicyUse(self.open_jobs + 1, self.bytes_last_hour + min(size_bytes, spec.max_bytes or size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def plan(
     subject: Subject,
     facts: Facts,
     attached: Mapping[str, Attached],
-    histories: Mapping[str, History],
-    loads: Mapping[str, Load],
+    histories: Mapping[str, JobHistory],
+    loads: Mapping[str, PolicyUse],
     now_ms: int,
 ) -> list[Decision]:
     """A decision for every type, in the order in which the jobs would be done; `attached` are the policies that count,
@@ -149,8 +149,8 @@ def plan(
             facts,
             kind,
             attached.get(kind),
-            histories.get(kind, History()),
-            loads.get(kind, Load()),
+            histories.get(kind, JobHistory()),
+            loads.get(kind, PolicyUse()),
             now_ms,
         )
         for kind in TYPES
@@ -182,8 +182,8 @@ def _decide(
     facts: Facts,
     kind: str,
     attached: Attached | None,
-    history: History,
-    load: Load,
+    history: JobHistory,
+    load: PolicyUse,
     now_ms: int,
 ) -> Decision:
     if attached is None:
@@ -224,7 +224,7 @@ def _idle(measures: tuple[Measure, ...], gains: tuple[Gain, ...]) -> str | None:
 
 
 def _holds(
-    policy: AnyPolicy, history: History, load: Load, size_bytes: int, now_ms: int
+    policy: AnyPolicy, history: JobHistory, load: PolicyUse, size_bytes: int, now_ms: int
 ) -> tuple[tuple[Hold, ...], int | None]:
     """All reasons to wait, and how many bytes the job may rewrite if there is none."""
     found: list[Hold] = []
@@ -255,7 +255,7 @@ def _holds(
     return tuple(found), left
 
 
-def _backoff(policy: AnyPolicy, history: History, now_ms: int) -> Hold | None:
+def _backoff(policy: AnyPolicy, history: JobHistory, now_ms: int) -> Hold | None:
     backoff = policy.backoff
     if history.failures and history.failed_ms is not None:
         wait_ms = 1000 * min(backoff.longest_seconds, backoff.first_seconds * 2 ** min(history.failures - 1, 40))
@@ -320,7 +320,7 @@ class _Case:
             case _:
                 return "nothing was written yet" if facts.snapshot_id is None else None
 
-    def measures(self, history: History) -> tuple[Measure, ...]:
+    def measures(self, history: JobHistory) -> tuple[Measure, ...]:
         """What the trigger waits for, beside what there is."""
         trigger, facts = self._policy.effective_trigger, self._facts
         oldest_ms = min((each.timestamp_ms for each in facts.snapshots), default=self._now_ms)

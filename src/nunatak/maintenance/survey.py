@@ -16,9 +16,9 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import SMALL_SHARE, Facts, facts_of
 from nunatak.maintenance.layout import Counter, Layout
-from nunatak.maintenance.planning import HOUR_MS, Decision, History, Load, Run, history_of, plan
+from nunatak.maintenance.planning import HOUR_MS, Decision, JobHistory, JobRun, PolicyUse, history_of, plan
 from nunatak.maintenance.policies import Attached, nearest
-from nunatak.objectstore.live_files import Manifest, live_data_files, manifests_of
+from nunatak.objectstore.live_files import ManifestFile, live_data_files, manifests_of
 
 METADATA_ENDING = ".metadata.json"
 LARGE_BYTES = 1 << 20  # metadata from here on is parsed in a thread: it takes longer than other requests should wait
@@ -70,7 +70,7 @@ async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> 
         found = await own.read(current["manifest-list"])
         manifests = await asyncio.to_thread(list, manifests_of(found))
     else:  # Spec, v1: a snapshot may name its manifests itself, which tells nothing else of them
-        manifests = [Manifest(path, 0, False, 0) for path in current.get("manifests") or ()]
+        manifests = [ManifestFile(path, 0, False, 0) for path in current.get("manifests") or ()]
     counter = Counter(target_bytes, int(target_bytes * SMALL_SHARE))
     wanted = [each for each in manifests if not each.holds_deletes][:MOST_MANIFESTS]
     for start in range(0, len(wanted), MANIFESTS_AT_ONCE):
@@ -97,32 +97,32 @@ async def tables_after(
 # Plans
 
 
-async def histories_of(catalog: Catalog, table_uuid: str) -> dict[str, History]:
+async def histories_of(catalog: Catalog, table_uuid: str) -> dict[str, JobHistory]:
     """What became of the latest jobs of a table, by type."""
     rows = await catalog.store.rows("runs_of_table", {"table_uuid": table_uuid, "limit": RUNS_LOOKED_AT})
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[JobRun]] = {}
     for job_id, kind, state, finished_ms, changed in rows:
-        runs.setdefault(kind, []).append(Run(job_id, state, finished_ms, bool(changed)))
+        runs.setdefault(kind, []).append(JobRun(job_id, state, finished_ms, bool(changed)))
     return {kind: history_of(found) for kind, found in runs.items()}
 
 
-async def loads_of(catalog: Catalog, now_ms: int) -> dict[tuple[str, str], Load]:
+async def loads_of(catalog: Catalog, now_ms: int) -> dict[tuple[str, str], PolicyUse]:
     """What the jobs of every policy use, by where it is set and its type."""
     rows = await catalog.store.rows("load_of_policies", {"since_ms": now_ms - HOUR_MS})
-    return {(row[0], row[1]): Load(int(row[2]), int(row[3] or 0)) for row in rows}
+    return {(row[0], row[1]): PolicyUse(int(row[2]), int(row[3] or 0)) for row in rows}
 
 
 class Planner:
     """Plans table after table; what one of them is going to use is taken into account for the next."""
 
-    def __init__(self, catalog: Catalog, policies: list[Attached], loads: Mapping[tuple[str, str], Load]) -> None:
+    def __init__(self, catalog: Catalog, policies: list[Attached], loads: Mapping[tuple[str, str], PolicyUse]) -> None:
         self._catalog = catalog
         self._policies = policies
         self._loads = dict(loads)
 
     async def plan(self, subject: Subject, facts: Facts, now_ms: int) -> list[Decision]:
         attached = nearest(self._policies, subject.securable)
-        loads = {kind: self._loads.get((each.securable, kind), Load()) for kind, each in attached.items()}
+        loads = {kind: self._loads.get((each.securable, kind), PolicyUse()) for kind, each in attached.items()}
         histories = await histories_of(self._catalog, facts.table_uuid)
         decisions = plan(subject, facts, attached, histories, loads, now_ms)
         for decision in decisions:

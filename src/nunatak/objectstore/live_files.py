@@ -11,7 +11,7 @@ DATA = 0  # Spec, content: of a manifest 0 data and 1 deletes, of a file 0 data
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestFile:
     """A line of a manifest list."""
 
     path: str
@@ -28,7 +28,7 @@ class LiveFile:
     partition: str
 
 
-def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
+def manifests_of(manifest_list: bytes) -> Iterator[ManifestFile]:
     """Each once: one that is listed a thousand times would be read as often, and its files counted."""
     seen: set[str] = set()
     for record in read_manifest_list(manifest_list):
@@ -36,7 +36,7 @@ def manifests_of(manifest_list: bytes) -> Iterator[Manifest]:
         if isinstance(path, str) and path not in seen:
             seen.add(path)
             live = _count(record, "added_files_count") + _count(record, "existing_files_count")
-            yield Manifest(path, _number(record.get("manifest_length")), bool(_number(record.get("content"))), live)
+            yield ManifestFile(path, _number(record.get("manifest_length")), bool(_number(record.get("content"))), live)
 
 
 def live_data_files(manifest: bytes) -> Iterator[LiveFile]:

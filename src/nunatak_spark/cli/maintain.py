@@ -3,7 +3,7 @@
 import click
 
 from nunatak.cli.names import NAMESPACE, print_name
-from nunatak.cli.options import Session, talks_to_server
+from nunatak.cli.options import CommandSession, talks_to_server
 from nunatak.cli.output import count_text, echo, print_json, print_rows
 from nunatak.cli.plans import because, gains_of
 from nunatak.cli.securable_names import name_of, place_of
@@ -24,7 +24,7 @@ LATEST = 100  # jobs of a table among which one that waits is looked for
 @click.option("--run", is_flag=True, help="Do it here and now on Spark, instead of leaving it to the workers.")
 @runs_spark
 @talks_to_server
-def maintain(session: Session, job: str, name: Levels | None, dry_run: bool, run: bool, where: Where) -> None:
+def maintain(session: CommandSession, job: str, name: Levels | None, dry_run: bool, run: bool, where: Where) -> None:
     """Have done to tables what policies ask for, or you.
 
     The jobs are left to the workers; `nunatak job list` shows what becomes of them. With --run they are done here.
@@ -47,7 +47,7 @@ def maintain(session: Session, job: str, name: Levels | None, dry_run: bool, run
         _add(session, job, name)
 
 
-def _show(session: Session, job: str, name: Levels | None) -> None:
+def _show(session: CommandSession, job: str, name: Levels | None) -> None:
     wanted = set(TYPES.values()) if job == EVERYTHING else {TYPES[job]}
     securable, _ = place_of(session.client, name)
     tables = list(session.client.manage_pages(("maintenance", "plan"), "tables", {"securable": securable}))
@@ -62,7 +62,7 @@ def _show(session: Session, job: str, name: Levels | None) -> None:
     echo(f"{count_text(due, 'job')} due in {count_text(len(tables), 'table')}.")
 
 
-def _add(session: Session, job: str, name: Levels | None) -> None:
+def _add(session: CommandSession, job: str, name: Levels | None) -> None:
     added = _asked(session, job, name)
     if session.output == "json":
         print_json({"jobs": added})
@@ -73,7 +73,7 @@ def _add(session: Session, job: str, name: Levels | None) -> None:
     echo(f"{count_text(len(added), 'job')} added.")
 
 
-def _asked(session: Session, job: str, name: Levels | None, *, dry_run: bool = False) -> list[Json]:
+def _asked(session: CommandSession, job: str, name: Levels | None, *, dry_run: bool = False) -> list[Json]:
     """The jobs that are due in the place, or the one that is asked for; added unless it is a dry run."""
     client = session.client
     securable, is_table = place_of(client, name)
@@ -91,7 +91,7 @@ def _asked(session: Session, job: str, name: Levels | None, *, dry_run: bool = F
         body["page-token"] = page["next-page-token"]
 
 
-def _run(session: Session, where: Where, job: str, name: Levels | None) -> int:
+def _run(session: CommandSession, where: Where, job: str, name: Levels | None) -> int:
     """Do what is due in a place, as a worker would; or one job, which is taken from the workers if it waits already."""
     securable, _ = place_of(session.client, name)
     if job == EVERYTHING:
@@ -99,7 +99,7 @@ def _run(session: Session, where: Where, job: str, name: Levels | None) -> int:
     return run_job(session, where, securable, _number_of(session, job, name, securable))
 
 
-def _number_of(session: Session, job: str, name: Levels | None, securable: str) -> int:
+def _number_of(session: CommandSession, job: str, name: Levels | None, securable: str) -> int:
     try:
         (added,) = _asked(session, job, name)
         return int(added["job-id"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from nunatak.cli.main import Refused
+from nunatak.cli.main import CommandRefused
 from nunatak.cli.options import connect, setting_options, uri_option
 from nunatak.cli.output import echo, print_json
 from nunatak.client import Client
@@ -128,6 +128,6 @@ def _spark(where: Where, client: Client) -> Iterator[tuple["SparkSession", Calla
         except (CannotRun, CatalogError, ConnectionError):  # they say it themselves
             raise
         except Exception as error:
-            raise Refused(f"Spark did not get through: {failure_reason(error)}") from error
+            raise CommandRefused(f"Spark did not get through: {failure_reason(error)}") from error
         finally:
             spark.stop()

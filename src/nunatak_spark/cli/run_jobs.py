@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from nunatak.cli.login import find_login
-from nunatak.cli.main import Refused
-from nunatak.cli.options import Session, connect
+from nunatak.cli.main import CommandRefused
+from nunatak.cli.options import CommandSession, connect
 from nunatak.cli.output import echo
 from nunatak.cli.securable_names import securable_of, warehouse_of
 from nunatak.client import Client, Json
@@ -157,7 +157,7 @@ def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEve
         yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
 
 
-def teller(session: Session) -> AbstractContextManager[PrintEvent]:
+def teller(session: CommandSession) -> AbstractContextManager[PrintEvent]:
     if session.output == "json":
         return print_json_lines()
     return print_with_bars() if sys.stdout.isatty() else print_lines()
@@ -180,13 +180,13 @@ def exit_code(ended: list[JobResult]) -> int:
 # Jobs done here and now
 
 
-class Taken(Refused):
+class Taken(CommandRefused):
     """Somebody else has the job, or it is over."""
 
     exit_code = NOT_DONE
 
 
-def run_due(session: Session, where: Where, securable: str) -> int:
+def run_due(session: CommandSession, where: Where, securable: str) -> int:
     """Plan for the place, and do what is due in it until nothing is; how it ended."""
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
     with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
@@ -194,7 +194,7 @@ def run_due(session: Session, where: Where, securable: str) -> int:
     return NOT_DONE if worker.shutdown.requested else exit_code(worker.results)
 
 
-def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
+def run_job(session: CommandSession, where: Where, securable: str, job_id: int) -> int:
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog)
     with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
         try:
@@ -206,7 +206,7 @@ def run_job(session: Session, where: Where, securable: str, job_id: int) -> int:
     return exit_code(worker.results)
 
 
-def try_jobs(session: Session, where: Where, jobs: list[Json]) -> int:
+def try_jobs(session: CommandSession, where: Where, jobs: list[Json]) -> int:
     """Have Spark look at what jobs would do; nothing is added, leased or changed."""
     ended = []
     with refusals(), teller(session) as tell, shared_session(where, session.client) as shared:
@@ -256,4 +256,4 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except CannotRun as error:
-        raise Refused(error.problem, hint=error.fix) from error
+        raise CommandRefused(error.problem, hint=error.fix) from error

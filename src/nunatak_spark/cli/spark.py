@@ -12,9 +12,9 @@ from rich.console import Console
 from nunatak.cli.login import CommandLogin, find_login, has_admin_file
 from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.names import NameType
-from nunatak.cli.options import Session, connect, output_option, talks_to_server, uri_option
+from nunatak.cli.options import CommandSession, connect, output_option, talks_to_server, uri_option
 from nunatak.cli.output import echo, print_json, print_rows
-from nunatak.client import Credential
+from nunatak.client import ClientCredential
 from nunatak.settings import SettingsError
 from nunatak_spark.cli.run_jobs import (
     Where,
@@ -210,7 +210,7 @@ def _login_of_spark(uri: str, catalog: str) -> CommandLogin:
             fix="Take one of them away: Spark would refuse to choose.",
         )
     client_id, _, secret = (kept["credential"] or "").partition(":")
-    return CommandLogin(token=kept["token"], credential=None if kept["token"] else Credential(client_id, secret))
+    return CommandLogin(token=kept["token"], credential=None if kept["token"] else ClientCredential(client_id, secret))
 
 
 def _present_settings() -> dict[str, str]:
@@ -272,7 +272,7 @@ def _started(
 @runs_spark
 @talks_to_server
 def worker(
-    session: Session,
+    session: CommandSession,
     securable: str | None,
     once: bool,
     max_jobs: int | None,

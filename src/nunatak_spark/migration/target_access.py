@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from nunatak.client import Client, Credential
+from nunatak.client import Client, ClientCredential
 from nunatak_spark.configuration import CATALOG
 from nunatak_spark.migration.model import TablePair
 from nunatak_spark.migration.optional_packages import load_module
@@ -43,7 +43,7 @@ def file_access(pair: TablePair) -> list[tuple[str, dict[str, str]]]:
         login["uri"],
         warehouse=login.get("warehouse"),
         token=login.get("token"),
-        credential=Credential(client_id, secret) if secret else None,
+        credential=ClientCredential(client_id, secret) if secret else None,
         headers=VENDED,
     ) as client:
         config, table = client.load_config(), client.load_table(pair.planned.target)

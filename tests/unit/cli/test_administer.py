@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from nunatak.cli.bundles import in_bundles
-from nunatak.client import Credential
+from nunatak.client import ClientCredential
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import Outcome, Run, run_command
 
@@ -163,7 +163,7 @@ def test_a_wrong_secret_is_refused_and_not_repeated(run: Run) -> None:
 
 
 def test_a_credential_does_not_show_its_secret() -> None:
-    assert "hidden" not in repr(Credential("id", "hidden"))
+    assert "hidden" not in repr(ClientCredential("id", "hidden"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from nunatak.client import Answer, Client, Credential, ServerUnreachable, error_of, new_idempotency_key
+from nunatak.client import Client, ClientCredential, ServerResponse, ServerUnreachable, error_of, new_idempotency_key
 from nunatak.errors import (
     BadRequest,
     CatalogError,
@@ -136,7 +136,7 @@ def test_the_warehouse_is_asked_for_and_its_prefix_used() -> None:
 def test_a_refusal_is_the_error_it_names(status: int, kind: str, raised: type[CatalogError]) -> None:
     body = json.dumps({"error": {"message": "no", "type": kind, "code": status, "hint": "do this"}}).encode()
 
-    error = error_of(Answer(status, {}, body), "http://host")
+    error = error_of(ServerResponse(status, {}, body), "http://host")
 
     assert type(error) is raised
     assert (error.message, error.hint) == ("no", "do this")
@@ -144,7 +144,7 @@ def test_a_refusal_is_the_error_it_names(status: int, kind: str, raised: type[Ca
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad Gateway</html>", b"[]", b'{"error": "x"}', b'{"message": "x"}'])
 def test_an_answer_that_is_no_iceberg_error_says_what_was_asked(body: bytes) -> None:
-    error = error_of(Answer(502, {}, body), "http://host")
+    error = error_of(ServerResponse(502, {}, body), "http://host")
 
     assert error.message == "http://host answered 502 without an Iceberg error"
     assert error.hint is not None
@@ -161,7 +161,7 @@ TOKEN = reply(200, {"access_token": "fresh", "token_type": "bearer", "expires_in
 
 
 def test_a_token_is_asked_for_only_by_who_is_asked() -> None:
-    with a_socket_that_answers(CONFIG) as (uri, seen), Client(uri, credential=Credential("id", "hush")) as client:
+    with a_socket_that_answers(CONFIG) as (uri, seen), Client(uri, credential=ClientCredential("id", "hush")) as client:
         client.load_config()
 
     assert [path for _, path, _ in seen] == ["/v1/config"]
@@ -173,7 +173,7 @@ def test_a_request_that_needs_a_login_is_sent_again_with_its_key_and_a_token(sta
     expired = reply(status, {"error": {"message": "expired", "type": "x", "code": status}})
     with (
         a_socket_that_answers(CONFIG, expired, TOKEN, reply(204)) as (uri, seen),
-        Client(uri, token="old", credential=Credential("id", "hush")) as client,
+        Client(uri, token="old", credential=ClientCredential("id", "hush")) as client,
     ):
         client.drop_table(("shop", "orders"))
 
@@ -191,7 +191,7 @@ def test_a_login_that_is_refused_says_why_and_not_with_what() -> None:
     refused = reply(401, {"error": "invalid_client", "error_description": "Not a client"})
     with (
         a_socket_that_answers(NOT_KNOWN, refused) as (uri, _),
-        Client(uri, credential=Credential("id", "hush")) as client,
+        Client(uri, credential=ClientCredential("id", "hush")) as client,
         pytest.raises(NotAuthenticated, match="Not a client") as raised,
     ):
         client.load_config()

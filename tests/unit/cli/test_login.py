@@ -14,7 +14,7 @@ import pytest
 
 from nunatak.address_file import Address, find_address, publish_address
 from nunatak.cli.login import CommandLogin, find_login
-from nunatak.client import Credential
+from nunatak.client import ClientCredential
 from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
@@ -168,7 +168,7 @@ def test_a_secret_of_another_database_is_not_sent_to_the_server_of_this_folder(
 def test_the_environment_goes_first_and_a_token_before_a_credential(server: RunningServer, data: Path) -> None:
     given = {"NUNATAK_CREDENTIAL": "c:d:e"}
 
-    assert found(data, "https://example.org", **given).credential == Credential("c", "d:e")
+    assert found(data, "https://example.org", **given).credential == ClientCredential("c", "d:e")
     assert found(data, server.uri, NUNATAK_TOKEN="t", **given) == CommandLogin(token="t")
 
 

@@ -9,7 +9,7 @@ from nunatak.access import securables
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import Facts, RefFact, SnapshotFact
-from nunatak.maintenance.planning import Decision, History, Load, plan
+from nunatak.maintenance.planning import Decision, JobHistory, PolicyUse, plan
 from nunatak.maintenance.policies import AnyPolicy, Attached, parse_policy
 
 MIB = 1 << 20
@@ -61,8 +61,8 @@ def decide(
     table: Facts,
     kind: str,
     *,
-    history: History | None = None,
-    load: Load | None = None,
+    history: JobHistory | None = None,
+    load: PolicyUse | None = None,
     now_ms: int = NOW_MS,
     **fields: Any,
 ) -> Decision:

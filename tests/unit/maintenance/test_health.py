@@ -14,7 +14,7 @@ from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import Facts, RefFact, facts_of
 from nunatak.maintenance.layout import Counter
 from nunatak.maintenance.table_health import MOST, Check, health_of, points_lost
-from nunatak.objectstore.live_files import LiveFile, Manifest
+from nunatak.objectstore.live_files import LiveFile, ManifestFile
 from tests.unit.iceberg import builders
 from tests.unit.maintenance.builders import DAY_MS, HOUR_MS, MIB, NOW_MS, ORDERS, facts, snapshots
 from tests.unit.maintenance.test_planning import ANY_FACTS
@@ -174,7 +174,7 @@ def test_a_small_file_alone_in_its_partition_is_nobodys_fault() -> None:
     counter = Counter(target_bytes=100 * MIB, small_bytes=75 * MIB)
     counter.add([LiveFile(MIB, "day=1"), LiveFile(MIB, "day=2"), LiveFile(100 * MIB, "day=2")])
 
-    layout = counter.layout([Manifest("m", 1, False, 3)])
+    layout = counter.layout([ManifestFile("m", 1, False, 3)])
 
     assert (layout.small_files, layout.files_saved, layout.partitions) == (0, 0, 2)
     assert layout.largest_partition == "day=2"
@@ -185,7 +185,7 @@ def test_a_rewrite_never_saves_more_files_than_it_may(files: list[tuple[int, int
     counter = Counter(target_bytes=100 * MIB, small_bytes=75 * MIB)
     counter.add(LiveFile(size, f"day={day}") for day, size in files)
 
-    layout = counter.layout([Manifest("m", 1, False, len(files))])
+    layout = counter.layout([ManifestFile("m", 1, False, len(files))])
 
     assert layout.is_whole
     assert layout.data_files == len(files) == sum(layout.histogram)
@@ -199,7 +199,7 @@ def test_delete_manifests_are_counted_by_the_list_alone() -> None:
     counter = Counter(target_bytes=100 * MIB, small_bytes=75 * MIB)
     counter.add([LiveFile(MIB, "")])
 
-    layout = counter.layout([Manifest("m", 1, False, 1), Manifest("d", 1, True, 7)])
+    layout = counter.layout([ManifestFile("m", 1, False, 1), ManifestFile("d", 1, True, 7)])
 
     assert (layout.manifests, layout.data_files, layout.delete_files, layout.is_whole) == (2, 1, 7, True)
 

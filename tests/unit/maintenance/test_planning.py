@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nunatak.errors import BadRequest
 from nunatak.maintenance import job_spec, windows
 from nunatak.maintenance.facts import Facts, RefFact, SnapshotFact
-from nunatak.maintenance.planning import Decision, History, Load, Run, history_of, plan, requested_job
+from nunatak.maintenance.planning import Decision, JobHistory, JobRun, PolicyUse, history_of, plan, requested_job
 from nunatak.maintenance.policies import TYPES, Window
 from tests.unit.maintenance.builders import DAY_MS, HOUR_MS, MIB, NOW_MS, ORDERS, attached, decide, facts
 
@@ -143,25 +143,25 @@ def test_a_property_that_is_no_number_overrides_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "history", "load", "because"),
     [
-        ({}, History(open_job=7), Load(), "open-job"),
-        ({}, History(succeeded_ms=NOW_MS - 60_000), Load(), "min-interval"),
-        ({}, History(succeeded_ms=NOW_MS - 2 * HOUR_MS), Load(), None),
-        ({}, History(failures=1, failed_ms=NOW_MS - 60_000), Load(), "backoff"),
-        ({}, History(failures=1, failed_ms=NOW_MS - 901_000), Load(), None),
-        ({}, History(failures=2, failed_ms=NOW_MS - 901_000), Load(), "backoff"),
-        ({}, History(failures=99, failed_ms=NOW_MS - DAY_MS - 1), Load(), None),
-        ({}, History(succeeded_ms=NOW_MS - 2 * HOUR_MS, unchanged=2), Load(), None),
-        ({}, History(succeeded_ms=NOW_MS - 2 * HOUR_MS, unchanged=7), Load(), "backoff"),
-        ({"budget": {"window": {"start": "22:00", "end": "06:00"}}}, History(), Load(), "window"),
-        ({"budget": {"window": {"start": "07:00", "end": "09:00"}}}, History(), Load(), None),
-        ({"budget": {"concurrent-jobs": 2}}, History(), Load(open_jobs=2), "budget"),
-        ({"budget": {"concurrent-jobs": 2}}, History(), Load(open_jobs=1), None),
-        ({"budget": {"bytes-per-hour": 100}}, History(), Load(bytes_last_hour=100), "budget"),
-        ({"budget": {"bytes-per-hour": 100}}, History(), Load(bytes_last_hour=99), None),
+        ({}, JobHistory(open_job=7), PolicyUse(), "open-job"),
+        ({}, JobHistory(succeeded_ms=NOW_MS - 60_000), PolicyUse(), "min-interval"),
+        ({}, JobHistory(succeeded_ms=NOW_MS - 2 * HOUR_MS), PolicyUse(), None),
+        ({}, JobHistory(failures=1, failed_ms=NOW_MS - 60_000), PolicyUse(), "backoff"),
+        ({}, JobHistory(failures=1, failed_ms=NOW_MS - 901_000), PolicyUse(), None),
+        ({}, JobHistory(failures=2, failed_ms=NOW_MS - 901_000), PolicyUse(), "backoff"),
+        ({}, JobHistory(failures=99, failed_ms=NOW_MS - DAY_MS - 1), PolicyUse(), None),
+        ({}, JobHistory(succeeded_ms=NOW_MS - 2 * HOUR_MS, unchanged=2), PolicyUse(), None),
+        ({}, JobHistory(succeeded_ms=NOW_MS - 2 * HOUR_MS, unchanged=7), PolicyUse(), "backoff"),
+        ({"budget": {"window": {"start": "22:00", "end": "06:00"}}}, JobHistory(), PolicyUse(), "window"),
+        ({"budget": {"window": {"start": "07:00", "end": "09:00"}}}, JobHistory(), PolicyUse(), None),
+        ({"budget": {"concurrent-jobs": 2}}, JobHistory(), PolicyUse(open_jobs=2), "budget"),
+        ({"budget": {"concurrent-jobs": 2}}, JobHistory(), PolicyUse(open_jobs=1), None),
+        ({"budget": {"bytes-per-hour": 100}}, JobHistory(), PolicyUse(bytes_last_hour=100), "budget"),
+        ({"budget": {"bytes-per-hour": 100}}, JobHistory(), PolicyUse(bytes_last_hour=99), None),
     ],
 )
 def test_a_job_that_is_due_may_have_to_wait(
-    fields: dict[str, Any], history: History, load: Load, because: str | None
+    fields: dict[str, Any], history: JobHistory, load: PolicyUse, because: str | None
 ) -> None:
     decision = decide(CROWDED, "data-compaction", history=history, load=load, **fields)
 
@@ -174,8 +174,8 @@ def test_all_reasons_to_wait_are_told_at_once() -> None:
     decision = decide(
         CROWDED,
         "data-compaction",
-        history=History(succeeded_ms=NOW_MS - 1000, open_job=3),
-        load=Load(open_jobs=1),
+        history=JobHistory(succeeded_ms=NOW_MS - 1000, open_job=3),
+        load=PolicyUse(open_jobs=1),
         budget={"concurrent-jobs": 1, "window": {"start": "22:00", "end": "06:00", "days": ["sat"]}},
     )
 
@@ -183,7 +183,7 @@ def test_all_reasons_to_wait_are_told_at_once() -> None:
 
 
 def test_a_job_is_cut_to_what_is_left_of_the_hour() -> None:
-    decision = decide(CROWDED, "data-compaction", load=Load(bytes_last_hour=30), budget={"bytes-per-hour": 100})
+    decision = decide(CROWDED, "data-compaction", load=PolicyUse(bytes_last_hour=30), budget={"bytes-per-hour": 100})
 
     assert decision.spec is not None
     assert decision.spec.max_bytes == 70
@@ -191,7 +191,7 @@ def test_a_job_is_cut_to_what_is_left_of_the_hour() -> None:
 
 def test_commits_are_counted_from_the_last_run_on() -> None:
     table = facts(line=60)
-    history = History(succeeded_ms=NOW_MS - 10 * HOUR_MS)
+    history = JobHistory(succeeded_ms=NOW_MS - 10 * HOUR_MS)
 
     decision = decide(table, "manifest-rewrite", history=history, trigger={"commits-since-last": 10})
 
@@ -205,16 +205,19 @@ def test_commits_are_counted_from_the_last_run_on() -> None:
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        ([], History()),
-        ([Run(9, "waiting")], History(open_job=9)),
-        ([Run(9, "running"), Run(8, "done", 80)], History(open_job=9, succeeded_ms=80)),
-        ([Run(9, "failed", 90), Run(8, "failed", 80), Run(7, "done", 70)], History(70, 2, 90)),
-        ([Run(9, "done", 90), Run(8, "failed", 80)], History(90)),
-        ([Run(9, "done", 90, False), Run(8, "done", 80, False), Run(7, "done", 70)], History(90, unchanged=2)),
-        ([Run(9, "cancelled", 90), Run(8, "done", 80)], History(80)),
+        ([], JobHistory()),
+        ([JobRun(9, "waiting")], JobHistory(open_job=9)),
+        ([JobRun(9, "running"), JobRun(8, "done", 80)], JobHistory(open_job=9, succeeded_ms=80)),
+        ([JobRun(9, "failed", 90), JobRun(8, "failed", 80), JobRun(7, "done", 70)], JobHistory(70, 2, 90)),
+        ([JobRun(9, "done", 90), JobRun(8, "failed", 80)], JobHistory(90)),
+        (
+            [JobRun(9, "done", 90, False), JobRun(8, "done", 80, False), JobRun(7, "done", 70)],
+            JobHistory(90, unchanged=2),
+        ),
+        ([JobRun(9, "cancelled", 90), JobRun(8, "done", 80)], JobHistory(80)),
     ],
 )
-def test_the_history_is_that_of_the_last_runs_in_a_row(runs: list[Run], expected: History) -> None:
+def test_the_history_is_that_of_the_last_runs_in_a_row(runs: list[JobRun], expected: JobHistory) -> None:
     assert history_of(runs) == expected
 
 
@@ -309,14 +312,14 @@ ANY_FACTS = st.builds(
     metadata=st.integers(1, 10**9),
 )
 ANY_HISTORY = st.builds(
-    History,
+    JobHistory,
     succeeded_ms=st.none() | st.integers(0, NOW_MS),
     failures=st.integers(0, 100),
     failed_ms=st.none() | st.integers(0, NOW_MS),
     unchanged=st.integers(0, 100),
     open_job=st.none() | st.integers(1, 100),
 )
-ANY_LOAD = st.builds(Load, st.integers(0, 5), st.integers(0, 10**12))
+ANY_LOAD = st.builds(PolicyUse, st.integers(0, 5), st.integers(0, 10**12))
 
 
 def every_policy() -> dict[str, Any]:
@@ -326,7 +329,7 @@ def every_policy() -> dict[str, Any]:
 
 
 @given(ANY_FACTS, ANY_HISTORY, ANY_LOAD)
-def test_a_plan_is_whole_and_keeps_to_its_own_rules(table: Facts, history: History, load: Load) -> None:
+def test_a_plan_is_whole_and_keeps_to_its_own_rules(table: Facts, history: JobHistory, load: PolicyUse) -> None:
     every = dict.fromkeys(TYPES, history)
 
     decisions = plan(ORDERS, table, every_policy(), every, dict.fromkeys(TYPES, load), NOW_MS)
@@ -336,7 +339,7 @@ def test_a_plan_is_whole_and_keeps_to_its_own_rules(table: Facts, history: Histo
         check_rules(each, history, load)
 
 
-def check_rules(decision: Decision, history: History, load: Load) -> None:
+def check_rules(decision: Decision, history: JobHistory, load: PolicyUse) -> None:
     assert decision.text
     assert (decision.state == "due") == (decision.spec is not None)
     assert (decision.state == "held") == bool(decision.holds)

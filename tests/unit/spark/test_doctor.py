@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from nunatak.client import Client, Credential
+from nunatak.client import Client, ClientCredential
 from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.doctor import DoctorCheck, check_machine, check_server
 from tests.support.login import LoginServer, login_server
@@ -97,7 +97,7 @@ def test_whoever_does_not_log_in_is_told_so(secured: LoginServer) -> None:
 
 
 def test_a_wrong_secret_is_a_problem_of_the_login(secured: LoginServer) -> None:
-    with Client(secured.uri, credential=Credential(secured.root.client[0], "guessed")) as client:
+    with Client(secured.uri, credential=ClientCredential(secured.root.client[0], "guessed")) as client:
         found = by_name(check_server(client))
 
     assert found["login"].state == "problem"
@@ -106,12 +106,12 @@ def test_a_wrong_secret_is_a_problem_of_the_login(secured: LoginServer) -> None:
 
 def test_a_reader_lacks_the_right_to_write(secured: LoginServer) -> None:
     name = f"doctor_{uuid4().hex[:12]}"
-    with Client(secured.uri, credential=Credential(*secured.root.client)) as client:
+    with Client(secured.uri, credential=ClientCredential(*secured.root.client)) as client:
         client.create_namespace((name,), {})
         assert by_name(check_server(client, (name,)))["write"].state == "ok"
     reader = secured.principal(f"reader_{uuid4().hex[:8]}", **{name: "READ"})
 
-    with Client(secured.uri, credential=Credential(*reader.client)) as client:
+    with Client(secured.uri, credential=ClientCredential(*reader.client)) as client:
         found = by_name(check_server(client, (name,)))
 
     assert found["login"] == DoctorCheck("login", "ok", f"as {reader.name}")

@@ -42,7 +42,7 @@ class PointerNow(Protocol):
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None: ...
 
 
-class Load:
+class KnownLoad:
     """A request for a table as its bytes say it, and what was found of its sender, under one version of the policy."""
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Load:
         self.what = ("", "", "", "", "")  # as the audit trail notes it, from this host
 
 
-class FastLane:
+class FastPath:
     """Knows which requests are plain loads, and answers them from memory and one read of the database."""
 
     def __init__(self, app: App, pointers: PointerNow) -> None:
@@ -82,8 +82,8 @@ class FastLane:
         self._contended = app.catalog.contention.tables
         self._spool = app.catalog.spool
         self._targets: dict[bytes, Key | None] = {}
-        self.requests: dict[bytes, Load] = {}
-        self._with_tokens: dict[bytes, Load] = {}  # by a digest: the memory of a server holds no token as a key
+        self.requests: dict[bytes, KnownLoad] = {}
+        self._with_tokens: dict[bytes, KnownLoad] = {}  # by a digest: the memory of a server holds no token as a key
 
     def remember(self, request: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         """Clients send the same bytes again and again: what these said need not be parsed the next time."""
@@ -97,7 +97,7 @@ class FastLane:
             else:
                 self._with_tokens[digest_of(request)] = load
 
-    def find(self, request: bytes) -> Load | None:
+    def find(self, request: bytes) -> KnownLoad | None:
         """What is known of these very bytes."""
         load = self.requests.get(request)
         if load is None and self._with_tokens and len(request) <= MAX_REQUEST_BYTES:
@@ -111,7 +111,7 @@ class FastLane:
         load = self._load(url, headers)
         return None if load is None else self.answer_known(load, client)
 
-    def _load(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> Load | None:
+    def _load(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> KnownLoad | None:
         targets = self._targets
         key = targets.get(url)
         if key is None:
@@ -120,7 +120,7 @@ class FastLane:
             key = self._learn(url)
             if key is None:
                 return None
-        load = Load(key)
+        load = KnownLoad(key)
         for name, value in headers:
             if name not in _PLAIN:
                 return None
@@ -136,7 +136,7 @@ class FastLane:
                 load.agent = value
         return load
 
-    def answer_known(self, load: Load, client: tuple[str, int] | None) -> tuple[bytes, bytes] | None:
+    def answer_known(self, load: KnownLoad, client: tuple[str, int] | None) -> tuple[bytes, bytes] | None:
         """As `answer`, for a request that was understood before."""
         key = load.key
         started = time.perf_counter()
@@ -158,7 +158,7 @@ class FastLane:
             self._spool.count_load(loaded.metadata_location, key)
         return answer
 
-    def _is_allowed(self, load: Load, policy: int, client: tuple[str, int] | None) -> bool:
+    def _is_allowed(self, load: KnownLoad, policy: int, client: tuple[str, int] | None) -> bool:
         """Whether the sender may load it, under the policy that was read with the pointer; it is counted and noted.
 
         Whoever is not known, or asks too often, is told so on the ordinary way.
@@ -175,7 +175,7 @@ class FastLane:
             app.audit.note_again(load.what)
         return True
 
-    def _look_up(self, load: Load, client: tuple[str, int] | None) -> bool:
+    def _look_up(self, load: KnownLoad, client: tuple[str, int] | None) -> bool:
         """What the guard remembers of the sender, taken along with the request; whether that allows it."""
         assert self._guard is not None
         load.policy = -1

@@ -15,7 +15,7 @@ from nunatak.api.transport.exchange import (
     format_head,
     parse_head,
 )
-from nunatak.api.transport.fast_path import FastLane
+from nunatak.api.transport.fast_path import FastPath
 from nunatak.api.transport.uvicorn_internals import HttpToolsProtocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
@@ -36,7 +36,7 @@ class CatalogProtocol(HttpToolsProtocol):
     """
 
     # Of the server
-    fast_lane: FastLane | None = None
+    fast_path: FastPath | None = None
     application: Application
     heads: KnownHeads
     arrival: ArrivalLimits
@@ -74,7 +74,7 @@ class CatalogProtocol(HttpToolsProtocol):
             return
         self.certificate = certificate_name(transport)
         if self.certificate is not None:
-            self.fast_lane = None  # it knows callers by what they send, not by whom they are connected as
+            self.fast_path = None  # it knows callers by what they send, not by whom they are connected as
         self.made_at = self.loop.time()
         self.watch = self.loop.call_later(self.arrival.seconds, self._look)
 
@@ -83,7 +83,7 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.arriving_since or not self._is_free() or self._is_ending():
             self._parse(data)
             return
-        lane = self.fast_lane
+        lane = self.fast_path
         load = lane.find(data) if lane is not None else None
         if load is not None:
             assert lane is not None
@@ -108,8 +108,8 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.ended != self.begun or self.begun != begun + 1 or self.refused:
             return
         if self.answered:
-            if is_new and self.fast_lane is not None:
-                self.fast_lane.remember(data, self.url, self.headers)
+            if is_new and self.fast_path is not None:
+                self.fast_path.remember(data, self.url, self.headers)
         elif self.cycle is not None and self.cycle.is_whole and self.cycle.keep_alive:
             self.heads.remember(data, self.cycle.head, self.body_bytes)
 
@@ -170,7 +170,7 @@ class CatalogProtocol(HttpToolsProtocol):
         if self.refused:  # it came together with what was refused
             self.answered = True
             return
-        lane, parser = self.fast_lane, self.parser
+        lane, parser = self.fast_path, self.parser
         method: bytes = parser.get_method()
         if (
             lane is not None
@@ -385,7 +385,7 @@ def _last_words(error: CatalogError) -> bytes:
 
 
 def protocol_with(
-    lane: FastLane | None, arrival: ArrivalLimits, application: Application, gate: ConnectionGate | None = None
+    lane: FastPath | None, arrival: ArrivalLimits, application: Application, gate: ConnectionGate | None = None
 ) -> type[CatalogProtocol]:
     """The protocol class for one server."""
     members: dict[str, Any] = {

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from nunatak.client import Answer, Client, Credential, Json, ServerUnreachable
+from nunatak.client import Client, ClientCredential, Json, ServerResponse, ServerUnreachable
 from nunatak.errors import CatalogError, NotFound
 from nunatak_spark.migration.model import InventoryTable, MigrationFinding, MigrationSource
 from nunatak_spark.migration.source_files import MetadataDocument, StartSpark, read_document
@@ -24,7 +24,7 @@ def rest_source(
 class SourceClient(Client):
     """A client of the source, whose connection errors name the source instead of --uri."""
 
-    def send(self, method: str, path: str, body: Json | None = None) -> Answer:
+    def send(self, method: str, path: str, body: Json | None = None) -> ServerResponse:
         try:
             return super().send(method, path, body)
         except ServerUnreachable as error:
@@ -67,7 +67,7 @@ class RestSourceCatalog(SparkSourceCatalog):
             uri,
             warehouse=properties.get("warehouse"),
             token=token,
-            credential=Credential(client_id, secret) if credential else None,
+            credential=ClientCredential(client_id, secret) if credential else None,
             headers=headers,
         )
         return self._open.enter_context(client)
