@@ -12,7 +12,7 @@ import pytest
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import ALLOWED, DENIED, audit_row, origin_text
-from nunatak.database.records import CommitEntry, CreateNamespace, InsertHead, Key, Stored
+from nunatak.database.records import CommitEntry, CreateNamespace, InsertPointer, Key, Stored
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
 from nunatak.events import audit_trail
@@ -141,10 +141,10 @@ def test_a_server_that_stops_writes_what_was_noted(tmp_path: Path, run: Run[Any]
 # Searching
 
 
-def a_commit_at(number: int, at_ms: int, name: str, principal: str = "ann") -> InsertHead:
+def a_commit_at(number: int, at_ms: int, name: str, principal: str = "ann") -> InsertPointer:
     new = Stored(f"file:///w/{name}/v1.json", f"uuid-{name}", f"file:///w/{name}", b"{}")
     line = CommitEntry(f"c{number}", "create-table", principal, at_ms, request_id=f"q{number}", origin=ORIGIN)
-    return InsertHead(Key("wh", "sales", name), "TABLE", new, line, f"sales.{name}", "sales")
+    return InsertPointer(Key("wh", "sales", name), "TABLE", new, line, f"sales.{name}", "sales")
 
 
 async def filled(store: Store, clock_ahead_ms: int = 0) -> list[str]:

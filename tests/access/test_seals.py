@@ -13,7 +13,7 @@ import pytest
 
 from nunatak.access.audit_rows import audit_row, origin_text
 from nunatak.catalog.fsck import check
-from nunatak.database.records import CommitEntry, CreateNamespace, InsertHead, Key, Stored
+from nunatak.database.records import CommitEntry, CreateNamespace, InsertPointer, Key, Stored
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
 from nunatak.events import seals
@@ -36,7 +36,7 @@ async def filled(store: Store, count: int = 6, at_ms: int = 1_000) -> None:
         moment = at_ms + 1_000 * number
         new = Stored(f"file:///w/t{number}/v1", f"uuid-{number}", f"file:///w/t{number}", b"{}")
         line = CommitEntry(f"c{number}", "create-table", "ann", moment, f"q{number}", origin=ORIGIN)
-        table = InsertHead(Key("wh", "ns", f"t{number}"), "TABLE", new, line, f"ns.t{number}", "ns")
+        table = InsertPointer(Key("wh", "ns", f"t{number}"), "TABLE", new, line, f"ns.t{number}", "ns")
         told = {"role": f"r{number}"}
         row = audit_row(at_ms=moment, principal="bob", action="grant", securable="wh\x1f", detail=told, origin=ORIGIN)
         await store.apply([table])

@@ -10,7 +10,7 @@ from nunatak.catalog.catalog import Caller
 from nunatak.catalog.commits import commit_tables, commit_transaction, table_commit
 from nunatak.catalog.write import write
 from nunatak.database.records import CreateNamespace, Key, StoredResponse
-from nunatak.database.store import HeadMoved
+from nunatak.database.store import PointerMoved
 from nunatak.errors import AlreadyExists
 from nunatak.events.change_events import ChangeEvent
 from nunatak.iceberg import commit_request
@@ -100,7 +100,7 @@ def test_of_several_attempts_the_last_counts(changes: Changes, monkeypatch: pyte
         nonlocal tries
         tries += 1
         if tries == 1:
-            raise HeadMoved("somebody was first")
+            raise PointerMoved("somebody was first")
         return await real(wanted)
 
     monkeypatch.setattr(changes.catalog.store, "apply", apply)

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from nunatak.database.records import InsertHead, MoveHead
-from nunatak.database.store import HeadMoved
+from nunatak.database.records import InsertPointer, MovePointer
+from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, OutcomeUnknown, ServiceUnavailable
 from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
@@ -140,7 +140,7 @@ def test_the_file_is_there_before_the_pointer_and_all_pointers_move_together(
     real: Apply = full.store.apply
 
     async def apply(changes: Any) -> list[object]:
-        pointers = [each.new.metadata_location for each in changes if isinstance(each, InsertHead | MoveHead)]
+        pointers = [each.new.metadata_location for each in changes if isinstance(each, InsertPointer | MovePointer)]
         assert all(map(is_there, pointers))
         transactions.append(pointers)
         return await real(changes)
@@ -293,7 +293,7 @@ def test_a_pointer_that_moves_again_and_again_refuses_the_transaction_in_the_sam
 ) -> None:
     full.table("ns", "u")
     monkeypatch.setattr("nunatak.catalog.commits.MAX_TRIES", 2)
-    there = failing(full, monkeypatch, HeadMoved("Cannot commit ns.u: it was changed by somebody else meanwhile"))
+    there = failing(full, monkeypatch, PointerMoved("Cannot commit ns.u: it was changed by somebody else meanwhile"))
 
     refused = both(full, set_properties(x="y"))
 

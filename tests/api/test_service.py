@@ -50,7 +50,7 @@ def test_a_bug_of_ours_is_a_500_that_tells_no_secret(
     async def broken(*_: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(catalog.store, "find_head", broken)
+    monkeypatch.setattr(catalog.store, "find_pointer", broken)
 
     answer = catalog.call(method, T, a_commit(set_properties(a="b")) if method == "POST" else None)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nunatak.catalog import commits
-from nunatak.database.records import Change, MoveHead
+from nunatak.database.records import Change, MovePointer
 from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, done, identifier, set_properties
 
@@ -44,7 +44,7 @@ def rivalled(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> tuple[Lo
     apply = catalog.store.apply
 
     async def apply_late(changes: Sequence[Change]) -> list[object]:
-        if any(isinstance(change, MoveHead) for change in changes):
+        if any(isinstance(change, MovePointer) for change in changes):
             left[1] += 1
             if left[0]:
                 left[0] -= 1

@@ -7,13 +7,13 @@ from urllib.parse import quote
 from nunatak.database.records import (
     CommitEntry,
     CreateNamespace,
-    DeleteHead,
+    DeletePointer,
     DropNamespace,
-    InsertHead,
+    InsertPointer,
     Key,
     Kind,
-    MoveHead,
-    RenameHead,
+    MovePointer,
+    RenamePointer,
     Stored,
     UpdateNamespace,
 )
@@ -38,26 +38,26 @@ def entry(operation: str = "test", **fields: Any) -> CommitEntry:
 
 def insert(
     name: str, namespace: str = "ns", *, kind: Kind = "TABLE", location: str | None = None, **fields: Any
-) -> InsertHead:
+) -> InsertPointer:
     place = location or f"file:///w/{namespace}/{quote(name, safe='')}"
     new = stored(uuid=fields.pop("uuid", f"uuid-of-{name}"), location=place)
-    return InsertHead(key(name, namespace), kind, new, entry("create"), f"{namespace}.{name}", namespace, **fields)
+    return InsertPointer(key(name, namespace), kind, new, entry("create"), f"{namespace}.{name}", namespace, **fields)
 
 
-def move(name: str, before: Stored, after: Stored, namespace: str = "ns", **fields: Any) -> MoveHead:
+def move(name: str, before: Stored, after: Stored, namespace: str = "ns", **fields: Any) -> MovePointer:
     line = fields.pop("line", None) or entry("commit")
-    return MoveHead(
+    return MovePointer(
         key(name, namespace), "TABLE", before.metadata_location, after, line, f"{namespace}.{name}", **fields
     )
 
 
-def delete(name: str, namespace: str = "ns", *, kind: Kind = "TABLE", purge: bool = False) -> DeleteHead:
-    return DeleteHead(key(name, namespace), kind, entry("drop"), f"{namespace}.{name}", purge=purge)
+def delete(name: str, namespace: str = "ns", *, kind: Kind = "TABLE", purge: bool = False) -> DeletePointer:
+    return DeletePointer(key(name, namespace), kind, entry("drop"), f"{namespace}.{name}", purge=purge)
 
 
-def rename(source: Key, to: Key, kind: Kind = "TABLE") -> RenameHead:
+def rename(source: Key, to: Key, kind: Kind = "TABLE") -> RenamePointer:
     printed, printed_to = f"{source.namespace}.{source.name}", f"{to.namespace}.{to.name}"
-    return RenameHead(source, to, kind, entry("rename"), printed, printed_to, to.namespace)
+    return RenamePointer(source, to, kind, entry("rename"), printed, printed_to, to.namespace)
 
 
 def create_namespace(namespace: str = "ns", *ancestors: str, **properties: str) -> CreateNamespace:

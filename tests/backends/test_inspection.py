@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from nunatak.database.records import AddJob, ForgetHead, Key, LeaseJob, LogLine, SaveAnswer, Stored, StoredResponse
+from nunatak.database.records import AddJob, ForgetPointer, Key, LeaseJob, LogLine, SaveAnswer, Stored, StoredResponse
 from nunatak.database.store import Store
 from tests.backends.builders import create_namespace, delete, insert, key, move, rename, stored
 from tests.backends.conftest import Run
@@ -36,7 +36,7 @@ def test_a_pointer_is_told_with_what_is_stored_beside_it(store: Store, run: Run[
     second = stored("v2", uuid="uuid-of-t", location="file:///w/ns/t", content=b"bytes")
     run(store.apply([move("t", first, second)]))
 
-    table, view = run(store.find_pointer(key("t"))), run(store.find_pointer(key("v")))
+    table, view = run(store.inspect_pointer(key("t"))), run(store.inspect_pointer(key("v")))
 
     assert table is not None
     assert (table.metadata_location, table.previous_metadata_location) == (
@@ -47,16 +47,16 @@ def test_a_pointer_is_told_with_what_is_stored_beside_it(store: Store, run: Run[
     assert table.stored == Stored(second.metadata_location, "uuid-of-t", "file:///w/ns/t", b"bytes")
     assert view is not None
     assert view.kind == "VIEW"
-    assert run(store.find_pointer(key("nobody"))) is None
+    assert run(store.inspect_pointer(key("nobody"))) is None
 
 
 def test_only_what_has_no_pointer_is_forgotten(store: Store, run: Run[Any]) -> None:
     run(store.apply([create_namespace(), insert("t")]))
-    before = run(store.find_pointer(key("t")))
+    before = run(store.inspect_pointer(key("t")))
 
-    run(store.apply([ForgetHead(key("t")), ForgetHead(key("nobody"))]))
+    run(store.apply([ForgetPointer(key("t")), ForgetPointer(key("nobody"))]))
 
-    assert run(store.find_pointer(key("t"))) == before
+    assert run(store.inspect_pointer(key("t"))) == before
 
 
 def test_the_commit_log_of_a_table_is_read_in_pages(store: Store, run: Run[Any]) -> None:

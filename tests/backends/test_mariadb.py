@@ -21,7 +21,7 @@ from nunatak.database.mariadb_connections import BYTE_ORDER, MariadbSession, Uns
 from nunatak.database.migration_runner import MigrationInterrupted
 from nunatak.database.records import AddJob, Change, SaveAnswer, StoredResponse
 from nunatak.database.statements import in_named_style, read_migrations, read_statements
-from nunatak.database.store import HeadMoved, KeyTaken
+from nunatak.database.store import KeyTaken, PointerMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -89,7 +89,7 @@ def second(database: str, full: MariadbStore, run: Run[Any]) -> Iterator[Mariadb
 
 
 async def pointer(store: MariadbStore, name: str = "t") -> str | None:
-    head = await store.find_head(key(name), None)
+    head = await store.find_pointer(key(name), None)
     return None if head is None else head.metadata_location
 
 
@@ -131,12 +131,12 @@ def test_names_that_differ_in_case_or_a_trailing_space_are_different(full: Maria
     names = ["T", "t ", "t\0", "ｔ", "t\N{COMBINING ACUTE ACCENT}"]
     run(full.apply([insert(name) for name in names]))
 
-    text, _, _ = run(full.list_heads(CATALOG, "ns", "TABLE", "", 100, "{"))
+    text, _, _ = run(full.list_pointers(CATALOG, "ns", "TABLE", "", 100, "{"))
     assert text.count("{") == 6
     for name in names:
         assert run(pointer(full, name)) == insert(name).new.metadata_location
     shouted = insert("t", location="FILE:///w/ns/t").new
-    with pytest.raises(HeadMoved):
+    with pytest.raises(PointerMoved):
         run(full.apply([move("t", shouted, stored("v2"))]))
 
 
@@ -167,9 +167,9 @@ def test_bytes_that_do_not_fit_into_a_packet_are_left_to_the_file(
         run(store.apply([create_namespace(), insert("t")]))
         fits, does_not = stored("v2", content=b"x" * 400_000), stored("v3", content=b"x" * 600_000)
         run(store.apply([move("t", insert("t").new, fits)]))
-        assert run(store.find_head(key("t"), None)).content == fits.content
+        assert run(store.find_pointer(key("t"), None)).content == fits.content
         run(store.apply([move("t", fits, does_not)]))
-        assert run(store.find_head(key("t"), None)).content is None
+        assert run(store.find_pointer(key("t"), None)).content is None
         many = {f"p{number}": "x" * 999 for number in range(2000)}
         run(store.apply([create_namespace("many", **many)]))  # in several packets
         assert run(store.find_namespace(CATALOG, "many")) == many
@@ -220,7 +220,7 @@ def test_a_load_and_a_commit_are_one_round_trip_each(
             seen = []
             for number, more in enumerate(extra):
                 before = proxy.round_trips
-                await store.find_head(key("t"), None)
+                await store.find_pointer(key("t"), None)
                 loaded = proxy.round_trips
                 await store.apply([move("t", versions[number], versions[number + 1]), *more])
                 seen += [loaded - before, proxy.round_trips - loaded]
@@ -360,7 +360,7 @@ def test_of_many_on_two_servers_who_move_one_pointer_one_succeeds(
 
     outcomes = run(race())
 
-    assert [type(each) for each in outcomes if isinstance(each, Exception)] == [HeadMoved] * 19
+    assert [type(each) for each in outcomes if isinstance(each, Exception)] == [PointerMoved] * 19
 
 
 def test_of_many_on_two_servers_who_use_one_key_one_succeeds(
@@ -398,7 +398,7 @@ def test_commits_to_several_tables_in_any_order_do_not_hinder_each_other(
             for name in names:
                 new = stored(f"{version}-{number}", location=f"file:///w/ns/{name}")
                 changes.append(move(name, stored().__class__(heads[name] or "", "", "", None), new))
-            with contextlib.suppress(HeadMoved):
+            with contextlib.suppress(PointerMoved):
                 await store.apply(changes)
 
     async def race() -> None:
@@ -583,7 +583,7 @@ def test_readers_share_a_bounded_number_of_connections(database: str, mariadb: M
     store = run(open_store(database, pool_size=3))
 
     async def read() -> None:
-        await asyncio.gather(*(store.find_head(key("no"), None) for _ in range(60)))
+        await asyncio.gather(*(store.find_pointer(key("no"), None) for _ in range(60)))
 
     run(read())
 
@@ -634,7 +634,7 @@ def test_a_reader_that_goes_away_leaves_its_answer_to_nobody_else(database: str,
 
     async def leave_and_ask() -> None:
         for number in range(40):
-            leaving = asyncio.create_task(store.find_head(key(f"n{number % 5}"), None))
+            leaving = asyncio.create_task(store.find_pointer(key(f"n{number % 5}"), None))
             await asyncio.sleep(0.0002 * (number % 7))
             leaving.cancel()
             assert await pointer(store, "n4") == insert("n4").new.metadata_location
@@ -696,9 +696,9 @@ def test_a_commit_of_another_client_is_not_overwritten(
     theirs = "UPDATE iceberg_tables SET metadata_location = 'file:///theirs' WHERE table_name = 't'"
     mariadb.execute(theirs, url=database)
 
-    with pytest.raises(HeadMoved):
+    with pytest.raises(PointerMoved):
         run(full.apply([move("t", insert("t").new, stored("v2"))]))
-    head = run(full.find_head(key("t"), None))
+    head = run(full.find_pointer(key("t"), None))
     assert (head.metadata_location, head.content) == ("file:///theirs", None)
 
 
@@ -727,7 +727,7 @@ def test_a_jdbc_catalog_is_taken_over_in_place(
     assert run(store.list_namespaces(CATALOG, "", "", 10)) == (["db-x", "db"], None)
     assert run(store.list_namespaces(CATALOG, "db", "", 10)) == (["db.sub"], None)
     assert run(store.find_namespace(CATALOG, "db-x")) == {"owner": "ann"}
-    text, last, more = run(store.list_heads(CATALOG, "db.sub", "TABLE", "", 3, "{"))
+    text, last, more = run(store.list_pointers(CATALOG, "db.sub", "TABLE", "", 3, "{"))
     assert text == ",".join(f'{{"{each}"}}' for each in sorted(names)[:3])
     assert (last, more) == (sorted(names)[2], True)
     assert run(store.find_kind(key("é", "db.sub"))) == "TABLE"

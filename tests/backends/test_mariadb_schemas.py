@@ -45,7 +45,7 @@ def test_every_schema_is_brought_to_the_newest_and_keeps_its_rows(
     run(migrate_url(fresh))
     assert mariadb_schema(url) == mariadb_schema(fresh)
     store = run(open_store(url))
-    assert run(store.find_head(key("old"), None)).metadata_location == "file:///old"
+    assert run(store.find_pointer(key("old"), None)).metadata_location == "file:///old"
     assert run(store.next_job_time()) == 0
     run(store.apply([create_namespace("new"), insert("t", "new")]))
     run(store.apply([move("t", insert("t", "new").new, stored("v2"), "new")]))

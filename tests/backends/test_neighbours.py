@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nunatak.database.records import InsertHead, Key, Stored
+from nunatak.database.records import InsertPointer, Key, Stored
 from nunatak.database.store import Store
 from tests.backends.builders import create_namespace, entry, insert, key
 from tests.backends.conftest import Run
@@ -15,7 +15,7 @@ def test_places_inside_a_folder_are_found_and_no_others(store: Store, run: Run[A
     places = {"in": "file:///w/a/x", "deep": "file:///w/a/x/y", "beside": "file:///w/a-b", "above": "file:///w"}
     for name, place in places.items():
         new = Stored(f"file:///w/{name}/metadata/v1.json", name, f"file:///w/{name}", b"{}", (place,))
-        run(store.apply([InsertHead(key(name), "TABLE", new, entry("create"), name, "ns", check_overlap=False)]))
+        run(store.apply([InsertPointer(key(name), "TABLE", new, entry("create"), name, "ns", check_overlap=False)]))
 
     rows = run(store.rows("places_inside", {"first": "file:///w/a/", "behind": "file:///w/a0"}))
 

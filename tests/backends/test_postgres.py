@@ -12,7 +12,7 @@ from nunatak.database import postgres_connections
 from nunatak.database.postgres import PostgresStore, migrate_url, open_store
 from nunatak.database.records import AddJob, Change, SaveAnswer, StoredResponse
 from nunatak.database.statements import number_parameters, read_migrations, read_statements
-from nunatak.database.store import HeadMoved
+from nunatak.database.store import PointerMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -74,7 +74,7 @@ def second(database: str, full: PostgresStore, run: Run[Any]) -> Iterator[Postgr
 
 
 async def pointer(store: PostgresStore, name: str = "t") -> str | None:
-    head = await store.find_head(key(name), None)
+    head = await store.find_pointer(key(name), None)
     return None if head is None else head.metadata_location
 
 
@@ -123,7 +123,7 @@ def test_a_load_and_a_commit_are_one_round_trip_each(
             seen = []
             for number, more in enumerate(extra):
                 before = proxy.round_trips
-                await store.find_head(key("t"), None)
+                await store.find_pointer(key("t"), None)
                 loaded = proxy.round_trips
                 await store.apply([move("t", versions[number], versions[number + 1]), *more])
                 seen += [loaded - before, proxy.round_trips - loaded]
@@ -181,7 +181,7 @@ def test_of_many_on_two_servers_who_move_one_pointer_one_succeeds(
 
     outcomes = run(race())
 
-    assert [type(each) for each in outcomes if isinstance(each, Exception)] == [HeadMoved] * 19
+    assert [type(each) for each in outcomes if isinstance(each, Exception)] == [PointerMoved] * 19
 
 
 def test_commits_to_several_tables_in_any_order_do_not_hinder_each_other(
@@ -200,7 +200,7 @@ def test_commits_to_several_tables_in_any_order_do_not_hinder_each_other(
                 changes.append(move(name, before, new))
             try:
                 await store.apply(changes)
-            except HeadMoved:
+            except PointerMoved:
                 continue
 
     async def race() -> None:
@@ -390,9 +390,9 @@ def test_a_name_under_which_a_dropped_table_is_still_remembered_can_be_renamed_t
 def test_a_commit_of_another_client_is_not_overwritten(full: PostgresStore, database: str, run: Run[Any]) -> None:
     run(execute(database, "UPDATE iceberg_tables SET metadata_location = 'file:///theirs' WHERE table_name = 't'"))
 
-    with pytest.raises(HeadMoved):
+    with pytest.raises(PointerMoved):
         run(full.apply([move("t", insert("t").new, stored("v2"))]))
-    head = run(full.find_head(key("t"), None))
+    head = run(full.find_pointer(key("t"), None))
     assert (head.metadata_location, head.content) == ("file:///theirs", None)
 
 
@@ -412,7 +412,7 @@ def test_a_jdbc_catalog_is_taken_over_in_place(database: str, run: Run[Any], scr
     assert run(store.list_namespaces(CATALOG, "", "", 10)) == (["db-x", "db"], None)
     assert run(store.list_namespaces(CATALOG, "db", "", 10)) == (["db.sub"], None)
     assert run(store.find_namespace(CATALOG, "db-x")) == {"owner": "ann"}
-    text, last, more = run(store.list_heads(CATALOG, "db.sub", "TABLE", "", 3, "{"))
+    text, last, more = run(store.list_pointers(CATALOG, "db.sub", "TABLE", "", 3, "{"))
     assert text == ",".join(f'{{"{name}"}}' for name in sorted(names)[:3])
     assert (last, more) == (sorted(names)[2], True)
     run(store.apply([insert("v", "db-x", kind="VIEW"), delete("a", "db.sub")]))
@@ -442,7 +442,7 @@ async def cut_once(
     async with postgres_proxy(postgres.port) as proxy:
         store = await through(proxy, database)
         # What the change needs is known to the connection, so that its values are the next to be sent.
-        with pytest.raises(HeadMoved):
+        with pytest.raises(PointerMoved):
             await store.apply([move("t", stored("nowhere"), stored("no"))])
         await store.find_kind(key("t"))
         proxy.cut_at_next(wanted, moment)

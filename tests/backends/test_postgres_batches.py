@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from nunatak.database.postgres import BATCH_SETTINGS, PostgresStore, open_store
-from nunatak.database.records import AddJob, Change, Head, MoveHead, SaveAnswer, Stored, StoredResponse
-from nunatak.database.store import HeadMoved, KeyTaken
+from nunatak.database.records import AddJob, Change, MovePointer, Pointer, SaveAnswer, Stored, StoredResponse
+from nunatak.database.store import KeyTaken, PointerMoved
 from nunatak.errors import BadRequest, NoSuchTable, OutcomeUnknown, ServiceUnavailable
 from tests.backends.builders import create_namespace, insert, key, move, stored
 from tests.backends.conftest import Run
@@ -35,7 +35,7 @@ def version(name: str, number: int) -> Stored:
     return stored(f"v{number}", uuid=f"uuid-of-{name}", location=f"file:///w/ns/{name}", content=f"{number}".encode())
 
 
-def commit(name: str, number: int = 2) -> MoveHead:
+def commit(name: str, number: int = 2) -> MovePointer:
     """From the version before to this one; the first is the one the table was created with."""
     return move(name, version(name, number - 1), version(name, number))
 
@@ -49,7 +49,7 @@ async def at_once(store: PostgresStore, commits: Sequence[Sequence[Change]]) -> 
 
 
 async def versions(store: PostgresStore, names: Sequence[str]) -> list[str]:
-    heads = await asyncio.gather(*(store.find_head(key(name), None) for name in names))
+    heads = await asyncio.gather(*(store.find_pointer(key(name), None) for name in names))
     return [head.metadata_location.rpartition("/")[2].removesuffix(".json") if head else "none" for head in heads]
 
 
@@ -58,8 +58,8 @@ async def through(proxy: PostgresProxy, database: str) -> PostgresStore:
     name = urlsplit(database).path
     opened = await open_store(f"postgresql://postgres@127.0.0.1:{proxy.port}{name}?sslmode=disable", pool_size=3)
     for _ in range(2):
-        await asyncio.gather(*(opened.find_head(key(each), None) for each in ("no", "not")))
-        await opened.find_head(key("no"), None)
+        await asyncio.gather(*(opened.find_pointer(key(each), None) for each in ("no", "not")))
+        await opened.find_pointer(key("no"), None)
         await at_once(opened, [[commit("no")], [commit("not")]])
         await at_once(opened, [[commit("no")]])
     return opened
@@ -73,12 +73,12 @@ def test_fifty_loads_at_once_are_two_round_trips(
 ) -> None:
     """The first does not wait for company, the others go together. The same table may be asked for twice."""
 
-    async def count() -> tuple[int, list[Head | None]]:
+    async def count() -> tuple[int, list[Pointer | None]]:
         async with postgres_proxy(postgres.port) as proxy:
             other = await through(proxy, database)
             before = proxy.round_trips
             asked = [*TABLES[:47], TABLES[0], "no", "not"]
-            heads = await asyncio.gather(*(other.find_head(key(name), None) for name in asked))
+            heads = await asyncio.gather(*(other.find_pointer(key(name), None) for name in asked))
             trips = proxy.round_trips - before
             await other.close()
             return trips, heads
@@ -86,15 +86,17 @@ def test_fifty_loads_at_once_are_two_round_trips(
     trips, heads = run(count())
 
     assert trips == 2
-    expected: list[Head | None] = [Head(insert(name).new.metadata_location, "TABLE", b"{}", 1) for name in TABLES[:47]]
+    expected: list[Pointer | None] = [
+        Pointer(insert(name).new.metadata_location, "TABLE", b"{}", 1) for name in TABLES[:47]
+    ]
     assert heads == [*expected, expected[0], None, None]
 
 
 def test_a_lookup_among_others_gets_the_bytes_unless_it_knows_them(store: PostgresStore, run: Run[Any]) -> None:
     known = insert(TABLES[0]).new.metadata_location
 
-    async def look() -> list[Head | None]:
-        return await asyncio.gather(*(store.find_head(key(TABLES[0]), each) for each in (known, None, "old")))
+    async def look() -> list[Pointer | None]:
+        return await asyncio.gather(*(store.find_pointer(key(TABLES[0]), each) for each in (known, None, "old")))
 
     assert [head and head.content for head in run(look())] == [None, b"{}", b"{}"]
 
@@ -120,12 +122,12 @@ def test_fifty_commits_at_once_are_one_round_trip_and_all_is_written(
     assert trips == 1
     assert outcomes == [[None] * len(changes) for changes in commits]
     assert run(versions(store, TABLES)) == ["v2"] * 50
-    heads = [run(store.find_head(key(name), None)) for name in TABLES[:2]]
+    heads = [run(store.find_pointer(key(name), None)) for name in TABLES[:2]]
     assert [head.content for head in heads] == [b"2", b"2"]
     lines = "SELECT commit_id, table_name, previous_metadata_location FROM nunatak_commits WHERE operation = 'commit'"
     moves = [changes[0] for changes in commits]
     assert sorted(run(execute(database, lines))) == sorted(
-        (each.entry.commit_id, each.key.name, each.expected) for each in moves if isinstance(each, MoveHead)
+        (each.entry.commit_id, each.key.name, each.expected) for each in moves if isinstance(each, MovePointer)
     )
     jobs = run(execute(database, "SELECT payload FROM nunatak_jobs"))
     assert sorted(jobs) == [(b"four",), (b"more",), (b"three",)]
@@ -151,7 +153,7 @@ def test_of_commits_that_go_together_each_has_its_own_outcome(
 
     assert outcomes[0] == [None, None, None]
     assert outcomes[3] == [None]
-    assert [type(outcome) for outcome in outcomes[1:3]] == [HeadMoved, NoSuchTable]
+    assert [type(outcome) for outcome in outcomes[1:3]] == [PointerMoved, NoSuchTable]
     assert outcomes[2].message == "Table does not exist: ns.gone"
     assert run(versions(store, ["t00", "t01", "t02"])) == ["v2"] * 3
     assert run(execute(database, "SELECT idempotency_key FROM nunatak_idempotency")) == [("key-t00",)]
@@ -167,7 +169,7 @@ def test_of_commits_to_one_table_at_once_one_wins_whoever_else_is_there(store: P
 
     assert beside == [None]
     winner = outcomes.index([None])
-    assert [type(outcome) for outcome in outcomes if outcome != [None]] == [HeadMoved] * 5
+    assert [type(outcome) for outcome in outcomes if outcome != [None]] == [PointerMoved] * 5
     assert run(versions(store, ["t00", "t01"])) == [f"v{winner + 2}", "v2"]
 
 
@@ -205,12 +207,12 @@ def test_what_the_database_cannot_keep_refuses_only_its_own_commit(store: Postgr
 def test_a_name_the_database_cannot_read_refuses_only_its_own_lookup(store: PostgresStore, run: Run[Any]) -> None:
     async def look() -> list[Any]:
         names = ["t00", "nul\0", "t01"]
-        return await asyncio.gather(*(store.find_head(key(name), None) for name in names), return_exceptions=True)
+        return await asyncio.gather(*(store.find_pointer(key(name), None) for name in names), return_exceptions=True)
 
     outcomes = run(look())
 
     assert isinstance(outcomes[1], BadRequest)
-    assert all(isinstance(outcomes[number], Head) for number in (0, 2))
+    assert all(isinstance(outcomes[number], Pointer) for number in (0, 2))
 
 
 def test_a_table_that_another_client_holds_delays_only_its_own_commit(
@@ -292,7 +294,7 @@ def test_a_look_at_losers_that_fails_takes_nothing_back_from_winners(
     outcomes = run(meet())
 
     assert outcomes[0] == outcomes[2] == [None]
-    assert isinstance(outcomes[1], HeadMoved)
+    assert isinstance(outcomes[1], PointerMoved)
     assert store.counts["retry"] == 1
 
 
@@ -399,7 +401,7 @@ def test_when_the_connection_of_many_commits_is_cut_each_is_resolved_by_its_own_
 
     assert cuts == 1
     assert isinstance(outcomes.pop(), NoSuchTable)
-    assert isinstance(outcomes.pop(5), HeadMoved)
+    assert isinstance(outcomes.pop(5), PointerMoved)
     assert outcomes == [[None, None]] * 9
     assert run(versions(store, TABLES[:10])) == ["v2"] * 10
     logged = "SELECT table_name, count(*) FROM nunatak_commits WHERE operation = 'commit' GROUP BY 1 ORDER BY 1"
@@ -423,7 +425,7 @@ def test_a_connection_cut_while_losers_are_looked_after_takes_nothing_back(
 
     assert cuts == 1
     assert outcomes[0] == outcomes[2] == [None]
-    assert isinstance(outcomes[1], HeadMoved)
+    assert isinstance(outcomes[1], PointerMoved)
 
 
 def test_commits_that_nobody_can_be_asked_about_are_unknown_each(
@@ -484,7 +486,7 @@ def test_large_metadata_goes_alone(store: PostgresStore, run: Run[Any]) -> None:
     assert run(at_once(store, [[move("t00", version("t00", 1), large)], [commit("t01")]])) == [[None], [None]]
 
     assert store.counts["commit member"] - before == 1
-    head = run(store.find_head(key("t00"), None))
+    head = run(store.find_pointer(key("t00"), None))
     assert len(head.content) == 300_000
 
 
@@ -493,7 +495,7 @@ def test_connections_are_bounded_and_counted(database: str, run: Run[Any]) -> No
     run(store.apply([create_namespace(), insert("t")]))
 
     async def crowd() -> None:
-        reads = [store.find_kind(key("t")) for _ in range(30)] + [store.find_head(key("t"), None) for _ in range(30)]
+        reads = [store.find_kind(key("t")) for _ in range(30)] + [store.find_pointer(key("t"), None) for _ in range(30)]
         changes = [store.apply([AddJob("delete-files", b"{}")]) for _ in range(10)]
         moving = [store.apply([move("no", stored("x"), stored("y"))]) for _ in range(10)]
         tasks = [asyncio.ensure_future(each) for each in (*reads, *changes, *moving)]

@@ -9,7 +9,7 @@ import pytest
 
 from nunatak.database import postgres_connections
 from nunatak.database.postgres import PostgresStore, open_store
-from nunatak.database.store import HeadMoved, KeyTaken
+from nunatak.database.store import KeyTaken, PointerMoved
 from nunatak.errors import AlreadyExists, NoSuchTable
 from tests.backends.builders import create_namespace, insert, key
 from tests.backends.conftest import Run
@@ -37,7 +37,7 @@ def test_of_many_at_two_servers_with_one_key_one_is_carried_out(
     outcomes = run(together())
 
     assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
-    refusals = (KeyTaken, HeadMoved, NoSuchTable, AlreadyExists)
+    refusals = (KeyTaken, PointerMoved, NoSuchTable, AlreadyExists)
     assert [outcome for outcome in outcomes if not isinstance(outcome, (list, *refusals))] == []
     assert run(two[1].find_answer("ann", "k", 0)).request_hash == b"h"
 
@@ -63,7 +63,7 @@ def test_a_key_that_another_holds_for_long_is_taken_although_it_has_no_answer_ye
         with pytest.raises(KeyTaken):
             await store.apply(KEYED[name](0))
         assert await store.find_answer("ann", "k", 0) is None
-        head = await store.find_head(key("t"), None)
+        head = await store.find_pointer(key("t"), None)
         assert head is not None
         assert head.metadata_location == insert("t").new.metadata_location
         await holding.rollback()

@@ -11,7 +11,7 @@ from nunatak.catalog.shadows import Shadow, find_shadow, forget_shadow, list_sha
 from nunatak.database.records import (
     AddJob,
     Change,
-    InsertHead,
+    InsertPointer,
     Job,
     Key,
     LeaseJob,
@@ -20,7 +20,7 @@ from nunatak.database.records import (
     StoredResponse,
     Write,
 )
-from nunatak.database.store import HeadMoved, Store
+from nunatak.database.store import PointerMoved, Store
 from nunatak.errors import ShadowTable
 from tests.backends.builders import CATALOG, create_namespace, delete, entry, insert, key, move, rename, stored
 from tests.backends.conftest import Run
@@ -41,7 +41,7 @@ def shadowed(store: Store, run: Run[Any]) -> Store:
 
 
 def pointer(store: Store, run: Run[Any], name: str = "t") -> str | None:
-    head = run(store.find_head(key(name), None))
+    head = run(store.find_pointer(key(name), None))
     return None if head is None else head.metadata_location
 
 
@@ -99,7 +99,7 @@ def test_a_refresh_moves_the_pointer_in_one_transaction_with_the_flag(shadowed: 
 
     assert pointer(shadowed, run) == after().metadata_location
     assert run(find_shadow(shadowed, CATALOG, FIRST.table_uuid)) == SHADOW
-    with pytest.raises(HeadMoved):  # and the suspension is undone with it
+    with pytest.raises(PointerMoved):  # and the suspension is undone with it
         run(shadowed.apply([suspend, move("t", FIRST, after("v3"))]))
     assert run(find_shadow(shadowed, CATALOG, FIRST.table_uuid)) == SHADOW
 
@@ -125,7 +125,7 @@ def test_the_flag_goes_with_the_table_and_a_purge_is_told_of_it(shadowed: Store,
 
 
 def test_the_flag_stays_while_the_table_has_another_name(shadowed: Store, run: Run[Any]) -> None:
-    twin = InsertHead(key("twin"), "TABLE", FIRST, entry("register"), "ns.twin", "ns", registered=True)
+    twin = InsertPointer(key("twin"), "TABLE", FIRST, entry("register"), "ns.twin", "ns", registered=True)
     run(shadowed.apply([twin]))
     assert {Key(*row) for row in run(shadowed.rows("names_of_uuid", {"uuid": FIRST.table_uuid}))} == {
         key("t"),
@@ -154,7 +154,7 @@ def test_owners_are_found_by_their_location_and_by_where_they_write(store: Store
     run(store.apply([create_namespace()]))
     for name, place in {"a": "file:///far/a", "b": "file:///far/a/b"}.items():
         new = Stored(f"file:///w/{name}/metadata/v1.json", name, f"file:///w/{name}", b"{}", (place,))
-        run(store.apply([InsertHead(key(name), "TABLE", new, entry("create"), name, "ns")]))
+        run(store.apply([InsertPointer(key(name), "TABLE", new, entry("create"), name, "ns")]))
     asked = ["file:///w", "file:///w/a", "file:///far", "file:///far/a", "file:///far/a/b", "file:///W/a", "ä'\"\\"]
 
     rows = run(store.rows("owners_at", {"places": json.dumps(asked)}))

@@ -64,11 +64,11 @@ def test_what_was_applied_is_there_after_a_restart(tmp_path: Path, run: Run[Any]
     store = SqliteStore(path)
     secret = run(store.secret("s"))
     run(store.apply([create_namespace(), insert("t")]))
-    head = run(store.find_head(key("t"), None))
+    head = run(store.find_pointer(key("t"), None))
     run(store.close())
 
     again = SqliteStore(path)
-    assert run(again.find_head(key("t"), None)) == head
+    assert run(again.find_pointer(key("t"), None)) == head
     assert run(again.secret("s")) == secret
     run(again.close())
 
@@ -183,10 +183,10 @@ def test_a_statement_is_compiled_once_whatever_values_it_is_given(tmp_path: Path
 
     def ask(name: str) -> None:
         run(store.apply([create_namespace(name), insert("t", name)]))
-        run(store.list_heads(CATALOG, name, "TABLE", "", 10, "{"))
+        run(store.list_pointers(CATALOG, name, "TABLE", "", 10, "{"))
         run(store.list_namespaces(CATALOG, "", name, 10))
         run(store.find_namespace(CATALOG, name))
-        run(store.find_pointer(key("t", name)))
+        run(store.inspect_pointer(key("t", name)))
         run(store.keys_after(key("t", name), 10))
         run(store.search_names(CATALOG, name, None, ("", name), 10))
 

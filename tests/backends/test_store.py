@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nunatak.catalog.table_properties import load_table_properties, update_table_properties
 from nunatak.database.records import (
     AddJob,
-    AdoptHead,
+    AdoptPointer,
     Change,
     ExtendLease,
     FinishJob,
@@ -28,7 +28,7 @@ from nunatak.database.records import (
     StoredResponse,
     Write,
 )
-from nunatak.database.store import HeadMoved, KeyTaken, Store
+from nunatak.database.store import KeyTaken, PointerMoved, Store
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -63,7 +63,7 @@ def full(store: Store, run: Run[ANY]) -> Store:
 
 
 def location_of(store: Store, run: Run[ANY], name: str, namespace: str = "ns") -> str | None:
-    head = run(store.find_head(key(name, namespace), None))
+    head = run(store.find_pointer(key(name, namespace), None))
     return None if head is None else head.metadata_location
 
 
@@ -71,7 +71,7 @@ def listed(
     store: Store, run: Run[ANY], kind: Kind, after: str = "", limit: int = 100, catalog: str = CATALOG
 ) -> list[str]:
     """The names of `ns`, from the JSON the store makes of them."""
-    text, last, more = run(store.list_heads(catalog, "ns", kind, after, limit, '{"of":"ns","name":'))
+    text, last, more = run(store.list_pointers(catalog, "ns", kind, after, limit, '{"of":"ns","name":'))
     entries = json.loads(f"[{text}]")
     assert all(entry["of"] == "ns" for entry in entries)
     names = [entry["name"] for entry in entries]
@@ -86,13 +86,13 @@ def listed(
 def test_a_pointer_comes_with_its_bytes_unless_the_caller_has_them(full: Store, run: Run[ANY]) -> None:
     there = insert("t").new
 
-    head = run(full.find_head(key("t"), None))
+    head = run(full.find_pointer(key("t"), None))
     assert (head.metadata_location, head.kind, head.content) == (there.metadata_location, "TABLE", b"{}")
-    assert run(full.find_head(key("t"), "file:///older")).content == b"{}"
-    assert run(full.find_head(key("t"), there.metadata_location)).content is None
-    assert run(full.find_head(key("no"), None)) is None
-    assert run(full.find_head(key("t", "other"), None)) is None
-    assert run(full.find_head(key("t", catalog="other"), None)) is None
+    assert run(full.find_pointer(key("t"), "file:///older")).content == b"{}"
+    assert run(full.find_pointer(key("t"), there.metadata_location)).content is None
+    assert run(full.find_pointer(key("no"), None)) is None
+    assert run(full.find_pointer(key("t", "other"), None)) is None
+    assert run(full.find_pointer(key("t", catalog="other"), None)) is None
 
 
 def test_a_pointer_moves_only_from_where_it_is_expected(full: Store, run: Run[ANY]) -> None:
@@ -101,7 +101,7 @@ def test_a_pointer_moves_only_from_where_it_is_expected(full: Store, run: Run[AN
     run(full.apply([move("t", first, second)]))
     assert location_of(full, run, "t") == second.metadata_location
 
-    with pytest.raises(HeadMoved):
+    with pytest.raises(PointerMoved):
         run(full.apply([move("t", first, third)]))
     assert location_of(full, run, "t") == second.metadata_location
     with pytest.raises(NoSuchTable, match=re.escape("Table does not exist: ns.no")):
@@ -117,7 +117,7 @@ def test_of_many_who_move_one_pointer_one_succeeds(full: Store, run: Run[ANY]) -
 
     outcomes = run(race())
 
-    assert [type(outcome) for outcome in outcomes if isinstance(outcome, Exception)] == [HeadMoved] * 9
+    assert [type(outcome) for outcome in outcomes if isinstance(outcome, Exception)] == [PointerMoved] * 9
     winner = next(number for number, outcome in enumerate(outcomes, 2) if not isinstance(outcome, Exception))
     assert location_of(full, run, "t") == stored(f"v{winner}").metadata_location
 
@@ -195,13 +195,13 @@ def test_a_name_that_differs_only_in_case_is_found(full: Store, run: Run[ANY]) -
 
 
 def test_a_rename_takes_everything_along(full: Store, run: Run[ANY]) -> None:
-    before = run(full.find_head(key("t"), None))
+    before = run(full.find_pointer(key("t"), None))
     run(full.apply([create_namespace("other")]))
 
     run(full.apply([rename(key("t"), key("moved", "other"))]))
 
-    assert run(full.find_head(key("moved", "other"), None)) == before
-    assert run(full.find_head(key("t"), None)) is None
+    assert run(full.find_pointer(key("moved", "other"), None)) == before
+    assert run(full.find_pointer(key("t"), None)) is None
     assert [each.key for each in run(full.find_overlapping(insert("t").new.location, []))] == [key("moved", "other")]
 
 
@@ -227,12 +227,12 @@ def test_bytes_of_a_pointer_that_somebody_else_moved_are_adopted_unless_it_moved
 ) -> None:
     newer = stored("v2", content=b"newer")
 
-    run(full.apply([AdoptHead(key("t"), newer, entry("external"))]))  # the pointer is still at v1: nothing to adopt
-    assert run(full.find_head(key("t"), None)).content == b"{}"
+    run(full.apply([AdoptPointer(key("t"), newer, entry("external"))]))  # the pointer is still at v1: nothing to adopt
+    assert run(full.find_pointer(key("t"), None)).content == b"{}"
     run(full.apply([move("t", insert("t").new, stored("v2", content=None))]))
-    assert run(full.find_head(key("t"), None)).content is None
-    run(full.apply([AdoptHead(key("t"), newer, entry("external"))]))
-    assert run(full.find_head(key("t"), None)).content == b"newer"
+    assert run(full.find_pointer(key("t"), None)).content is None
+    run(full.apply([AdoptPointer(key("t"), newer, entry("external"))]))
+    assert run(full.find_pointer(key("t"), None)).content == b"newer"
 
 
 # Folders
@@ -470,7 +470,7 @@ def test_of_many_with_one_key_one_is_carried_out(full: Store, run: Run[ANY], nam
 
     # Those that come later meet what the first has done, or its key: whichever the database looks at first.
     assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
-    refusals = (KeyTaken, HeadMoved, NoSuchTable, AlreadyExists)
+    refusals = (KeyTaken, PointerMoved, NoSuchTable, AlreadyExists)
     assert all(isinstance(outcome, refusals) for outcome in outcomes if not isinstance(outcome, list))
 
 
@@ -573,7 +573,7 @@ def test_an_update_that_would_be_told_wrongly_changes_nothing(full: Store, run: 
     before = run(full.find_namespace(CATALOG, "ns"))
 
     for removed in ((), ("a",), ("a", "b", "no")):
-        with pytest.raises(HeadMoved):
+        with pytest.raises(PointerMoved):
             run(full.apply([replace(update_namespace("ns", removals=("a", "no", "b")), removed=removed)]))
         assert run(full.find_namespace(CATALOG, "ns")) == before
     run(full.apply([replace(update_namespace("ns", removals=("a", "no", "b")), removed=("a", "b"))]))
@@ -584,13 +584,13 @@ def test_a_drop_that_expects_another_pointer_changes_nothing(full: Store, run: R
     """Whoever hands the metadata to a client must hand out what was dropped, not what was there before it."""
     there = insert("t").new.metadata_location
 
-    with pytest.raises(HeadMoved):
+    with pytest.raises(PointerMoved):
         run(full.apply([replace(delete("t"), expected=there + ".old")]))
-    head = run(full.find_head(key("t"), None))
+    head = run(full.find_pointer(key("t"), None))
     assert head is not None
     assert head.metadata_location == there
     run(full.apply([replace(delete("t"), expected=there)]))
-    assert run(full.find_head(key("t"), None)) is None
+    assert run(full.find_pointer(key("t"), None)) is None
 
 
 # Secrets, readiness, search

@@ -42,7 +42,7 @@ def lists(catalog: LocalCatalog) -> dict[str, Callable[[], bytes]]:
     values = {"catalog": "default", "namespace": NAMESPACE, "type": "TABLE", "after": "", "limit": TABLES}
 
     def kept() -> bytes:
-        text, _, _ = run(store.list_heads("default", NAMESPACE, "TABLE", "", TABLES, head))
+        text, _, _ = run(store.list_pointers("default", NAMESPACE, "TABLE", "", TABLES, head))
         return f'{{"identifiers":[{text}]}}'.encode()
 
     def joined() -> bytes:

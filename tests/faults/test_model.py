@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from nunatak.catalog import commits
 from nunatak.catalog.table_locks import TableLocks
 from nunatak.database import bindings
-from nunatak.database.records import Change, MoveHead, RenameHead
+from nunatak.database.records import Change, MovePointer, RenamePointer
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.sqlite_writer import Writer
 from nunatak.iceberg import requirements, updates
@@ -724,24 +724,24 @@ def _a_renamed_view_stays(patch: pytest.MonkeyPatch) -> None:
     honest = Writer._apply
 
     def apply(self: Writer, change: Change) -> object:
-        return None if isinstance(change, RenameHead) and change.kind == "VIEW" else honest(self, change)
+        return None if isinstance(change, RenamePointer) and change.kind == "VIEW" else honest(self, change)
 
     patch.setattr(Writer, "_apply", apply)
 
 
 def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
     """No compare-and-swap, and no turns that would hide it."""
-    honest = Writer._move_head
+    honest = Writer._move_pointer
 
-    def move(self: Writer, change: MoveHead) -> None:
-        found = self._step("find_head", {**bindings.key_values(change.key), "known": None})
+    def move(self: Writer, change: MovePointer) -> None:
+        found = self._step("find_pointer", {**bindings.key_values(change.key), "known": None})
         honest(self, msgspec.structs.replace(change, expected=found.rows[0][0]) if found.rows else change)
 
     @asynccontextmanager
     async def take(self: TableLocks, keys: object) -> AsyncIterator[None]:
         yield
 
-    patch.setattr(Writer, "_move_head", move)
+    patch.setattr(Writer, "_move_pointer", move)
     patch.setattr(TableLocks, "take", take)
 
 

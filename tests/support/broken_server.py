@@ -25,10 +25,10 @@ from nunatak.api.transport import http_server
 from nunatak.catalog import commits, jobs, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
-from nunatak.catalog.pointers import find_head, key_of, load_head
+from nunatak.catalog.pointers import find_pointer, key_of, load_pointer
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
-from nunatak.database.records import Change, FinishJob, Job, Key, Kind, MoveHead, SaveAnswer, StoredResponse, Write
+from nunatak.database.records import Change, FinishJob, Job, Key, Kind, MovePointer, SaveAnswer, StoredResponse, Write
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, CommitFailed
 from nunatak.iceberg.identifiers import Identifier, Namespace
@@ -94,10 +94,10 @@ def move_any_head(app: App) -> None:
         yield
 
     async def apply_anyway(changes: Sequence[Change]) -> list[object]:
-        return await apply([await forced(change) if isinstance(change, MoveHead) else change for change in changes])
+        return await apply([await forced(change) if isinstance(change, MovePointer) else change for change in changes])
 
-    async def forced(change: MoveHead) -> MoveHead:
-        head = await store.find_head(change.key, None)
+    async def forced(change: MovePointer) -> MovePointer:
+        head = await store.find_pointer(change.key, None)
         return change if head is None else msgspec.structs.replace(change, expected=head.metadata_location)
 
     replace(app.catalog.table_locks, "take", at_once)
@@ -110,7 +110,7 @@ def answer_too_early(app: App) -> None:
     waiting: set[asyncio.Task[Any]] = set()
 
     async def apply_later(changes: Sequence[Change]) -> list[object]:
-        if not any(isinstance(change, MoveHead) for change in changes):
+        if not any(isinstance(change, MovePointer) for change in changes):
             return await apply(changes)
         waiting.add(asyncio.create_task(late(changes)))
         return [None] * len(changes)
@@ -189,7 +189,7 @@ def answer_200_for_a_refusal(app: App) -> None:
         try:
             return await commit(catalog, warehouse, caller, wanted, answer)
         except CommitFailed:
-            found = [await find_head(catalog, key_of(warehouse, each.identifier), "TABLE") for each in wanted]
+            found = [await find_pointer(catalog, key_of(warehouse, each.identifier), "TABLE") for each in wanted]
             return [loaded for loaded in found if loaded is not None]
 
     commit = replace(commits, "commit_tables", always_done)
@@ -252,7 +252,7 @@ def show_what_was(app: App) -> None:
         return loaded
 
     leave_fast_lane()
-    load = replace(tables, "load_head", load_late)
+    load = replace(tables, "load_pointer", load_late)
 
 
 @on_app("paging-by-offset")
@@ -284,7 +284,7 @@ def register_and_drop(app: App) -> None:
         if source == to:
             return
         nobody = msgspec.structs.replace(caller, key=None)
-        loaded = await load_head(catalog, warehouse, source, kind)
+        loaded = await load_pointer(catalog, warehouse, source, kind)
         await tables.register_table(catalog, warehouse, nobody, to, loaded.metadata_location, overwrite=False)
         await asyncio.sleep(LATE_SECONDS)
         await tables.drop_entry(catalog, warehouse, nobody, source, kind, purge=False)
@@ -344,7 +344,7 @@ def rest_before_the_swap(app: App) -> None:
     """Not wrong, only slow: time to be stopped between the file and the pointer, with what was read long ago."""
 
     async def apply_slowly(changes: Sequence[Change]) -> list[object]:
-        if any(isinstance(change, MoveHead) for change in changes):
+        if any(isinstance(change, MovePointer) for change in changes):
             await asyncio.sleep(SLOW_SECONDS)
         return await apply(changes)
 

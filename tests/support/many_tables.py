@@ -7,7 +7,7 @@ import zstandard
 from msgspec.structs import replace
 
 from nunatak.catalog.catalog import Catalog
-from nunatak.database.records import Change, CommitEntry, CreateNamespace, InsertHead, Key, MoveHead, Stored
+from nunatak.database.records import Change, CommitEntry, CreateNamespace, InsertPointer, Key, MovePointer, Stored
 from nunatak.iceberg import create, table_metadata
 from nunatak.iceberg.metadata_files import new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -57,13 +57,13 @@ def _table(catalog: Catalog, number: int, commits: int) -> list[Change]:
         now_ms=catalog.now_ms(),
     )
     stored = _written(catalog, metadata, None)
-    made: list[Change] = [InsertHead(key, "TABLE", stored, _entry(catalog, "create-table"), printed, namespace)]
+    made: list[Change] = [InsertPointer(key, "TABLE", stored, _entry(catalog, "create-table"), printed, namespace)]
     for _ in range(commits):
         log = {"timestamp-ms": metadata.last_updated_ms, "metadata-file": stored.metadata_location}
         metadata = replace(metadata, metadata_log=metadata.metadata_log.with_last(log))
         after = _written(catalog, metadata, stored.metadata_location)
         line = _entry(catalog, "commit-table")
-        made.append(MoveHead(key, "TABLE", stored.metadata_location, after, line, printed))
+        made.append(MovePointer(key, "TABLE", stored.metadata_location, after, line, printed))
         stored = after
     return made
 

@@ -26,7 +26,7 @@ def steps_named() -> set[str]:
 def test_every_step_of_a_change_is_a_statement_of_every_database(dialect: Dialect) -> None:
     covered = {name for names in read_covered(dialect).values() for name in names}
 
-    assert {"insert_head", "take_job", "forget_outcomes"} <= steps_named()
+    assert {"insert_pointer", "take_job", "forget_outcomes"} <= steps_named()
     assert steps_named() - read_statements(dialect).keys() - covered == set()
 
 
@@ -70,14 +70,14 @@ def apply(change: Change, answers: dict[str, Result | Exception]) -> tuple[objec
 def test_a_name_that_is_taken_between_look_and_insertion_is_refused() -> None:
     """By a constraint, or by a statement that changes nothing: databases differ."""
     for taken in (KeyError("unique key"), Result(0, ())):
-        refusal, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_head": taken})
+        refusal, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_pointer": taken})
 
         assert isinstance(refusal, AlreadyExists)
         assert batches[-1] == ["find_type"], "who has it now is looked up"
 
 
 def test_a_rename_that_meets_a_constraint_is_refused() -> None:
-    answers: dict[str, Result | Exception] = {"namespace_exists": THERE, "rename_head": KeyError("unique key")}
+    answers: dict[str, Result | Exception] = {"namespace_exists": THERE, "rename_pointer": KeyError("unique key")}
     found = iter([Result(1, [("TABLE", 1)]), NOTHING])
 
     def carry_out(batch: list[Step]) -> list[Result]:
@@ -90,7 +90,7 @@ def test_a_rename_that_meets_a_constraint_is_refused() -> None:
         return results
 
     with pytest.raises(AlreadyExists) as raised:
-        drive(changes.rename_head(rename(key("t"), key("u"))), carry_out, KeyError)
+        drive(changes.rename_pointer(rename(key("t"), key("u"))), carry_out, KeyError)
     assert isinstance(raised.value.__cause__, KeyError)
 
 
@@ -105,6 +105,6 @@ def test_a_constraint_that_nobody_expects_stays_the_error_of_the_driver() -> Non
 
 def test_a_plain_table_is_created_in_three_batches() -> None:
     """What need not be known for the next question is asked together: a driver may send it in one round trip."""
-    _, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_head": Result(1, ())})
+    _, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_pointer": Result(1, ())})
 
     assert [len(batch) for batch in batches] == [2, 1, 6]

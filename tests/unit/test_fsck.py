@@ -7,7 +7,7 @@ from nunatak.catalog.fsck import KINDS
 from nunatak.catalog.fsck_repair import _REPAIRS
 from nunatak.catalog.history import CommitHistory
 from nunatak.catalog.sweep import is_passed
-from nunatak.database.records import LogLine, Pointer
+from nunatak.database.records import InspectedPointer, LogLine
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.java_readable import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -108,7 +108,7 @@ def test_a_broken_chain_is_told(lines: list[tuple[str, str, str | None, str | No
     ],
 )
 def test_a_file_is_passed_when_the_pointer_is_at_its_version(file: str, current: str, passed: bool) -> None:
-    pointer = Pointer(f"file:///w/t/metadata/{current}", None, "TABLE", None, namespace_marked=True)
+    pointer = InspectedPointer(f"file:///w/t/metadata/{current}", None, "TABLE", None, namespace_marked=True)
 
     assert is_passed(f"file:///w/t/metadata/{file}", pointer) == passed
 

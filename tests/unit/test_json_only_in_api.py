@@ -35,7 +35,7 @@ ALLOWED = {
     "catalog/tables.py stage_table": LOADED,
     "database/changes.py json_list": PARAMETER,
     "database/backup_manifest.py": FILE,
-    "database/mariadb.py list_heads": HOT_LIST,
+    "database/mariadb.py list_pointers": HOT_LIST,
     "database/bindings.py purge_payload": JOB,
     "events/audit_buffer.py": PARAMETER,
     "events/reports.py": COLUMN,

@@ -8,7 +8,7 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api.http import Request
 from nunatak.api.required_privileges import Declared, Need, Needs, entry_target, namespace_target
-from nunatak.catalog.pointers import load_head
+from nunatak.catalog.pointers import load_pointer
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, NoSuchNamespace
 from nunatak.iceberg.identifiers import (
@@ -74,7 +74,7 @@ async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePl
     place = await aim(request, text)
     if place.name is None:
         raise BadRequest("A table is meant here", hint="Write table:WAREHOUSE/A/T.")
-    loaded = await load_head(request.catalog, request.warehouse, place.identifier, "TABLE")
+    loaded = await load_pointer(request.catalog, request.warehouse, place.identifier, "TABLE")
     return place, loaded.table()
 
 

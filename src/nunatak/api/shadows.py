@@ -7,7 +7,7 @@ from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetShadowRequest
 from nunatak.api.route import handler
 from nunatak.api.securable_parameter import SecurablePlace, aim, load_table_at, require_namespace
-from nunatak.catalog.pointers import load_head
+from nunatak.catalog.pointers import load_pointer
 from nunatak.catalog.shadows import NamedShadow, Shadow, check_source, drop_shadow, list_shadows, set_shadow
 from nunatak.catalog.write import write
 from nunatak.database.records import StoredResponse
@@ -21,7 +21,7 @@ async def get_shadows(request: Request) -> wire.ListShadowsResponse:
     if place.name is None:
         await require_namespace(request, place)
     else:
-        await load_head(request.catalog, request.warehouse, place.identifier, "TABLE")
+        await load_pointer(request.catalog, request.warehouse, place.identifier, "TABLE")
     found = await list_shadows(request.catalog.store, request.warehouse.name)
     inside = [each for each in found if _lies_in(each, place)]
     return wire.ListShadowsResponse([_answer(each) for each in inside])

@@ -14,7 +14,7 @@ from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequ
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import find_head, key_of, make_loaded
+from nunatak.catalog.pointers import find_pointer, key_of, make_loaded
 from nunatak.catalog.shadows import check_source
 from nunatak.catalog.tables import NewTable
 from nunatak.database.records import Kind, StoredResponse
@@ -234,7 +234,7 @@ async def _what_became_of(request: Request, cause: NotFound) -> Loaded:
     """A request was carried out and the file of its answer cleaned up since: a 404 would deny that it happened."""
     if len(request.path_names) == 2:
         key = key_of(request.warehouse, request.identifier("table"))
-        loaded = await find_head(request.catalog, key, "TABLE") or await find_head(request.catalog, key, "VIEW")
+        loaded = await find_pointer(request.catalog, key, "TABLE") or await find_pointer(request.catalog, key, "VIEW")
         if loaded is not None:
             return loaded
     raise OutcomeUnknown("The request was carried out, but the metadata it was answered with is gone") from cause

@@ -12,12 +12,12 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.commit_contract import REFUSALS
 from nunatak.catalog.foreign_paths import NamedPath, own_places, paths_in_updates, paths_outside, refuse_foreign
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import check_chosen, check_places, find_head, key_of, not_found, read_table
+from nunatak.catalog.pointers import check_chosen, check_places, find_pointer, key_of, not_found, read_table
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
 from nunatak.database.records import AddJob, Change, Key, StoredResponse
-from nunatak.database.store import HeadMoved
+from nunatak.database.store import PointerMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -159,7 +159,7 @@ async def commit_tables(
                     raise
                 try:
                     return await publish(catalog, caller, planned, answer)
-                except HeadMoved as error:
+                except PointerMoved as error:
                     moved: CatalogError = error
                 except NoSuchTable as error:
                     if remembered is None:
@@ -224,7 +224,7 @@ async def _plan_all(
     planned: list[Publication] = []
     for key, commit in zip(keys, commits, strict=True):
         try:
-            before = await find_head(catalog, key, "TABLE", caller.policy)
+            before = await find_pointer(catalog, key, "TABLE", caller.policy)
             if before is None and await _was_created(catalog, caller, commit):
                 raise OutcomeUnknown(NO_LONGER_THERE)
             base = await read_table(catalog, before) if before is not None else None
@@ -372,7 +372,7 @@ async def _already_done(
     loaded: list[Loaded] = []
     for key, commit in zip(keys, commits, strict=True):
         snapshot_id = commit.snapshot_id
-        current = await find_head(catalog, key, "TABLE", caller.policy)
+        current = await find_pointer(catalog, key, "TABLE", caller.policy)
         here = current.table().table_uuid if current is not None else None
         uuid = _asserted_uuid(commit) or here
         if snapshot_id is not None and (

@@ -14,7 +14,7 @@ from nunatak.catalog.history import file_name, read_history
 from nunatak.catalog.pointers import Metadata, metadata_uuid
 from nunatak.catalog.reachable_files import is_inside
 from nunatak.database.bindings import ancestors_of
-from nunatak.database.records import Key, Kind, Pointer, Stock, Stored
+from nunatak.database.records import InspectedPointer, Key, Kind, Stock, Stored
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.events import seals
 from nunatak.iceberg import table_metadata, view_metadata
@@ -119,9 +119,9 @@ async def check_entry(catalog: Catalog, key: Key, age_ms: int | None) -> list[Fi
     """What is wrong with one name. Beside a running server it may change meanwhile: then it is looked at again."""
     findings: list[Finding] = []
     for _ in range(LOOKS):
-        pointer = await catalog.store.find_pointer(key)
+        pointer = await catalog.store.inspect_pointer(key)
         findings = [] if pointer is None else await _Look(catalog, key, pointer, age_ms).findings()
-        if not findings or await catalog.store.find_pointer(key) == pointer:
+        if not findings or await catalog.store.inspect_pointer(key) == pointer:
             break
     return findings
 
@@ -129,7 +129,7 @@ async def check_entry(catalog: Catalog, key: Key, age_ms: int | None) -> list[Fi
 class _Look:
     """One look at one name: the pointer, the file behind it, what is stored beside it, and the folder around it."""
 
-    def __init__(self, catalog: Catalog, key: Key, pointer: Pointer, age_ms: int | None) -> None:
+    def __init__(self, catalog: Catalog, key: Key, pointer: InspectedPointer, age_ms: int | None) -> None:
         self._catalog, self._key, self._pointer, self._age_ms = catalog, key, pointer, age_ms
         self._printed = format_key(key)
         self._found: list[Finding] = []

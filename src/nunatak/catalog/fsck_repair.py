@@ -10,7 +10,7 @@ from nunatak.catalog.fsck import Finding, decode_metadata, why_unreadable
 from nunatak.catalog.history import file_name
 from nunatak.catalog.pointers import make_stored
 from nunatak.catalog.write import entry
-from nunatak.database.records import AdoptHead, ForgetAnswers, ForgetHead, Key, UpdateNamespace
+from nunatak.database.records import AdoptPointer, ForgetAnswers, ForgetPointer, Key, UpdateNamespace
 from nunatak.errors import CatalogError, NotFound
 from nunatak.iceberg.identifiers import from_jdbc, print_namespace
 
@@ -24,39 +24,39 @@ async def repair(catalog: Catalog, finding: Finding, age_ms: int) -> str:
 
 async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
     """From the stored bytes, under the name that is free or freed: a file that can be read is never touched."""
-    head = await catalog.store.find_head(key, None)
-    if head is None or head.content is None:
+    pointer = await catalog.store.find_pointer(key, None)
+    if pointer is None or pointer.content is None:
         return "the table moved on; nothing to do"
-    data = zstandard.decompress(head.content)
-    aside = f"{file_name(head.metadata_location)}.torn-{catalog.now_ms()}"
+    data = zstandard.decompress(pointer.content)
+    aside = f"{file_name(pointer.metadata_location)}.torn-{catalog.now_ms()}"
     try:
-        found = await catalog.objects.read_metadata(head.metadata_location)
-        if why_unreadable(found, head.kind) is None:
+        found = await catalog.objects.read_metadata(pointer.metadata_location)
+        if why_unreadable(found, pointer.kind) is None:
             return "the file can be read; left alone"
-        await catalog.objects.set_aside(head.metadata_location, aside)
+        await catalog.objects.set_aside(pointer.metadata_location, aside)
         done = f"set the torn file aside as {aside} and wrote it again"
     except NotFound:
         done = "wrote the file again from the stored bytes"
     except CatalogError:  # it cannot even be unfolded
-        await catalog.objects.set_aside(head.metadata_location, aside)
+        await catalog.objects.set_aside(pointer.metadata_location, aside)
         done = f"set the torn file aside as {aside} and wrote it again"
-    await catalog.objects.write_metadata(head.metadata_location, data, lambda _: None)
+    await catalog.objects.write_metadata(pointer.metadata_location, data, lambda _: None)
     return done
 
 
 async def _store_again(catalog: Catalog, key: Key, age_ms: int) -> str:
     """As a load does when another client moved the pointer."""
-    head = await catalog.store.find_head(key, None)
-    if head is None:
+    pointer = await catalog.store.find_pointer(key, None)
+    if pointer is None:
         return "it was dropped meanwhile"
-    data = await catalog.objects.read_metadata(head.metadata_location)
-    stored = await make_stored(head.metadata_location, decode_metadata(data, head.kind), data)
-    await catalog.store.apply([AdoptHead(key, stored, entry(catalog, CALLER, "external"))])
-    return f"stored what {head.metadata_location} says"
+    data = await catalog.objects.read_metadata(pointer.metadata_location)
+    stored = await make_stored(pointer.metadata_location, decode_metadata(data, pointer.kind), data)
+    await catalog.store.apply([AdoptPointer(key, stored, entry(catalog, CALLER, "external"))])
+    return f"stored what {pointer.metadata_location} says"
 
 
 async def _forget(catalog: Catalog, key: Key, age_ms: int) -> str:
-    await catalog.store.apply([ForgetHead(key)])
+    await catalog.store.apply([ForgetPointer(key)])
     return "forgot what was stored"
 
 

@@ -16,7 +16,7 @@ from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.ownership import securable_of
-from nunatak.catalog.pointers import find_head
+from nunatak.catalog.pointers import find_pointer
 from nunatak.catalog.reachable_files import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import leftovers
@@ -181,7 +181,7 @@ async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
     """The own places of a live table, under whichever name."""
     found: list[str] = []
     for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid}):
-        loaded = await find_head(catalog, Key(*row), "TABLE")
+        loaded = await find_pointer(catalog, Key(*row), "TABLE")
         found += [str(each) for each in own_places(loaded.table())] if loaded is not None else []
     return list(dict.fromkeys(found))
 

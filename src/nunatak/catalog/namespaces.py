@@ -10,7 +10,7 @@ from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_propert
 from nunatak.catalog.warehouses import keep_warehouse
 from nunatak.catalog.write import write
 from nunatak.database.records import CreateNamespace, DropNamespace, StoredResponse, UpdateNamespace
-from nunatak.database.store import HeadMoved
+from nunatak.database.store import PointerMoved
 from nunatak.errors import BadRequest, CommitFailed, NoSuchNamespace, Unprocessable
 from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, to_jdbc
 from nunatak.iceberg.metadata_files import slug
@@ -108,7 +108,7 @@ async def update_namespace(
         change = UpdateNamespace(warehouse.name, name, kept, unique, printed, removed)
         try:
             await write(catalog, caller, [change], answer_of(updated))
-        except HeadMoved as error:  # what we were about to say is not true any more
+        except PointerMoved as error:  # what we were about to say is not true any more
             moved = error
             continue
         return updated

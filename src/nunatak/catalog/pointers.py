@@ -15,7 +15,7 @@ from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import referenced_places
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.write import entry
-from nunatak.database.records import AdoptHead, Key, Kind, Stored
+from nunatak.database.records import AdoptPointer, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.chosen_places import ChosenPlace, places_of
@@ -46,38 +46,40 @@ def metadata_uuid(metadata: Metadata) -> str:
     return metadata.table_uuid if isinstance(metadata, TableMetadata) else metadata.view_uuid
 
 
-async def load_head(
+async def load_pointer(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind, policy: int | None = None
 ) -> Loaded:
     """What the pointer says now, or NoSuchTable or NoSuchView."""
     key = key_of(warehouse, identifier)
-    loaded = await find_head(catalog, key, kind, policy)
+    loaded = await find_pointer(catalog, key, kind, policy)
     if loaded is None:
         raise await not_found(catalog, key, identifier, kind)
     return loaded
 
 
-async def find_head(catalog: Catalog, key: Key, kind: Kind, policy: int | None = None) -> Loaded | None:
+async def find_pointer(catalog: Catalog, key: Key, kind: Kind, policy: int | None = None) -> Loaded | None:
     """One read of the database; the bytes come with it unless this process holds them already.
 
     PolicyChanged if the caller was let in under another version of the rights than is read along with it.
     """
     cached = catalog.cache.find(key)
-    head = await catalog.store.find_head(key, cached.metadata_location if cached is not None else None)
-    if head is None or head.kind != kind:
+    pointer = await catalog.store.find_pointer(key, cached.metadata_location if cached is not None else None)
+    if pointer is None or pointer.kind != kind:
         return None
-    if policy is not None and head.policy != policy:
+    if policy is not None and pointer.policy != policy:
         raise PolicyChanged
-    if cached is not None and cached.metadata_location == head.metadata_location:
+    if cached is not None and cached.metadata_location == pointer.metadata_location:
         return cached
-    if head.content is None:
-        waiting = catalog.write_behind.find(key, head.metadata_location) if catalog.write_behind is not None else None
+    if pointer.content is None:
+        waiting = (
+            catalog.write_behind.find(key, pointer.metadata_location) if catalog.write_behind is not None else None
+        )
         if waiting is not None:
             catalog.cache.keep(key, waiting)
             return waiting
-        return await _adopt(catalog, key, head.metadata_location, kind)
-    data = await _unpack(head.content)
-    return keep(catalog, key, head.metadata_location, data)
+        return await _adopt(catalog, key, pointer.metadata_location, kind)
+    data = await _unpack(pointer.content)
+    return keep(catalog, key, pointer.metadata_location, data)
 
 
 async def _unpack(content: bytes) -> bytes:
@@ -142,7 +144,7 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
         metadata = await catalog.large_work.run_if(len(data) > LARGE_METADATA_BYTES, view_metadata.decode, data)
     loaded = keep(catalog, key, metadata_location, data, metadata)
     stored = await make_stored(metadata_location, metadata, data)
-    await catalog.store.apply([AdoptHead(key, stored, entry(catalog, Caller("external"), "external"))])
+    await catalog.store.apply([AdoptPointer(key, stored, entry(catalog, Caller("external"), "external"))])
     return loaded
 
 

@@ -25,7 +25,7 @@ from nunatak.catalog.pointers import (
 )
 from nunatak.catalog.write import entry, write
 from nunatak.catalog.write_behind import SMALL_BYTES
-from nunatak.database.records import AddJob, Change, InsertHead, Key, Kind, MoveHead, Stored, StoredResponse
+from nunatak.database.records import AddJob, Change, InsertPointer, Key, Kind, MovePointer, Stored, StoredResponse
 from nunatak.errors import CatalogError, OutcomeUnknown
 from nunatak.iceberg import view_metadata
 from nunatak.iceberg.identifiers import Identifier, print_namespace
@@ -62,7 +62,7 @@ async def publish(
     """Publish all or none; returns what each pointer leads to.
 
     `answer` is kept for the request's idempotency key; None means the metadata of the first publication. Raises
-    HeadMoved if a pointer does not lead to `before` any more, and whatever else `write` raises.
+    PointerMoved if a pointer does not lead to `before` any more, and whatever else `write` raises.
     """
     changed = [each for each in publications if each.after is not each.base]
     commit_ids, versions = await _new_versions(catalog, changed)
@@ -189,7 +189,7 @@ def _changes(
         owned = ownership.grant_ownership(catalog, caller, ownership.securable_of(key))
         if not is_registered:
             stored = with_references(stored, after)
-        new = InsertHead(key, kind, stored, line, printed, parent, registered=is_registered)
+        new = InsertPointer(key, kind, stored, line, printed, parent, registered=is_registered)
         return [*publication.first, new, *owned, *publication.then]
     has_moved = after.location != base.location
     has_other_places = publication.points_elsewhere or (
@@ -197,7 +197,7 @@ def _changes(
     )
     if has_other_places and not is_registered:
         stored = with_references(stored, after)
-    moved = MoveHead(
+    moved = MovePointer(
         key,
         kind,
         before.metadata_location,

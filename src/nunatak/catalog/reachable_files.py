@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import paths_in_metadata, pointing_into, sort_folders
-from nunatak.catalog.pointers import find_head
+from nunatak.catalog.pointers import find_pointer
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, CatalogError, NotFound
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -175,7 +175,7 @@ class Unneeded:
     async def _named_by(self, key: Key) -> frozenset[str]:
         """The metadata files that a live table is at, or can be rolled back to."""
         if key not in self._named:
-            loaded = await find_head(self._catalog, key, "TABLE")
+            loaded = await find_pointer(self._catalog, key, "TABLE")
             paths: list[str] = []
             if loaded is not None:
                 earlier = [log_entry["metadata-file"] for log_entry in loaded.table().metadata_log]
@@ -189,7 +189,7 @@ class Unneeded:
         """All a live table leads to. If it shares a place with the purged one, one of its files missing must stop the
         purge: what it led to is not known. One that only points here names what it needs, or is broken already."""
         if key not in self._needed:
-            loaded = await find_head(self._catalog, key, "TABLE")
+            loaded = await find_pointer(self._catalog, key, "TABLE")
             paths: set[str] = set()
             seen: set[str] = set()  # a manifest may be of many snapshots
             if loaded is not None:

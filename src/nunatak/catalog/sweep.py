@@ -18,9 +18,9 @@ import zstandard
 
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.history import file_name, read_history
-from nunatak.catalog.pointers import Metadata, find_head, metadata_uuid
+from nunatak.catalog.pointers import Metadata, find_pointer, metadata_uuid
 from nunatak.catalog.shadows import find_shadow
-from nunatak.database.records import Key, Pointer
+from nunatak.database.records import InspectedPointer, Key
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.iceberg.metadata_files import version_of
 from nunatak.objectstore.location import parse_location
@@ -90,7 +90,7 @@ async def sweep_table(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
 
 
 async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
-    pointer = await catalog.store.find_pointer(key)
+    pointer = await catalog.store.inspect_pointer(key)
     if pointer is None or not is_known(pointer):
         return []
     assert pointer.stored is not None
@@ -106,7 +106,7 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
     return await find_lost_files(catalog, pointer, unnamed) if unnamed else []
 
 
-async def find_lost_files(catalog: Catalog, pointer: Pointer, unnamed: dict[str, str]) -> list[str]:
+async def find_lost_files(catalog: Catalog, pointer: InspectedPointer, unnamed: dict[str, str]) -> list[str]:
     """Of files that neither the pointer nor its metadata names, those that nothing can ever lead to."""
     assert pointer.stored is not None
     table_uuid = pointer.stored.table_uuid
@@ -133,18 +133,18 @@ async def leftovers(catalog: Catalog, metadata_location: str, metadata: Metadata
     return [f"{folder}/{name}" for name in found if await _belongs_to(catalog, f"{folder}/{name}", uuid)]
 
 
-def is_known(pointer: Pointer) -> bool:
+def is_known(pointer: InspectedPointer) -> bool:
     """Whether what is stored beside the pointer is what it points at."""
     return pointer.stored is not None and pointer.stored.metadata_location == pointer.metadata_location
 
 
-def is_passed(location: str, pointer: Pointer) -> bool:
+def is_passed(location: str, pointer: InspectedPointer) -> bool:
     """Whether the pointer is at this file's version or a later one."""
     version, current = version_of(location), version_of(pointer.metadata_location or "")
     return version is not None and current is not None and version <= current
 
 
-async def metadata_files(catalog: Catalog, key: Key, pointer: Pointer, age_ms: int) -> MetadataFiles:
+async def metadata_files(catalog: Catalog, key: Key, pointer: InspectedPointer, age_ms: int) -> MetadataFiles:
     """What the folder of the pointer's file and the usual one beside the data hold, if these are the table's own."""
     assert pointer.stored is not None
     assert pointer.metadata_location is not None
@@ -170,14 +170,14 @@ def _is_allowed(catalog: Catalog, key: Key, location: str) -> bool:
     return warehouse is not None and any(allowed.contains(place) for allowed in warehouse.allowed)
 
 
-def without(files: dict[str, str], pointer: Pointer, metadata_log: list[str]) -> dict[str, str]:
+def without(files: dict[str, str], pointer: InspectedPointer, metadata_log: list[str]) -> dict[str, str]:
     """Those files that neither the pointer nor the log of its metadata names."""
     named = {file_name(location) for location in metadata_log}
     named |= {file_name(each) for each in (pointer.metadata_location, pointer.previous_metadata_location) if each}
     return {name: location for name, location in files.items() if name not in named}
 
 
-async def _metadata_log(catalog: Catalog, key: Key, pointer: Pointer) -> list[str] | None:
+async def _metadata_log(catalog: Catalog, key: Key, pointer: InspectedPointer) -> list[str] | None:
     """The earlier files that the table's metadata names; None if it moved on meanwhile."""
     if pointer.kind == "VIEW":
         return []
@@ -185,7 +185,7 @@ async def _metadata_log(catalog: Catalog, key: Key, pointer: Pointer) -> list[st
     if pointer.stored.content is not None:
         data: bytes | memoryview = zstandard.decompress(pointer.stored.content)
     else:  # too large for the database
-        loaded = await find_head(catalog, key, "TABLE")
+        loaded = await find_pointer(catalog, key, "TABLE")
         if loaded is None or loaded.metadata_location != pointer.metadata_location:
             return None
         data = loaded.data

@@ -18,9 +18,9 @@ from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.pointers import (
     check_file,
     check_places,
-    find_head,
+    find_pointer,
     key_of,
-    load_head,
+    load_pointer,
     make_loaded,
     not_found,
 )
@@ -29,8 +29,8 @@ from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
-from nunatak.database.records import DeleteHead, Key, Kind, RenameHead, SaveReport, StoredResponse, Write
-from nunatak.database.store import HeadMoved
+from nunatak.database.records import DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse, Write
+from nunatak.database.store import PointerMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -223,7 +223,7 @@ async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind:
 async def load_table(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, policy: int | None = None
 ) -> Loaded:
-    loaded = await load_head(catalog, warehouse, identifier, "TABLE", policy)
+    loaded = await load_pointer(catalog, warehouse, identifier, "TABLE", policy)
     check_file(loaded)
     return loaded
 
@@ -234,7 +234,7 @@ async def list_entries(
     """Identifiers in order as JSON, and the name the next page starts after; NoSuchNamespace if it is missing."""
     joined = to_jdbc(namespace)
     head = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
-    listed, last, more = await catalog.store.list_heads(warehouse.name, joined, kind, after, limit, head)
+    listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, head)
     if not listed and not await catalog.store.namespace_exists(warehouse.name, joined):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
     return listed, last if more else None
@@ -247,7 +247,7 @@ async def drop_entry(
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.table_locks.take([key]):
-        change = DeleteHead(key, kind, line, str(identifier), purge=purge)
+        change = DeletePointer(key, kind, line, str(identifier), purge=purge)
         await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
         catalog.cache.forget(key)
     if purge:
@@ -261,13 +261,13 @@ async def unregister_table(
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.take([key]):
         for _ in range(MAX_TRIES):
-            loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+            loaded = await load_pointer(catalog, warehouse, identifier, "TABLE")
             line = entry(catalog, caller, "unregister-table")
-            change = DeleteHead(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
+            change = DeletePointer(key, "TABLE", line, str(identifier), expected=loaded.metadata_location)
             try:
                 changes = [change, *ownership.revoke_all_grants(key)]
                 await write(catalog, caller, changes, StoredResponse(200, metadata_location=loaded.metadata_location))
-            except HeadMoved as error:  # by another server: what it committed belongs to what we hand out
+            except PointerMoved as error:  # by another server: what it committed belongs to what we hand out
                 moved = error
                 continue
             catalog.cache.forget(key)
@@ -288,7 +288,7 @@ async def rename_entry(
             await write(catalog, caller, [], StoredResponse(204))
         return
     line = entry(catalog, caller, f"rename-{kind.lower()}")
-    change = RenameHead(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
+    change = RenamePointer(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
     async with catalog.table_locks.take([key, new_key]):
         await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], StoredResponse(204))
         catalog.cache.forget(key)
@@ -324,7 +324,7 @@ async def register_table(
         await registering.check(metadata)
         registered = make_loaded(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
         await check_places(catalog, warehouse, key, metadata)
-        before = await find_head(catalog, key, "TABLE", caller.policy) if overwrite else None
+        before = await find_pointer(catalog, key, "TABLE", caller.policy) if overwrite else None
         if before is not None:
             # What was there when the caller's rights were looked at is what is replaced; a table made since is not.
             if not may_replace:

@@ -8,11 +8,11 @@ from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
-from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_head, make_loaded
+from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_pointer, make_loaded
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location, is_wide, refuse_taken
-from nunatak.database.store import HeadMoved
+from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, NoSuchNamespace
 from nunatak.iceberg import java_readable, view_commit, view_metadata
 from nunatak.iceberg.chosen_places import places_of_updates
@@ -59,7 +59,7 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
 
 
 async def load_view(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Loaded:
-    loaded = await load_head(catalog, warehouse, identifier, "VIEW")
+    loaded = await load_pointer(catalog, warehouse, identifier, "VIEW")
     check_file(loaded)
     return loaded
 
@@ -80,7 +80,7 @@ async def commit_view(
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.take([key]):
         for _ in range(MAX_TRIES):
-            before = await load_head(catalog, warehouse, identifier, "VIEW")
+            before = await load_pointer(catalog, warehouse, identifier, "VIEW")
             base = await catalog.large_work.run_if(len(before.answer) > LARGE_BYTES, before.view)
             view_commit.check_all(request.requirements, base)
             check_chosen(warehouse, places_of_updates(request.updates))
@@ -98,7 +98,7 @@ async def commit_view(
             new = Publication(key, identifier, "commit-view", before, base, after)
             try:
                 (loaded,) = await publish(catalog, caller, [new])
-            except HeadMoved as error:
+            except PointerMoved as error:
                 moved = error
                 continue
             return loaded

@@ -10,12 +10,12 @@ from nunatak.database.records import (
     Change,
     CommitEntry,
     Found,
-    InsertHead,
+    InsertPointer,
+    InspectedPointer,
     Key,
     Kind,
     LeaseJob,
-    MoveHead,
-    Pointer,
+    MovePointer,
     PostponeJob,
     SaveAnswer,
     Stored,
@@ -86,7 +86,7 @@ _NO_ANSWER: Mapping[str, object] = dict.fromkeys(
 
 
 def commit_values(changes: Sequence[Change]) -> dict[str, object]:
-    """What `commit_head` is given for one moved pointer, and for what goes along with it."""
+    """What `commit_pointer` is given for one moved pointer, and for what goes along with it."""
     jobs = [change for change in changes if isinstance(change, AddJob)]
     values: dict[str, object] = {
         **_NO_ANSWER,
@@ -94,7 +94,7 @@ def commit_values(changes: Sequence[Change]) -> dict[str, object]:
         "job_payloads": [job.payload for job in jobs],
     }
     for change in changes:
-        if isinstance(change, MoveHead):
+        if isinstance(change, MovePointer):
             values |= key_values(change.key) | stored_values(change.new) | log_values(change.entry)
             values["expected"] = change.expected
         elif isinstance(change, SaveAnswer):
@@ -149,13 +149,13 @@ def in_catalog(key: Key, uuid: str | None) -> dict[str, object]:
     return {"catalog": key.catalog, "uuid": uuid or ""}
 
 
-def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Pointer | None:
-    """From the row of `find_pointer`, or if there is none, from that of `find_stored`."""
+def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> InspectedPointer | None:
+    """From the row of `inspect_pointer`, or if there is none, from that of `find_stored`."""
     if row is None:
-        return None if stored is None else Pointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
+        return None if stored is None else InspectedPointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
     location, previous, kind, head, uuid, folder, content, marked = row
     kept_beside = None if head is None else Stored(head, uuid, folder, content)
-    return Pointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
+    return InspectedPointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
 
 
 def count_kept_reports(newest: bytes) -> int:
@@ -163,6 +163,6 @@ def count_kept_reports(newest: bytes) -> int:
     return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
 
 
-def twin(change: InsertHead) -> str | None:
+def twin(change: InsertPointer) -> str | None:
     """The uuid of a table that a new one may share its folder with: itself, when it is given a second name."""
     return change.new.table_uuid if change.registered else None

@@ -14,23 +14,23 @@ from nunatak.database import bindings, refusals
 from nunatak.database.bindings import key_values
 from nunatak.database.records import (
     AddJob,
-    AdoptHead,
+    AdoptPointer,
     CommitEntry,
     CreateNamespace,
-    DeleteHead,
+    DeletePointer,
     DropNamespace,
     ExtendLease,
     FinishJob,
     ForgetAnswers,
-    ForgetHead,
-    InsertHead,
+    ForgetPointer,
+    InsertPointer,
     Job,
     Key,
     LeaseJob,
-    MoveHead,
+    MovePointer,
     Neighbour,
     PostponeJob,
-    RenameHead,
+    RenamePointer,
     SaveAnswer,
     SaveReport,
     SaveSecret,
@@ -89,7 +89,7 @@ def constraint_violation(error: Exception) -> ConstraintViolation:
 # Tables and views
 
 
-def insert_head(change: InsertHead) -> Steps[None]:
+def insert_pointer(change: InsertPointer) -> Steps[None]:
     key, new = change.key, change.new
     exists, found = yield [("namespace_exists", bindings.namespace_of(key)), ("find_type", key_values(key))]
     if not exists.rows[0][0]:
@@ -109,10 +109,10 @@ def insert_head(change: InsertHead) -> Steps[None]:
         "previous": None,
     }
     insertion: list[Step] = [
-        ("clear_empty_head", values),
-        ("insert_head", values),
+        ("clear_empty_pointer", values),
+        ("insert_pointer", values),
         ("mark_namespace", values),  # the namespace may exist only because of a table that is dropped later
-        ("save_head", values),
+        ("save_pointer", values),
         ("log_commit", values),
     ]
     try:
@@ -125,13 +125,13 @@ def insert_head(change: InsertHead) -> Steps[None]:
         raise refusals.already_exists(change.kind, change.kind, change.printed)
 
 
-def _refuse_taken(change: InsertHead, found: Result) -> None:
+def _refuse_taken(change: InsertPointer, found: Result) -> None:
     if found.rows:
         raise refusals.already_exists(change.kind, found.rows[0][0], change.printed)
 
 
 def _refuse_overlap(location: str, key: Key, table_uuid: str | None) -> Steps[None]:
-    (found,) = yield [("heads_overlapping", overlap_values(location, bindings.ancestors_of(location)))]
+    (found,) = yield [("pointers_overlapping", overlap_values(location, bindings.ancestors_of(location)))]
     for other in neighbours(found.rows):
         if other.key != key and not (other.location == location and other.table_uuid == table_uuid):
             raise refusals.overlap(location)
@@ -150,7 +150,7 @@ def neighbours(rows: Sequence[Sequence[Any]]) -> list[Neighbour]:
     return [Neighbour(Key(row[0], row[1], row[2]), row[3], row[4]) for row in rows]
 
 
-def move_head(change: MoveHead) -> Steps[None]:
+def move_pointer(change: MovePointer) -> Steps[None]:
     moved, *_ = yield commit_steps(bindings.commit_values([change]))
     if not moved.matched:
         raise (yield from why_not_moved(change))
@@ -159,18 +159,18 @@ def move_head(change: MoveHead) -> Steps[None]:
 
 def commit_steps(values: Mapping[str, object]) -> list[Step]:
     """The first matches nothing unless the pointer is where it is expected; then the others do nothing."""
-    return [("commit_head", values), ("remember_moved", {}), ("save_moved_head", values), ("log_moved", values)]
+    return [("commit_pointer", values), ("remember_moved", {}), ("save_moved_pointer", values), ("log_moved", values)]
 
 
-def after_move(change: MoveHead) -> Steps[None]:
-    """What a commit needs besides `commit_head`, in the same transaction."""
+def after_move(change: MovePointer) -> Steps[None]:
+    """What a commit needs besides `commit_pointer`, in the same transaction."""
     if change.check_overlap:
         yield from _refuse_overlap(change.new.location, change.key, change.new.table_uuid)
     if change.places_changed:
         yield _save_places(change.key, change.new.places)
 
 
-def why_not_moved(change: MoveHead) -> Steps[CatalogError]:
+def why_not_moved(change: MovePointer) -> Steps[CatalogError]:
     shadow_key = bindings.in_catalog(change.key, change.new.table_uuid)
     found, shadow = yield [("find_type", key_values(change.key)), ("find_shadow", shadow_key)]
     if not found.rows:
@@ -180,10 +180,13 @@ def why_not_moved(change: MoveHead) -> Steps[CatalogError]:
     return refusals.pointer_moved(change.printed)
 
 
-def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]:
+def delete_pointer(change: DeletePointer) -> Steps[tuple[str, str | None, str | None]]:
     """Where its metadata is, and its folder and uuid if known: what a purge needs."""
     key = change.key
-    taken, saved = yield [("take_head", {**key_values(key), "type": change.kind}), ("take_saved_head", key_values(key))]
+    taken, saved = yield [
+        ("take_pointer", {**key_values(key), "type": change.kind}),
+        ("take_saved_pointer", key_values(key)),
+    ]
     if not taken.rows:
         raise refusals.no_such_entry(change.kind, change.printed)
     pointer = taken.rows[0][0]
@@ -191,8 +194,8 @@ def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]
         raise refusals.pointer_moved(change.printed)
     uuid, location, shadow_of = saved.rows[0] if saved.rows else (None, None, None)
     steps: list[Step] = [
-        ("delete_taken_head", key_values(key)),
-        ("forget_taken_head", key_values(key)),
+        ("delete_taken_pointer", key_values(key)),
+        ("forget_taken_pointer", key_values(key)),
         ("forget_table_properties", key_values(key)),
         ("forget_places", key_values(key)),
         _log(change.entry, key, uuid or "", None, pointer),
@@ -207,7 +210,7 @@ def delete_head(change: DeleteHead) -> Steps[tuple[str, str | None, str | None]]
     return pointer, location, uuid
 
 
-def rename_head(change: RenameHead) -> Steps[None]:
+def rename_pointer(change: RenamePointer) -> Steps[None]:
     key, to = change.key, change.to
     found, exists, taken = yield [
         ("find_type", key_values(key)),
@@ -222,30 +225,30 @@ def rename_head(change: RenameHead) -> Steps[None]:
         raise refusals.rename_taken(change, taken.rows[0][0])
     values = {**key_values(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
     try:
-        (renamed,) = yield [("rename_head", values)]
+        (renamed,) = yield [("rename_pointer", values)]
     except ConstraintViolation as error:  # another client has taken the name since
         raise refusals.rename_taken(change, change.kind) from error.__cause__
     if not renamed.matched:  # another client has dropped it since
         raise refusals.no_such_entry(change.kind, change.printed)
     yield [
-        ("forget_head", key_values(to)),  # what another client has dropped may still be remembered under this name
+        ("forget_pointer", key_values(to)),  # what another client has dropped may still be remembered under this name
         ("forget_table_properties", key_values(to)),
         ("forget_places", key_values(to)),
         ("mark_namespace", bindings.namespace_of(key)),
-        ("rename_saved_head", values),
+        ("rename_saved_pointer", values),
         ("rename_table_properties", values),
         ("rename_places", values),
         ("log_rename", {**key_values(to), **bindings.log_values(change.entry)}),
     ]
 
 
-def adopt_head(change: AdoptHead) -> Steps[None]:
+def adopt_pointer(change: AdoptPointer) -> Steps[None]:
     key, new = change.key, change.new
-    found, stored = yield [("lock_head", key_values(key)), ("find_stored", key_values(key))]
+    found, stored = yield [("lock_pointer", key_values(key)), ("find_stored", key_values(key))]
     if not found.rows or found.rows[0][0] != new.metadata_location:
         return  # moved again: whoever reads next adopts that one
     steps: list[Step] = [
-        ("save_head", {**key_values(key), **bindings.stored_values(new)}),
+        ("save_pointer", {**key_values(key), **bindings.stored_values(new)}),
         *_save_places(key, new.places),
     ]
     if not stored.rows or stored.rows[0][0] != new.metadata_location:  # else only the bytes were missing
@@ -253,8 +256,8 @@ def adopt_head(change: AdoptHead) -> Steps[None]:
     yield steps
 
 
-def forget_stale_head(change: ForgetHead) -> Steps[None]:
-    (forgotten,) = yield [("forget_stale_head", key_values(change.key))]
+def forget_stale_pointer(change: ForgetPointer) -> Steps[None]:
+    (forgotten,) = yield [("forget_stale_pointer", key_values(change.key))]
     if forgotten.matched:
         yield [("forget_places", key_values(change.key))]
 
@@ -375,12 +378,12 @@ StepsByChange = Mapping[type, Callable[[Any], Steps[object]]]
 def steps_by_change(children: Children) -> StepsByChange:
     """The generator of each kind of change; `children` lists those of a namespace as the database does it fastest."""
     return {
-        InsertHead: insert_head,
-        MoveHead: move_head,
-        DeleteHead: delete_head,
-        RenameHead: rename_head,
-        AdoptHead: adopt_head,
-        ForgetHead: forget_stale_head,
+        InsertPointer: insert_pointer,
+        MovePointer: move_pointer,
+        DeletePointer: delete_pointer,
+        RenamePointer: rename_pointer,
+        AdoptPointer: adopt_pointer,
+        ForgetPointer: forget_stale_pointer,
         CreateNamespace: create_namespace,
         DropNamespace: partial(drop_namespace, children),
         UpdateNamespace: update_namespace,

@@ -25,7 +25,7 @@ from nunatak.database.mariadb_connections import (
 )
 from nunatak.database.mariadb_migrations import migrate
 from nunatak.database.namespace_children import in_pages
-from nunatak.database.records import AddJob, Change, Head, Key, Kind, LeaseJob, SaveAnswer, SaveReport
+from nunatak.database.records import AddJob, Change, Key, Kind, LeaseJob, Pointer, SaveAnswer, SaveReport
 from nunatak.database.refusals import key_taken
 from nunatak.database.server_store import Attempt, ServerStore, Unanswered, Undone
 from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, plain_commit_of, pointers_to_lock
@@ -90,7 +90,7 @@ class MariadbStore(ServerStore):
                 raise session.drive(why_not_moved(plain_commit_of(changes)))
             return
         locks: list[Step] = [("take_lock", {"lock": name}) for name in locks_for(changes)]
-        pointers: list[Step] = [("lock_head", key_values(key)) for key in pointers_to_lock(changes)]
+        pointers: list[Step] = [("lock_pointer", key_values(key)) for key in pointers_to_lock(changes)]
         session.batch([BEGIN, *locks, *pointers])
         attempt.results = [session.drive(self._steps[type(change)](change)) for change in changes]
         ending = [COMMIT]
@@ -149,17 +149,17 @@ class MariadbStore(ServerStore):
     async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
         return await self._ask(partial(self._read_once, lambda session: session.rows(statement, values)))
 
-    async def find_head(self, key: Key, known: str | None) -> Head | None:
-        row = await self._row("find_head", {**key_values(key), "known": known})
+    async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
+        row = await self._row("find_pointer", {**key_values(key), "known": known})
         if row is None or row[0] is None:
             return None
-        return Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
+        return Pointer(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
-    async def list_heads(
+    async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit + 1}
-        names = [row[0] for row in await self.rows("list_heads", values)]
+        names = [row[0] for row in await self.rows("list_pointers", values)]
         page = names[:limit]
         text = ",".join(f"{head}{msgspec.json.encode(name).decode()}}}" for name in page)
         return text, page[-1] if page else None, len(names) > limit

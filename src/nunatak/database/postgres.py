@@ -30,7 +30,7 @@ from nunatak.database.postgres_connections import (
     sqlstate_of,
 )
 from nunatak.database.postgres_migrations import migrate
-from nunatak.database.records import Change, CreateNamespace, DropNamespace, Head, Key, Kind, Write
+from nunatak.database.records import Change, CreateNamespace, DropNamespace, Key, Kind, Pointer, Write
 from nunatak.database.server_store import UNCONFIRMED, Attempt, ServerStore, Unanswered, Undone
 from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, plain_commit_of, pointers_to_lock
 from nunatak.errors import BadRequest, CatalogError, InternalError, OutcomeUnknown
@@ -61,11 +61,11 @@ class PostgresStore(ServerStore):
         super().__init__(at_once)
         self._connections = connections
         self._batch_connections = batch_connections  # never all taken: there are as many as batches on their way
-        self._heads: Batches[Lookup, Head | None] = Batches(
-            self._find_heads, largest=LARGEST_BATCH, in_flight=in_flight
+        self._heads: Batches[Lookup, Pointer | None] = Batches(
+            self._find_pointers, largest=LARGEST_BATCH, in_flight=in_flight
         )
         self._commits: Batches[Sequence[Change], list[object]] = Batches(
-            self._commit_heads, largest=LARGEST_BATCH, in_flight=in_flight
+            self._commit_pointers, largest=LARGEST_BATCH, in_flight=in_flight
         )
 
     @property
@@ -91,7 +91,7 @@ class PostgresStore(ServerStore):
         self._counts["transaction"] += 1
         return await self._commits.ask(changes, claims_of(changes))
 
-    async def _commit_heads(self, members: list[Member[Sequence[Change], list[object]]]) -> None:
+    async def _commit_pointers(self, members: list[Member[Sequence[Change], list[object]]]) -> None:
         """Plain commits in one statement. Whoever it does not settle goes on alone, in nobody's way."""
         session = await self._batch_connections.take()
         try:
@@ -178,7 +178,7 @@ class PostgresStore(ServerStore):
     async def _attempt(self, session: PostgresSession, changes: Sequence[Change], attempt: Attempt) -> None:
         if is_plain_commit(changes):
             attempt.committing = True
-            moved = await session.row("commit_head", commit_values(changes))
+            moved = await session.row("commit_pointer", commit_values(changes))
             attempt.committing = False
             if moved is None:
                 raise await session.drive(why_one_not_moved(plain_commit_of(changes)))
@@ -186,7 +186,7 @@ class PostgresStore(ServerStore):
         await session.script(begin_sql(changes))
         if keys := pointers_to_lock(changes):
             columns = zip(*((key.catalog, key.namespace, key.name) for key in keys), strict=True)
-            await session.rows("lock_heads", dict(zip(("catalogs", "namespaces", "names"), columns, strict=True)))
+            await session.rows("lock_pointers", dict(zip(("catalogs", "namespaces", "names"), columns, strict=True)))
         attempt.results = [await session.drive(self._steps[type(change)](change)) for change in changes]
         if self._must_be_told_apart(changes, attempt.results):
             (attempt.transaction,) = await session.row("this_transaction", {})
@@ -249,17 +249,17 @@ class PostgresStore(ServerStore):
         question = partial(PostgresSession.rows, name=statement, values=values)
         return await self._ask(partial(self._read_once, self._connections, question))
 
-    async def find_head(self, key: Key, known: str | None) -> Head | None:
+    async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
         if self._heads.idle:
             (head,) = await self._heads.alone(self._find_together([(key, known)]))
             return head
         return await self._heads.ask((key, known))
 
-    async def _find_together(self, asked: list[Lookup]) -> list[Head | None]:
+    async def _find_together(self, asked: list[Lookup]) -> list[Pointer | None]:
         question = partial(find_together, asked=asked)
         return await self._ask(partial(self._read_once, self._batch_connections, question))
 
-    async def _find_heads(self, members: list[Member[Lookup, Head | None]]) -> None:
+    async def _find_pointers(self, members: list[Member[Lookup, Pointer | None]]) -> None:
         asked = list(dict.fromkeys(member.asked for member in members))
         try:
             heads = await self._find_together(asked)
@@ -268,17 +268,17 @@ class PostgresStore(ServerStore):
                 members[0].settle(error)
             else:
                 for member in members:  # one name that the database cannot read refuses the question of all
-                    await self._find_heads([member])
+                    await self._find_pointers([member])
             return
         found = dict(zip(asked, heads, strict=True))
         for member in members:
             member.settle(found[member.asked])
 
-    async def list_heads(
+    async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
-        text, last, more = await self._row("list_heads", {**values, "limit": limit, "head": head})
+        text, last, more = await self._row("list_pointers", {**values, "limit": limit, "head": head})
         return text or "", last, more
 
     async def close(self) -> None:

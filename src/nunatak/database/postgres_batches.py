@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from nunatak.database import refusals
 from nunatak.database.bindings import commit_values, key_values
 from nunatak.database.postgres_connections import PostgresSession
-from nunatak.database.records import AddJob, Change, Head, Key, MoveHead, SaveAnswer
+from nunatak.database.records import AddJob, Change, Key, MovePointer, Pointer, SaveAnswer
 from nunatak.database.transactions import is_plain_commit, plain_commit_of
 from nunatak.errors import CatalogError
 
@@ -17,15 +17,15 @@ LARGEST_CONTENT_BYTES = 256 * 1024  # larger metadata would make the others of i
 Lookup = tuple[Key, str | None]  # where, and the pointer whose bytes the caller holds
 
 
-def head_of(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Head | None:
+def head_of(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Pointer | None:
     """A row without a pointer, which other clients could leave behind, is no table."""
-    return None if location is None else Head(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
+    return None if location is None else Pointer(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
 
 
-async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> list[Head | None]:
+async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> list[Pointer | None]:
     if len(asked) == 1:
         key, known = asked[0]
-        row = await session.row("find_head", {**key_values(key), "known": known})
+        row = await session.row("find_pointer", {**key_values(key), "known": known})
         return [None if row is None else head_of(*row)]
     values = {
         "catalogs": [key.catalog for key, _ in asked],
@@ -33,8 +33,8 @@ async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> li
         "names": [key.name for key, _ in asked],
         "known": [known for _, known in asked],
     }
-    heads: list[Head | None] = [None] * len(asked)
-    for member, location, kind, content, policy in await session.rows("find_heads", values):
+    heads: list[Pointer | None] = [None] * len(asked)
+    for member, location, kind, content, policy in await session.rows("find_pointers", values):
         heads[member - 1] = head_of(location, kind, content, policy)
     return heads
 
@@ -56,11 +56,11 @@ def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
 async def commit_together(session: PostgresSession, commits: Sequence[Sequence[Change]]) -> set[int]:
     """Which of them moved, counted from 0; the others changed nothing."""
     if len(commits) == 1:
-        return set() if await session.row("commit_head", commit_values(commits[0])) is None else {0}
-    return {member - 1 for (member,) in await session.rows("commit_heads", _columns(commits))}
+        return set() if await session.row("commit_pointer", commit_values(commits[0])) is None else {0}
+    return {member - 1 for (member,) in await session.rows("commit_pointers", _columns(commits))}
 
 
-async def why_not_moved(session: PostgresSession, moves: Sequence[MoveHead]) -> list[CatalogError | None]:
+async def why_not_moved(session: PostgresSession, moves: Sequence[MovePointer]) -> list[CatalogError | None]:
     """For each what stood in its way; None if nothing does any more: somebody held its row."""
     values = {
         "catalog": [move.key.catalog for move in moves],
@@ -83,7 +83,7 @@ async def why_not_moved(session: PostgresSession, moves: Sequence[MoveHead]) -> 
 
 
 def _columns(commits: Sequence[Sequence[Change]]) -> Mapping[str, object]:
-    """What `commit_heads` is given: for each column of `commit_head` one value per member."""
+    """What `commit_pointers` is given: for each column of `commit_pointer` one value per member."""
     rows = [commit_values(changes) for changes in commits]
     columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
     jobs = [

@@ -13,11 +13,11 @@ from nunatak.database.records import (
     Change,
     ForgetAnswers,
     Found,
+    InspectedPointer,
     Key,
     Kind,
     LogLine,
     Neighbour,
-    Pointer,
     SavedAnswer,
     SaveSecret,
     Stock,
@@ -76,7 +76,7 @@ class StoreReads(ABC):
         return [Key(row[0], row[1], row[2]) for row in rows]
 
     async def find_overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
-        return neighbours(await self.rows("heads_overlapping", overlap_values(location, ancestors)))
+        return neighbours(await self.rows("pointers_overlapping", overlap_values(location, ancestors)))
 
     async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None:
         rows = await self.rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
@@ -100,8 +100,8 @@ class StoreReads(ABC):
     async def keys_after(self, after: Key, limit: int) -> list[Key]:
         return [Key(*row) for row in await self.rows("keys_after", {**key_values(after), "limit": limit})]
 
-    async def find_pointer(self, key: Key) -> Pointer | None:
-        row = await self._row("find_pointer", key_values(key))
+    async def inspect_pointer(self, key: Key) -> InspectedPointer | None:
+        row = await self._row("inspect_pointer", key_values(key))
         return bindings.pointer_of(row, await self._row("find_stored", key_values(key)) if row is None else None)
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:

@@ -30,7 +30,7 @@ class Found(Record, frozen=True):
     name: str
 
 
-class Head(Record, frozen=True):
+class Pointer(Record, frozen=True):
     """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored.
 
     `policy` is the version of what everybody may do, when it was read.
@@ -68,7 +68,7 @@ class CommitEntry(Record, frozen=True):
     origin: str | None = None
 
 
-class InsertHead(Record, frozen=True):
+class InsertPointer(Record, frozen=True):
     """A new table or view; with `check_overlap` its folder must touch no other table's.
 
     One that is `registered` brings its files along, so none of them may be about to be purged; it may be a table that
@@ -85,7 +85,7 @@ class InsertHead(Record, frozen=True):
     registered: bool = False
 
 
-class MoveHead(Record, frozen=True):
+class MovePointer(Record, frozen=True):
     key: Key
     kind: Kind
     expected: str
@@ -96,7 +96,7 @@ class MoveHead(Record, frozen=True):
     places_changed: bool = False
 
 
-class DeleteHead(Record, frozen=True):
+class DeletePointer(Record, frozen=True):
     """Whoever tells a client where the metadata is must name it in `expected`: the pointer may have moved since."""
 
     key: Key
@@ -107,7 +107,7 @@ class DeleteHead(Record, frozen=True):
     expected: str | None = None
 
 
-class RenameHead(Record, frozen=True):
+class RenamePointer(Record, frozen=True):
     key: Key
     to: Key
     kind: Kind
@@ -117,7 +117,7 @@ class RenameHead(Record, frozen=True):
     printed_to_namespace: str
 
 
-class AdoptHead(Record, frozen=True):
+class AdoptPointer(Record, frozen=True):
     """Keep the bytes behind the pointer, unless it moved again; a line for the log if somebody else had moved it."""
 
     key: Key
@@ -240,18 +240,18 @@ class ForgetAnswers(Record, frozen=True):
     now_ms: int
 
 
-class ForgetHead(Record, frozen=True):
+class ForgetPointer(Record, frozen=True):
     """Drop what is stored for a name, unless it has a pointer."""
 
     key: Key
 
 
 Change = (
-    InsertHead
-    | MoveHead
-    | DeleteHead
-    | RenameHead
-    | AdoptHead
+    InsertPointer
+    | MovePointer
+    | DeletePointer
+    | RenamePointer
+    | AdoptPointer
     | CreateNamespace
     | DropNamespace
     | UpdateNamespace
@@ -265,7 +265,7 @@ Change = (
     | SaveSecret
     | Write
     | ForgetAnswers
-    | ForgetHead
+    | ForgetPointer
 )
 
 
@@ -291,7 +291,7 @@ class Neighbour(Record, frozen=True):
     table_uuid: str
 
 
-class Pointer(Record, frozen=True):
+class InspectedPointer(Record, frozen=True):
     """All that is known of a name; without a `metadata_location` it is no table or view, whatever is stored for it."""
 
     metadata_location: str | None

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from nunatak.database.records import Kind, RenameHead, UpdateNamespace
-from nunatak.database.store import HeadMoved, KeyTaken
+from nunatak.database.records import Kind, RenamePointer, UpdateNamespace
+from nunatak.database.store import KeyTaken, PointerMoved
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
@@ -28,11 +28,11 @@ def no_such_namespace(printed: str) -> NoSuchNamespace:
 def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> None:
     """The client is told which properties were removed: somebody may have set or removed one since that was read."""
     if change.removed is not None and change.removed != tuple(key for key in change.removals if key in present):
-        raise HeadMoved(f"The properties of {change.printed} changed meanwhile")
+        raise PointerMoved(f"The properties of {change.printed} changed meanwhile")
 
 
-def pointer_moved(printed: str) -> HeadMoved:
-    return HeadMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+def pointer_moved(printed: str) -> PointerMoved:
+    return PointerMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
 
 
 def shadow_table(printed: str, source: str) -> ShadowTable:
@@ -54,7 +54,7 @@ def already_exists(wanted: Kind, found: str | None, printed: str) -> AlreadyExis
     return AlreadyExists(f"{what} with same name already exists: {printed}")
 
 
-def rename_taken(change: RenameHead, found: str | None) -> AlreadyExists:
+def rename_taken(change: RenamePointer, found: str | None) -> AlreadyExists:
     if change.kind == "TABLE" and found != "VIEW":
         return AlreadyExists(f"Table already exists: {change.printed_to}")
     what = "View" if found == "VIEW" else "Table"

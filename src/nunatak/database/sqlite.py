@@ -30,7 +30,7 @@ from nunatak.database.migration_runner import (
 )
 from nunatak.database.namespace_children import one_by_one
 from nunatak.database.reads import StoreReads
-from nunatak.database.records import Change, Head, Key, Kind
+from nunatak.database.records import Change, Key, Kind, Pointer
 from nunatak.database.statements import read_statements
 from nunatak.errors import CatalogError, InternalError, OutcomeUnknown, ServiceUnavailable
 
@@ -97,7 +97,7 @@ class SqliteStore(StoreReads):
             with _translate_open_errors(path):
                 self._reader = _connect(path)
         self._execute = self._reader.execute
-        self._find_head = self._statements["find_head"]
+        self._find_pointer = self._statements["find_pointer"]
         self._writer = sqlite_writer.Writer(writer, self._statements, self._steps)
         self._waiting: list[_WaitingChange] = []
         self._idle = asyncio.Event()  # no group is on its way
@@ -233,17 +233,17 @@ class SqliteStore(StoreReads):
         return [Result(len(rows), rows) for rows in (self._rows_now(name, values) for name, values in batch)]
 
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None:
-        """`find_head` without a hop or a value, for the hot path: location, kind, bytes as stored, policy's version."""
+        """`find_pointer` without a hop or a value, for the hot path: location, kind, stored bytes, policy version."""
         self.counts["read"] += 1
         # The statement's parameters in the order they first appear: a tuple binds faster than names do.
-        row = self._execute(self._find_head, (known, key.catalog, key.namespace, key.name)).fetchone()
+        row = self._execute(self._find_pointer, (known, key.catalog, key.namespace, key.name)).fetchone()
         return row if row is not None and row[0] is not None else None
 
-    async def find_head(self, key: Key, known: str | None) -> Head | None:
+    async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
         row = self.pointer_now(key, known)
-        return None if row is None else Head(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
+        return None if row is None else Pointer(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
-    async def list_heads(
+    async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         # Engines list again and again what has not changed; the version differs once anybody has committed anything.
@@ -253,8 +253,8 @@ class SqliteStore(StoreReads):
         if kept is not None and kept[0] == version:
             return kept[1]
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
-        ((text, count, last),) = self._rows_now("list_heads", {**values, "limit": limit, "head": head})
-        more = count == limit and self._rows_now("has_head_after", {**values, "after": last}) != []
+        ((text, count, last),) = self._rows_now("list_pointers", {**values, "limit": limit, "head": head})
+        more = count == limit and self._rows_now("has_pointer_after", {**values, "after": last}) != []
         if len(self._lists) >= KEPT_LISTS:
             self._lists.clear()
         if count <= MAX_KEPT_NAMES:

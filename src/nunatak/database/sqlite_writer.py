@@ -13,7 +13,7 @@ from nunatak.database.changes import (
     drive,
     why_not_moved,
 )
-from nunatak.database.records import Change, MoveHead
+from nunatak.database.records import Change, MovePointer
 from nunatak.database.statements import returns_rows
 
 BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
@@ -29,7 +29,7 @@ class Writer:
         self._reading = frozenset(name for name, sql in statements.items() if returns_rows(sql))
         self._execute(statements["commit_door_view"])
         self._execute(statements["commit_door_trigger"])
-        self._commit_head = statements["commit_head"]
+        self._commit_pointer = statements["commit_pointer"]
         self._steps = steps
 
     def begin_at_once(self) -> None:
@@ -57,8 +57,8 @@ class Writer:
 
     def apply_all(self, changes: Sequence[Change]) -> list[object]:
         only = changes[0] if len(changes) == 1 else None
-        if isinstance(only, MoveHead) and not only.check_overlap and not only.places_changed:
-            self._move_head(only)  # one statement, undone by itself if it is refused
+        if isinstance(only, MovePointer) and not only.check_overlap and not only.places_changed:
+            self._move_pointer(only)  # one statement, undone by itself if it is refused
             return [None]
         self._execute("SAVEPOINT change")
         try:
@@ -71,8 +71,8 @@ class Writer:
         return results
 
     def _apply(self, change: Change) -> object:
-        if isinstance(change, MoveHead):
-            self._move_head(change)
+        if isinstance(change, MovePointer):
+            self._move_pointer(change)
             return None
         return drive(self._steps[type(change)](change), self._batch, apsw.ConstraintError)
 
@@ -89,12 +89,12 @@ class Writer:
         rows = cursor.fetchall()
         return Result(len(rows), rows)
 
-    def _move_head(self, change: MoveHead) -> None:
+    def _move_pointer(self, change: MovePointer) -> None:
         """The hottest statement of all, with its values in the order of its parameters: names would bind slower."""
         key, new, entry = change.key, change.new, change.entry
         try:
             self._execute(
-                self._commit_head,
+                self._commit_pointer,
                 (
                     key.catalog,
                     key.namespace,

@@ -3,11 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from nunatak.database.records import Change, Found, Head, Key, Kind, LogLine, Neighbour, Pointer, SavedAnswer, Stock
+from nunatak.database.records import (
+    Change,
+    Found,
+    InspectedPointer,
+    Key,
+    Kind,
+    LogLine,
+    Neighbour,
+    Pointer,
+    SavedAnswer,
+    Stock,
+)
 from nunatak.errors import CatalogError, Conflict
 
 
-class HeadMoved(Conflict):
+class PointerMoved(Conflict):
     """The compare-and-swap found another pointer than expected: nothing was changed, look again."""
 
     iceberg_type = "CommitFailedException"
@@ -29,11 +40,11 @@ class Store(Protocol):
     async def apply(self, changes: Sequence[Change]) -> list[object]:
         """All changes or none, durable on return, in the given order; one result per change.
 
-        An error raised means nothing was changed: HeadMoved, KeyTaken, or why it is refused. Only OutcomeUnknown leaves
-        it open. Once begun, it is carried out although the caller may go away.
+        An error means that nothing was changed: PointerMoved, KeyTaken, or why it is refused. Only OutcomeUnknown
+        leaves it open. Once begun, it is carried out although the caller may go away.
         """
 
-    async def find_head(self, key: Key, known: str | None) -> Head | None:
+    async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
         """The pointer, with its bytes unless it still is `known`."""
 
     async def find_kind(self, key: Key) -> Kind | None: ...
@@ -41,7 +52,7 @@ class Store(Protocol):
     async def find_twin(self, key: Key) -> tuple[str, str] | None:
         """A table whose name differs only in case."""
 
-    async def list_heads(
+    async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
         """Names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
@@ -79,7 +90,7 @@ class Store(Protocol):
     async def keys_after(self, after: Key, limit: int) -> list[Key]:
         """In order, every name that has a pointer or something stored; `Key("", "", "")` is before them all."""
 
-    async def find_pointer(self, key: Key) -> Pointer | None:
+    async def inspect_pointer(self, key: Key) -> InspectedPointer | None:
         """Whatever is known of a name, also what is only stored; None if nothing is."""
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:

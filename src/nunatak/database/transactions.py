@@ -6,12 +6,12 @@ from nunatak.database.records import (
     AddJob,
     Change,
     CreateNamespace,
-    DeleteHead,
+    DeletePointer,
     DropNamespace,
-    InsertHead,
+    InsertPointer,
     Key,
-    MoveHead,
-    RenameHead,
+    MovePointer,
+    RenamePointer,
     SaveAnswer,
     UpdateNamespace,
 )
@@ -26,14 +26,14 @@ def locks_for(changes: Sequence[Change]) -> list[str]:
     wanted: set[str] = set()
     for change in changes:
         match change:
-            case InsertHead():
+            case InsertPointer():
                 wanted |= {f"warehouse {change.key.catalog}", "locations"}
-            case RenameHead():
+            case RenamePointer():
                 wanted.add(f"warehouse {change.to.catalog}")
             case CreateNamespace() | DropNamespace() | UpdateNamespace():
                 wanted.add(f"warehouse {change.catalog}")
             # The purge must not begin between the look at and the arrival of a table registered over the same files.
-            case MoveHead(check_overlap=True) | DeleteHead(purge=True):
+            case MovePointer(check_overlap=True) | DeletePointer(purge=True):
                 wanted.add("locations")
             case _:
                 pass
@@ -42,7 +42,7 @@ def locks_for(changes: Sequence[Change]) -> list[str]:
 
 def pointers_to_lock(changes: Sequence[Change]) -> list[Key]:
     """In one order, too; none if a single pointer is written, which locks itself."""
-    keys = [change.key for change in changes if isinstance(change, MoveHead | DeleteHead | RenameHead)]
+    keys = [change.key for change in changes if isinstance(change, MovePointer | DeletePointer | RenamePointer)]
     return sorted(keys, key=lambda key: (key.catalog, key.namespace, key.name)) if len(keys) > 1 else []
 
 
@@ -50,19 +50,19 @@ def is_plain_commit(changes: Sequence[Change]) -> bool:
     """One pointer moved, and of the rest only what the statement of a commit takes along."""
     kinds = [type(change) for change in changes]
     return (
-        kinds.count(MoveHead) == 1
+        kinds.count(MovePointer) == 1
         and kinds.count(SaveAnswer) <= 1
-        and all(kind in (MoveHead, SaveAnswer, AddJob) for kind in kinds)
-        and not any(isinstance(each, MoveHead) and (each.check_overlap or each.places_changed) for each in changes)
+        and all(kind in (MovePointer, SaveAnswer, AddJob) for kind in kinds)
+        and not any(isinstance(each, MovePointer) and (each.check_overlap or each.places_changed) for each in changes)
     )
 
 
-def plain_commit_of(changes: Sequence[Change]) -> MoveHead:
+def plain_commit_of(changes: Sequence[Change]) -> MovePointer:
     """What a plain commit moves."""
-    return next(change for change in changes if isinstance(change, MoveHead))
+    return next(change for change in changes if isinstance(change, MovePointer))
 
 
 def commit_ids_of(changes: Sequence[Change]) -> list[str]:
     """By which the log knows these changes, if they happened."""
-    logged = (InsertHead, MoveHead, DeleteHead, RenameHead)
+    logged = (InsertPointer, MovePointer, DeletePointer, RenamePointer)
     return [change.entry.commit_id for change in changes if isinstance(change, logged)]

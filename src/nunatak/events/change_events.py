@@ -8,12 +8,12 @@ from nunatak.database.records import (
     Change,
     CommitEntry,
     CreateNamespace,
-    DeleteHead,
+    DeletePointer,
     DropNamespace,
-    InsertHead,
+    InsertPointer,
     Key,
-    MoveHead,
-    RenameHead,
+    MovePointer,
+    RenamePointer,
     UpdateNamespace,
 )
 
@@ -61,13 +61,13 @@ def events_of(
     events: list[ChangeEvent] = []
     for change in changes:
         match change:
-            case MoveHead():
+            case MovePointer():
                 events.append(_published(change, change.expected, sizes))
-            case InsertHead():
+            case InsertPointer():
                 events.append(_published(change, None, sizes))
-            case DeleteHead():
+            case DeletePointer():
                 events.append(_of_name(change.entry, change.key, uuid_of(change.key), change.expected))
-            case RenameHead():
+            case RenamePointer():
                 events.append(_of_name(change.entry, change.key, uuid_of(change.key), None, change.to))
             case CreateNamespace() | UpdateNamespace() | DropNamespace():
                 made = (OF_NAMESPACES[type(change)], change.catalog, change.namespace, None, None, None, None, None)
@@ -77,7 +77,7 @@ def events_of(
     return events
 
 
-def _published(change: InsertHead | MoveHead, before: str | None, sizes: Mapping[str, int]) -> ChangeEvent:
+def _published(change: InsertPointer | MovePointer, before: str | None, sizes: Mapping[str, int]) -> ChangeEvent:
     key, new, entry = change.key, change.new, change.entry
     return ChangeEvent(
         entry.operation,

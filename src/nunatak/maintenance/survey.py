@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
-from nunatak.catalog.pointers import key_of, load_head
+from nunatak.catalog.pointers import key_of, load_pointer
 from nunatak.catalog.reachable_files import OwnFiles
 from nunatak.catalog.shadows import find_shadow
 from nunatak.errors import BadRequest, InternalError, NotFound
@@ -36,7 +36,7 @@ def subject_of(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifi
 async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, *, deep: bool = False) -> Facts:
     """NoSuchTable if it is not there. Nothing is kept of what was parsed: a look at all tables must not crowd out
     those that are at work."""
-    loaded = await load_head(catalog, warehouse, identifier, "TABLE")
+    loaded = await load_pointer(catalog, warehouse, identifier, "TABLE")
     size = len(loaded.data)
     if isinstance(loaded.parsed, TableMetadata):
         metadata = loaded.parsed

@@ -11,7 +11,7 @@ SELECT catalog_name, table_namespace, table_name FROM (
   ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS heads
 ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
 
--- find_pointer
+-- inspect_pointer
 -- All there is to know of a name, but for its namespace's properties.
 SELECT t.metadata_location, t.previous_metadata_location, t.iceberg_type,
   h.metadata_location, h.table_uuid, h.location, h.content,
@@ -45,7 +45,7 @@ SELECT count(*) FROM nunatak_idempotency WHERE expires_ms <= :before_ms;
 -- stuck_jobs
 SELECT job_id, kind, attempts, last_error FROM nunatak_jobs WHERE attempts >= :attempts ORDER BY job_id LIMIT :limit;
 
--- forget_stale_head
+-- forget_stale_pointer
 -- What is stored for a name that has no pointer any more.
 DELETE FROM nunatak_heads
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND NOT EXISTS (

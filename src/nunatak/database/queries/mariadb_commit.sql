@@ -8,7 +8,7 @@ COMMIT;
 -- The row stays locked until the transaction ends, whether it was there before or not.
 INSERT INTO nunatak_locks (name) VALUES (:lock) ON DUPLICATE KEY UPDATE name = name;
 
--- commit_head
+-- commit_pointer
 -- Compare and swap: matches nothing if somebody moved the pointer first, or if the table is a shadow.
 UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
@@ -21,7 +21,7 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- What follows in the same round trip does nothing unless the pointer moved. Rows are counted as matched, not as changed.
 SET @moved = ROW_COUNT();
 
--- save_moved_head
+-- save_moved_pointer
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
 SELECT :catalog, :namespace, :name, :new, :uuid, :location, :content FROM dual WHERE @moved = 1
@@ -49,39 +49,39 @@ ON DUPLICATE KEY UPDATE
   request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
--- lock_head
+-- lock_pointer
 -- As it stands now, and it stays so until this transaction ends. Where there is none, nothing is locked.
 SELECT metadata_location, coalesce(iceberg_type, 'TABLE') FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
 
--- clear_empty_head
+-- clear_empty_pointer
 -- A row without a pointer, which other clients could leave behind, is no table and in nobody's way.
 DELETE FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NULL;
 
--- insert_head
+-- insert_pointer
 INSERT INTO iceberg_tables
   (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
 VALUES (:catalog, :namespace, :name, :new, NULL, :type);
 
--- take_head
+-- take_pointer
 -- Read, and locked until this transaction ends: DELETE returns no rows on MySQL.
 SELECT metadata_location FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND coalesce(iceberg_type, 'TABLE') = :type FOR UPDATE;
 
--- delete_taken_head
+-- delete_taken_pointer
 DELETE FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
--- take_saved_head
+-- take_saved_pointer
 SELECT h.table_uuid, h.location, s.source FROM nunatak_heads h
 LEFT JOIN nunatak_shadows s ON s.catalog_name = h.catalog_name AND s.table_uuid = h.table_uuid
 WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_name = :name;
 
--- forget_taken_head
+-- forget_taken_pointer
 DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
--- save_head
+-- save_pointer
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
 VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)

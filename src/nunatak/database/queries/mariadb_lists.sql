@@ -1,4 +1,4 @@
--- list_heads
+-- list_pointers
 SELECT table_name FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
   AND coalesce(iceberg_type, 'TABLE') = :type
@@ -36,7 +36,7 @@ SELECT name FROM (
 SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
     OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);
 
--- heads_overlapping
+-- pointers_overlapping
 -- Live tables and views whose folder is this one, lies inside it or is one of those above. Warehouses may share a
 -- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h

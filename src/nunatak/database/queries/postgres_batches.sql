@@ -1,5 +1,5 @@
--- find_heads
--- As `find_head`, for several at once; no row for a name that is not there.
+-- find_pointers
+-- As `find_pointer`, for several at once; no row for a name that is not there.
 SELECT wanted.member, t.metadata_location, t.iceberg_type,
   CASE WHEN t.metadata_location = wanted.known THEN NULL ELSE (
     SELECT h.content FROM nunatak_heads h
@@ -11,8 +11,8 @@ FROM unnest(:catalogs::text[], :namespaces::text[], :names::text[], :known::text
 JOIN iceberg_tables t
   ON t.catalog_name = wanted.catalog AND t.table_namespace = wanted.namespace AND t.table_name = wanted.name;
 
--- commit_heads
--- As `commit_head`, for several tables at once, each of which moves or not by itself: returns the members that moved.
+-- commit_pointers
+-- As `commit_pointer`, for several tables at once, each of which moves or not by itself: returns the members that moved.
 -- A row that somebody holds is passed over instead of awaited, so that one table neither delays the others nor takes
 -- part in a deadlock. A key that is taken refuses the whole statement.
 WITH wanted AS (

@@ -1,4 +1,4 @@
--- commit_head + remember_moved + save_moved_head + log_moved
+-- commit_pointer + remember_moved + save_moved_pointer + log_moved
 -- Compare and swap: nothing at all happens if somebody moved the pointer first, or if the table is a shadow. One statement, hence one round trip
 -- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
 -- A key that is taken gets no hash instead of a new one, which its column refuses, and the whole statement with it.
@@ -42,7 +42,7 @@ WITH moved AS (
 )
 SELECT 1 FROM moved;
 
--- insert_head + mark_namespace + save_head + log_commit
+-- insert_pointer + mark_namespace + save_pointer + log_commit
 -- Nothing happens if the name is taken, be it by a client that knows nothing of our locks. The namespace is marked: it
 -- may exist only because of a table that is dropped later.
 WITH inserted AS (
@@ -76,7 +76,7 @@ WITH inserted AS (
 )
 SELECT 1 FROM inserted;
 
--- lock_heads
+-- lock_pointers
 -- Several pointers are locked in one order, so that two commits never wait for each other.
 SELECT 1 FROM iceberg_tables
 JOIN unnest(:catalogs::text[], :namespaces::text[], :names::text[]) AS wanted (catalog_name, table_namespace, table_name)
@@ -84,7 +84,7 @@ JOIN unnest(:catalogs::text[], :namespaces::text[], :names::text[]) AS wanted (c
 ORDER BY iceberg_tables.catalog_name, iceberg_tables.table_namespace, iceberg_tables.table_name
 FOR UPDATE OF iceberg_tables;
 
--- lock_head
+-- lock_pointer
 -- As it stands now, and it stays so until this transaction ends.
 SELECT metadata_location, iceberg_type FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;

@@ -1,4 +1,4 @@
--- list_heads
+-- list_pointers
 -- The identifiers as JSON, the last name, and whether there are more: one row and one round trip for a page.
 SELECT string_agg(:head::text || to_json(table_name)::text || '}', ',' ORDER BY table_name)
          FILTER (WHERE number <= :limit::bigint),
@@ -56,7 +56,7 @@ WITH RECURSIVE walk (number, listed, is_new, child, position) AS (
 )
 SELECT child, position FROM walk WHERE is_new ORDER BY number;
 
--- heads_overlapping
+-- pointers_overlapping
 -- Live tables and views whose folder is this one, lies inside it or is one of those above. Warehouses may share a
 -- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h

@@ -34,13 +34,13 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
           NEW.origin);
 END;
 
--- commit_head + remember_moved + save_moved_head + log_moved
+-- commit_pointer + remember_moved + save_moved_pointer + log_moved
 -- Compare and swap: refused by the trigger if somebody moved the pointer first, or if the table is a shadow.
 INSERT INTO commit_door
 VALUES (:catalog, :namespace, :name, :expected, :new, :uuid, :location, :content, :commit_id, :operation, :snapshot_id,
         :request_hash, :principal, :request_id, :committed_ms, :origin);
 
--- insert_head
+-- insert_pointer
 INSERT INTO iceberg_tables
   (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
 VALUES (:catalog, :namespace, :name, :new, NULL, :type)
@@ -48,7 +48,7 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
   metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
 WHERE iceberg_tables.metadata_location IS NULL;
 
--- lock_head
+-- lock_pointer
 -- Nothing needs a lock here: one connection writes.
 SELECT metadata_location FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;

@@ -1,4 +1,4 @@
--- heads_overlapping
+-- pointers_overlapping
 -- Live tables and views whose folder is this one, lies inside it or is one of those above. Warehouses may share a
 -- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h

@@ -1,4 +1,4 @@
--- list_heads
+-- list_pointers
 -- The identifiers as JSON, made where the names are: a thousand rows handed over one by one cost ten times as much.
 SELECT group_concat(:head || json_quote(table_name) || '}', ','), count(*), max(table_name) FROM (
   SELECT table_name FROM iceberg_tables
@@ -9,7 +9,7 @@ SELECT group_concat(:head || json_quote(table_name) || '}', ','), count(*), max(
 -- data_version
 PRAGMA data_version;
 
--- has_head_after
+-- has_pointer_after
 SELECT 1 FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
   AND coalesce(iceberg_type, 'TABLE') = :type LIMIT 1;

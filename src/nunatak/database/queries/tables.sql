@@ -1,4 +1,4 @@
--- find_head
+-- find_pointer
 -- The pointer and, unless the caller already holds the bytes for it, the stored bytes: one round trip for a load.
 -- With them the policy's version, which says whether a decision that was remembered still counts.
 SELECT t.metadata_location, t.iceberg_type,
@@ -27,7 +27,7 @@ SELECT table_namespace, table_name FROM (
 WHERE lower(table_name) = lower(:name)
 LIMIT 1;
 
--- save_head
+-- save_pointer
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
 VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
@@ -66,39 +66,39 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 UPDATE nunatak_places SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
--- take_head
--- Deletes a pointer and returns it. MariaDB, which cannot do both at once, deletes in delete_taken_head.
+-- take_pointer
+-- Deletes a pointer and returns it. MariaDB, which cannot do both at once, deletes in delete_taken_pointer.
 DELETE FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND coalesce(iceberg_type, 'TABLE') = :type
 RETURNING metadata_location;
 
--- delete_taken_head
--- Nothing: take_head has deleted it.
+-- delete_taken_pointer
+-- Nothing: take_pointer has deleted it.
 
--- take_saved_head
--- As take_head, for what is kept beside the pointer; with the source, if the table is a shadow.
+-- take_saved_pointer
+-- As take_pointer, for what is kept beside the pointer; with the source, if the table is a shadow.
 DELETE FROM nunatak_heads
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
 RETURNING table_uuid, location, (
   SELECT s.source FROM nunatak_shadows s
   WHERE s.catalog_name = nunatak_heads.catalog_name AND s.table_uuid = nunatak_heads.table_uuid);
 
--- forget_taken_head
--- Nothing: take_saved_head has deleted it.
+-- forget_taken_pointer
+-- Nothing: take_saved_pointer has deleted it.
 
--- clear_empty_head
--- Nothing: insert_head overwrites a row without a pointer.
+-- clear_empty_pointer
+-- Nothing: insert_pointer overwrites a row without a pointer.
 
--- forget_head
+-- forget_pointer
 DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
--- rename_head
+-- rename_pointer
 UPDATE iceberg_tables SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND coalesce(iceberg_type, 'TABLE') = :type;
 
--- rename_saved_head
+-- rename_saved_pointer
 UPDATE nunatak_heads SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
