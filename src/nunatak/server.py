@@ -40,7 +40,7 @@ from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
-from nunatak.catalog.write_behind import WriteBehind, run_stowing
+from nunatak.catalog.write_behind import WriteBehind, run_write_behind
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
 from nunatak.database.mariadb import MariadbStore
@@ -168,7 +168,7 @@ async def _serve(
     except BaseException:
         await close_app(app)
         raise
-    protocol = protocol_with(_fast_lane(app), ArrivalLimits(settings.receive_seconds), app, gate_of(settings, app))
+    protocol = protocol_with(_fast_path(app), ArrivalLimits(settings.receive_seconds), app, gate_of(settings, app))
     duties = [asyncio.create_task(duty) for duty in _duties(settings, app)]
     if tls is not None:
         duties.append(asyncio.create_task(keep_certificate(tls, settings)))
@@ -218,7 +218,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     if catalog.spool is not None:
         yield run_spool(catalog.spool)
     if catalog.write_behind is not None:
-        yield run_stowing(catalog.write_behind)
+        yield run_write_behind(catalog.write_behind)
     if not on_sqlite(settings):  # which no other server writes
         yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
@@ -244,7 +244,7 @@ async def _in(company: _Company | None, app: App, server: HttpServer) -> AsyncIt
     loop.remove_reader(company.lifeline.fileno())
 
 
-def _fast_lane(app: App) -> FastPath | None:
+def _fast_path(app: App) -> FastPath | None:
     """Only a database that is read without waiting has one."""
     store = app.catalog.store
     return FastPath(app, store) if isinstance(store, SqliteStore) else None
@@ -315,7 +315,7 @@ async def _secure(app: App, settings: Settings) -> None:
         return
     await app.vault.unlock(store)
     app.tokens = Tokens(await app.vault.secret(store, "page-token"), settings.page_size)
-    app.doors = await open_access(settings, store, app.vault, catalog.now_ms)
+    app.access_setup = await open_access(settings, store, app.vault, catalog.now_ms)
     app.rates = rates_of(settings, time.monotonic, catalog.now_ms)
     app.audit = AuditBuffer(catalog.now_ms, spool=catalog.spool)
     app.audits_reads = settings.audit_reads
@@ -381,8 +381,8 @@ async def close_app(app: App) -> None:
         await app.audit.flush(app.catalog.store, everything=True)
     if app.catalog.spool is not None:
         await app.catalog.spool.flush(finish=True)
-    if app.doors is not None:
-        await app.doors.close()
+    if app.access_setup is not None:
+        await app.access_setup.close()
     if app.catalog.write_behind is not None:
         with contextlib.suppress(CatalogError):  # then it is read from its file
             await app.catalog.write_behind.store(everything=True)

@@ -188,7 +188,7 @@ def steps(catalog: SecuredCatalog, lane: FastPath, caller: str, name: str) -> tu
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         # A write of before, such as the last use of a key, may be settled meanwhile.
-        if "/nunatak/" not in frame.f_code.co_filename or frame.f_code.co_name == "_settled":
+        if "/nunatak/" not in frame.f_code.co_filename or frame.f_code.co_name == "_settle":
             return
         if event == "call":
             taken.append(frame.f_code.co_qualname)
@@ -208,7 +208,7 @@ def steps(catalog: SecuredCatalog, lane: FastPath, caller: str, name: str) -> tu
 
 @pytest.mark.parametrize("held", ["", "NS_LIST", "TABLE_CREATE"])
 def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: SecuredCatalog, held: str) -> None:
-    """Others load it all the time: it lies in the cache, and its URL is known to the fast lane."""
+    """Others load it all the time: it lies in the cache, and its URL is known to the fast path."""
     catalog.namespace("mine")
     catalog.principal("ann", default__mine="READ")
     if held:

@@ -172,7 +172,7 @@ def beside(catalog: LocalCatalog) -> LocalCatalog:
     other = copy.copy(catalog)
     own: dict[str, Any] = {
         "cache": MetadataCache(1_000_000),
-        "turns": TableLocks(),
+        "table_locks": TableLocks(),
         "contention": Contention(),
         "server_id": "other",
     }

@@ -141,7 +141,7 @@ def test_empty_lines_keep_no_connection_open(world: World) -> None:
     assert received == b"" or parsed(received).status == 408
 
 
-@pytest.mark.parametrize("path", [T, "/v1/config"], ids=["fast lane", "handler"])
+@pytest.mark.parametrize("path", [T, "/v1/config"], ids=["fast path", "handler"])
 def test_a_client_that_was_answered_may_rest_for_longer(world: World, path: str) -> None:
     world.call("GET", T)
     get = b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode()
@@ -331,7 +331,7 @@ def test_a_little_that_nobody_wants_is_thrown_away_and_the_connection_kept(world
     assert statuses == [404, 200]
 
 
-@pytest.mark.parametrize("path", [T, NOTHING], ids=["fast lane", "handler"])
+@pytest.mark.parametrize("path", [T, NOTHING], ids=["fast path", "handler"])
 def test_much_that_nobody_wants_is_not_read(world: World, path: str) -> None:
     world.call("GET", T)
     with connected(world) as sock:
@@ -389,7 +389,7 @@ def test_a_body_of_many_tiny_chunks_arrives_as_it_was_sent(world: World) -> None
     assert json.loads(answered)["properties"].items() >= json.loads(body)["properties"].items()
 
 
-@pytest.mark.parametrize("path", [T, NOTHING, "/v1/config"], ids=["fast lane", "404", "handler"])
+@pytest.mark.parametrize("path", [T, NOTHING, "/v1/config"], ids=["fast path", "404", "handler"])
 def test_a_read_is_answered_before_its_body_comes(world: World, path: str) -> None:
     world.call("GET", T)
     with connected(world) as sock, sock.makefile("rb") as stream:

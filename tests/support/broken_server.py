@@ -78,7 +78,7 @@ def replace(owner: Any, name: str, new: object) -> Any:
 
 def leave_fast_lane() -> None:
     """Every load goes through the handler, where it can be broken."""
-    replace(server, "_fast_lane", lambda _: None)
+    replace(server, "_fast_path", lambda _: None)
 
 
 # Commits

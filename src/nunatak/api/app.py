@@ -82,7 +82,7 @@ class App:
     in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
     metrics_page: Callable[[], Awaitable[bytes]] | None = None  # of all workers, if there are others
     busy: InFlight = field(default_factory=lambda: InFlight(1_000_000))
-    doors: AccessSetup | None = None  # None: nobody is asked who they are
+    access_setup: AccessSetup | None = None  # None: nobody is asked who they are
     rates: Rates | None = None
     audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
     audits_reads: bool = False
@@ -98,12 +98,12 @@ class App:
 
     @property
     def guard(self) -> Guard | None:
-        return self.doors.guard if self.doors is not None else None
+        return self.access_setup.guard if self.access_setup is not None else None
 
     @property
     def identity(self) -> EmbeddedIdentity | None:
         """What issues tokens, if this server does."""
-        return self.doors.identity if self.doors is not None else None
+        return self.access_setup.identity if self.access_setup is not None else None
 
     async def metrics_text(self) -> bytes:
         """The page for Prometheus. Anybody may ask for it, so beyond a few times a second it is the last one."""
@@ -138,7 +138,7 @@ class App:
                 raise
             route = match[0]
             operation = route.operation
-            if route.mutates or self.doors is not None:  # without a login nobody asks for the body of a read
+            if route.mutates or self.access_setup is not None:  # without a login nobody asks for the body of a read
                 limit = min(route.body_bytes, self.max_body_bytes)
                 content = Body(body, head.headers, self.room, self.busy, limit)
             if route.always:
@@ -179,7 +179,7 @@ class App:
     def _host(self, address: tuple[str, int] | None, headers: dict[bytes, bytes]) -> str:
         """The address of the client, which a trusted proxy may have to tell."""
         peer = address[0] if address is not None else ""
-        return peer if self.doors is None else self.doors.proxies.client_address(peer, headers) or ""
+        return peer if self.access_setup is None else self.access_setup.proxies.client_address(peer, headers) or ""
 
     async def _serve(
         self,

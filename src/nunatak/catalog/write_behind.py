@@ -123,12 +123,12 @@ def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
     return zstandard.ZstdCompressor(level=1).compress(data)
 
 
-async def run_stowing(stowing: WriteBehind) -> None:
+async def run_write_behind(pending: WriteBehind) -> None:
     """For as long as the server runs; what cannot be stored now is tried again."""
     while True:
-        full = await stowing.until_full(QUIET_SECONDS)
+        full = await pending.until_full(QUIET_SECONDS)
         try:
-            await stowing.store(everything=full)
+            await pending.store(everything=full)
         except CatalogError as error:
             log.warning("metadata could not be stored beside its pointers yet: %s", error.message)
             await asyncio.sleep(QUIET_SECONDS)

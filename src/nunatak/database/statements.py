@@ -1,7 +1,7 @@
 """The named SQL statements of `queries/*.sql`, read once: a name, what is special about it, and the SQL.
 
-A heading `-- insert_pointer + save_pointer` names a statement that also does the work of the step `save_pointer` behind it:
-one round trip instead of two. A statement without SQL is a step that this database does not need.
+A heading `-- insert_pointer + save_pointer` names a statement that also does the work of the step `save_pointer` behind
+it: one round trip instead of two. A statement without SQL is a step that this database does not need.
 
 The databases share them, except for what `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql` say in own words;
 MariaDB, which knows neither ON CONFLICT nor UPDATE … RETURNING, also says anew what the others share.

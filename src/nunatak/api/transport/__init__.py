@@ -11,9 +11,9 @@ uvicorn accepts connections and shuts them down, httptools parses, and this pack
     protocol.py           one connection: limits on heads, time and connections, pipelining, how a connection ends
     connection.py         those limits as values: `ArrivalLimits`, `ConnectionGate`; the name in a client certificate
     exchange.py           one request and its answer; the parsed heads that are kept because clients repeat them
-    fast_lane.py          loads of tables that this process holds, answered in the protocol
+    fast_path.py          loads of tables that this process holds, answered in the protocol
 
-A request takes this way. Bytes arrive in `CatalogProtocol.data_received`. A load that the fast lane knows is answered
+A request takes this way. Bytes arrive in `CatalogProtocol.data_received`. A load that the fast path knows is answered
 there. Otherwise the head is parsed, or found among the heads parsed before, and becomes an `Exchange`. If the body is
 announced and small, the exchange starts when all of it is here; otherwise it starts at once and the application
 receives the body in parts. The exchange calls `App.respond` in a task of its own and writes the response in one piece.

@@ -68,7 +68,7 @@ class ConnectionGate:
 
 def gate_of(settings: Settings, app: App) -> ConnectionGate:
     """What the protocol asks about addresses; without authentication everybody is known and nobody counted."""
-    doors, rates = app.doors, app.rates
+    doors, rates = app.access_setup, app.rates
     gate = ConnectionGate(settings.address_connections)
     if doors is not None:
         gate.knows = lambda authorization: doors.guard.known(authorization) is not None

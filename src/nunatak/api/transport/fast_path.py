@@ -1,4 +1,4 @@
-"""The fast lane: a load of a table this process knows is answered in the protocol, before a task or a scope is made.
+"""The fast path: a load of a table this process knows is answered in the protocol, before a task or a scope is made.
 
 It promises exactly what the handler of loadTable promises (one read of the pointer, the same check of the file, the
 same bytes and headers) and steps aside for everything else: another route, an unknown table, a header that changes the
@@ -107,7 +107,7 @@ class FastPath:
     def answer(
         self, url: bytes, headers: list[tuple[bytes, bytes]], client: tuple[str, int] | None = None
     ) -> tuple[bytes, bytes] | None:
-        """Head and body of the answer, or None if this is not for the fast lane."""
+        """Head and body of the answer, or None if this is not for the fast path."""
         load = self._load(url, headers)
         return None if load is None else self.answer_known(load, client)
 

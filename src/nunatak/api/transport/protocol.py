@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: uvicorn's protocol, the fast lane in front, and what is refused before any handler."""
+"""HTTP/1.1 on one connection: uvicorn's protocol, the fast path in front, and what is refused before any handler."""
 
 import asyncio
 from collections import deque
@@ -29,10 +29,10 @@ UNKNOWN = -1  # how many bytes a chunked body has
 
 
 class CatalogProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with the fast lane in front, and Iceberg's error format for what is no proper request.
+    """uvicorn's HTTP protocol with the fast path in front, and Iceberg's error format for what is no proper request.
 
     Whatever may take too long is found by one timer for the connection: setting one for each request would cost more
-    than the fast lane's lookup.
+    than the fast path's lookup.
     """
 
     # Of the server
@@ -57,7 +57,7 @@ class CatalogProtocol(HttpToolsProtocol):
     watch: asyncio.TimerHandle | None = None
 
     # Of the message
-    answered = False  # by the fast lane, or refused
+    answered = False  # by the fast path, or refused
     in_head = False
     handed_over = False  # `cycle` is of this message, not of one before
     head_bytes = body_bytes = trailer_bytes = 0
@@ -389,7 +389,7 @@ def protocol_with(
 ) -> type[CatalogProtocol]:
     """The protocol class for one server."""
     members: dict[str, Any] = {
-        "fast_lane": lane,
+        "fast_path": lane,
         "arrival": arrival,
         "application": application,
         "heads": KnownHeads(),

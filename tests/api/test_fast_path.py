@@ -1,4 +1,4 @@
-"""The fast lane over real sockets: whatever it answers is, byte for byte, what the handler would have answered."""
+"""The fast path over real sockets: whatever it answers is, byte for byte, what the handler would have answered."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.api.world import World, build_world
 from tests.support.server import running_server
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
-# A header the fast lane does not know sends a request the long way.
+# A header the fast path does not know sends a request the long way.
 LONG_WAY = {"X-Anything": "else"}
 
 

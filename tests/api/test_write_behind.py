@@ -10,7 +10,7 @@ import zstandard
 
 from nunatak.catalog import write_behind
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, WriteBehind, run_stowing
+from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, WriteBehind, run_write_behind
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
@@ -51,7 +51,7 @@ class Watched:
         """As the server does all the time; it gives up after a while."""
 
         async def a_while() -> None:
-            duty = asyncio.create_task(run_stowing(self.write_behind))
+            duty = asyncio.create_task(run_write_behind(self.write_behind))
             for _ in range(500):
                 if self.write_behind.bytes == 0:
                     break
