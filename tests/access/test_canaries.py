@@ -276,9 +276,9 @@ COMMANDS = (
     ("config", "check", "-o", "json"),
     ("audit", "export"),
     ("audit", "list", "-o", "json"),
-    ("keys", "list"),
+    ("encryption-key", "list"),
     ("fsck", "--json"),
-    ("keys", "retire"),
+    ("encryption-key", "retire"),
 )
 
 

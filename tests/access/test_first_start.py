@@ -76,7 +76,7 @@ def test_an_administrator_by_another_road_counts_too(data: Path) -> None:
         ):
             assert run_command(*command.split(), **as_admin).code == 0, command
 
-        made = run_command("key", "create", "ana", "-o", "json", **as_admin).json["secret"]
+        made = run_command("credential", "create", "ana", "-o", "json", **as_admin).json["secret"]
         dropped = run_command("principal", "drop", "admin", NUNATAK_URI=server.uri, NUNATAK_TOKEN=made)
         assert dropped.code == 0, dropped
 

@@ -295,7 +295,7 @@ def test_what_is_sealed_says_which_key_it_needs(vault: Vault) -> None:
 
 def keys_command(data: Path, *arguments: str, **environment: str) -> Result:
     variables = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_DATA": str(data), **environment}
-    return CliRunner().invoke(root, ["keys", *arguments], env=variables)
+    return CliRunner().invoke(root, ["encryption-key", *arguments], env=variables)
 
 
 def test_beside_a_server_on_sqlite_the_command_lets_the_server_do_it(tmp_path: Path) -> None:

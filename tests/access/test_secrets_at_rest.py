@@ -61,7 +61,7 @@ def on_database(settings: Settings, work: Callable[[Store, Vault], Any]) -> Any:
 def keys_command(settings: Settings, environment: Environment, *arguments: str) -> "subprocess.Popen[str]":
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NUNATAK_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "nunatak", "keys", *arguments, "--data", str(settings.data)],
+        [sys.executable, "-m", "nunatak", "encryption-key", *arguments, "--data", str(settings.data)],
         env={**clean, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -32,7 +32,10 @@ DIRECT_WRITES = {
     # Keys and secrets of the server, below the catalog.
     ("access/bootstrap.py", "bootstrap"): "the first administrator: no caller is known yet; brings its own audit row",
     ("access/tokens.py", "AccessTokens.rotate"): "a new signing key; the handler gives the audit row along",
-    ("access/rotation.py", "_seal_stale"): "seals secrets with the newest key; `nunatak keys` and its route audit it",
+    (
+        "access/rotation.py",
+        "_seal_stale",
+    ): "seals secrets with the newest key; `nunatak encryption-key` and its route audit it",
     ("access/vault.py", "Vault.secret"): "makes a secret of the server on first use",
     ("access/vault.py", "Vault._sealed_in_place"): "encrypts a secret that an older version kept in the clear",
     ("api/encryption_keys.py", "_audit"): "an audit row before the work: what is refused afterwards is still refused",

@@ -52,7 +52,7 @@ def new_key() -> KeyFileKey:
 
 
 def _id_of(material: bytes) -> str:
-    return hmac.new(material, b"nunatak key id", hashlib.sha256).hexdigest()[: 2 * ID_BYTES]
+    return hmac.new(material, b"nunatak credential id", hashlib.sha256).hexdigest()[: 2 * ID_BYTES]
 
 
 def parse_keys(text: str, source: Path) -> KeyRing:
@@ -130,7 +130,7 @@ class KeyFile:
         except OSError as error:
             raise SettingsError(
                 f"the key file {self.path} cannot be written: {error.strerror}; make its folder writable, "
-                "or set key_file to a file that holds a line of `nunatak keys generate`"
+                "or set key_file to a file that holds a line of `nunatak encryption-key generate`"
             ) from error
         return self.ring()
 
@@ -146,7 +146,7 @@ def _read(path: Path) -> KeyRing:
             if mode & 0o077:
                 raise SettingsError(
                     f"the key file {path} can be read by others than its owner (mode {mode & 0o777:04o}): "
-                    f"chmod 600 {path}, and consider `nunatak keys rotate`"
+                    f"chmod 600 {path}, and consider `nunatak encryption-key rotate`"
                 )
             return parse_keys(file.read(), path)
     except UnicodeDecodeError as error:

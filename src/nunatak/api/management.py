@@ -541,7 +541,7 @@ async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
 
 @handler
 async def rotate_keys(request: Request) -> wire.RotateKeysResponse:
-    """Sign tokens with a new key; `nunatak keys rotate` does so for what is encrypted in the database."""
+    """Sign tokens with a new key; `nunatak encryption-key rotate` does so for what is encrypted in the database."""
     wanted = request.decode(RotateKeysRequest) if request.body else RotateKeysRequest()
     if request.context.identity is None:
         raise BadRequest("This server issues no tokens", hint="Start it with NUNATAK_AUTH=embedded.")

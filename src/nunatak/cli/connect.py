@@ -51,5 +51,5 @@ def _from(environment: Mapping[str, str], kind: str) -> Login:
         return Login(token=token)
     raise SettingsError(
         "there is no secret to put in: set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET (--login client), or "
-        "NUNATAK_TOKEN to an API key (--login key); `nunatak key create` makes either"
+        "NUNATAK_TOKEN to an API key (--login key); `nunatak credential create` makes either"
     )

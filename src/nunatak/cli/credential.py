@@ -1,4 +1,4 @@
-"""`nunatak key …`: what principals prove themselves with; the keys that encrypt are `nunatak keys`."""
+"""`nunatak credential …`: what principals prove themselves with; the keys that encrypt are `nunatak encryption-key`."""
 
 import os
 import re
@@ -21,11 +21,11 @@ HOW_TO_USE = {
 
 
 @click.group(cls=SuggestingGroup)
-def key() -> None:
+def credential() -> None:
     """List, create and drop the keys that principals log in with."""
 
 
-@key.command("list")
+@credential.command("list")
 @click.argument("principal")
 @administers
 def list_keys(session: CommandSession, principal: str) -> None:
@@ -61,7 +61,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # of what, it can sa
         return int(found[1]) * UNITS[found[2]]
 
 
-@key.command()
+@credential.command()
 @click.argument("principal")
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What it is for.")
 @click.option("--role", "roles", multiple=True, help="Good for this role only; may be repeated.")
@@ -99,7 +99,7 @@ def create(
     echo(HOW_TO_USE[kind])
 
 
-@key.command()
+@credential.command()
 @click.argument("principal")
 @click.argument("key_id", metavar="KEY")
 @administers
@@ -112,7 +112,7 @@ def drop(session: CommandSession, principal: str, key_id: str) -> None:
         echo(f"dropped key {key_id} of {principal}")
 
 
-@key.command("rotate-signing")
+@credential.command("rotate-signing")
 @click.option("--forget-older", is_flag=True, help="Make every token worthless that was issued until now.")
 @administers
 def rotate_signing(session: CommandSession, forget_older: bool) -> None:

@@ -1,4 +1,4 @@
-"""`nunatak keys …`: the keys that encrypt secrets in the catalog's database; see `nunatak keys rotate --help`."""
+"""`nunatak encryption-key …`: the keys that encrypt secrets in the catalog's database."""
 
 import asyncio
 import time
@@ -29,11 +29,11 @@ through_server = click.option(
 
 
 @click.group(cls=SuggestingGroup)
-def keys() -> None:
+def encryption_key() -> None:
     """Look after the keys that encrypt secrets."""
 
 
-@keys.command(name="list")
+@encryption_key.command(name="list")
 @through_server
 @output_option
 @setting_options("data", "database_url", "key_file")
@@ -56,14 +56,15 @@ def _remark(key: Json) -> str:
     return "encrypts" if key["encrypts"] else ("" if key["values"] else "can be retired")
 
 
-@keys.command()
+@encryption_key.command()
 @through_server
 @setting_options("data", "database_url", "key_file")
 def rotate(settings: Settings, uri: str | None) -> None:
     """Put a new key first in the key file and encrypt every secret with it.
 
     Servers keep working and notice the new key by themselves. Clients keep their secrets, API keys and access keys. If
-    it was interrupted, call it again: it goes on where it was. Then `nunatak keys retire` removes the old key.
+    it was interrupted, call it again: it goes on where it was. Then `nunatak encryption-key retire` removes the old
+    key.
     """
 
     async def here(store: Store, vault: Vault) -> Json:
@@ -75,7 +76,7 @@ def rotate(settings: Settings, uri: str | None) -> None:
         echo("This finished an earlier rotation; call it again for a new key.")
 
 
-@keys.command()
+@encryption_key.command()
 @through_server
 @setting_options("data", "database_url", "key_file")
 def retire(settings: Settings, uri: str | None) -> None:
@@ -90,12 +91,12 @@ def retire(settings: Settings, uri: str | None) -> None:
     echo(BACKUPS if retired else "nothing to do: every key is needed")
 
 
-@keys.command()
+@encryption_key.command()
 def generate() -> None:
     """Print a line for a key file that you keep elsewhere, such as a secret of Kubernetes; nothing is changed.
 
     The first line of a key file encrypts. Where servers have copies of it, add the new line at the end of every copy
-    first, then move it to the top, then call `nunatak keys rotate`.
+    first, then move it to the top, then call `nunatak encryption-key rotate`.
     """
     echo(new_key().line())
 

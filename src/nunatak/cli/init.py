@@ -62,8 +62,8 @@ async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> Non
             raise
         raise CommandRefused(
             str(error),
-            hint="While a server runs, ask it instead: `nunatak principal create`, `nunatak key create --kind client` "
-            "and `nunatak grant add principal:NAME SERVER_ADMIN server`.",
+            hint="While a server runs, ask it instead: `nunatak principal create`, `nunatak credential create "
+            "--kind client` and `nunatak grant add principal:NAME SERVER_ADMIN server`.",
         ) from error
 
 

@@ -30,7 +30,7 @@ COMMANDS = {
     "principal": ("nunatak.cli.principal:principal", "List, show, create, disable and drop principals."),
     "role": ("nunatak.cli.role:role", "List, create and drop roles, and look after their members."),
     "grant": ("nunatak.cli.grant:grant", "List, add and remove grants."),
-    "key": ("nunatak.cli.credential:key", "List, create and drop the keys that principals log in with."),
+    "credential": ("nunatak.cli.credential:credential", "List, create and drop the keys that principals log in with."),
     "access": ("nunatak.cli.access:access", "Explain who may do what."),
     "health": ("nunatak.cli.health:health", "Score tables, and say what would help them."),
     "policy": ("nunatak.cli.policy:policy", "Set, show, drop and explain what is to be done to tables."),
@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "database": ("nunatak.cli.database:database", "Look after the catalog's database."),
     "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
-    "keys": ("nunatak.cli.encryption_key:keys", "Look after the keys that encrypt secrets."),
+    "encryption-key": ("nunatak.cli.encryption_key:encryption_key", "Look after the keys that encrypt secrets."),
     "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }

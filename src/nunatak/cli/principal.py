@@ -58,7 +58,7 @@ def show(session: CommandSession, name: str) -> None:
 @click.option("--role", "roles", multiple=True, help="Make it a member of this role; may be repeated.")
 @administers
 def create(session: CommandSession, name: str, note: str | None, roles: tuple[str, ...]) -> None:
-    """Create a principal; `nunatak key create` gives it a key."""
+    """Create a principal; `nunatak credential create` gives it a key."""
     created = session.client.manage("POST", ("principals",), {"name": name, "note": note})
     for role in roles:
         session.client.manage("POST", ("roles", role, "members"), {"principal": name})

@@ -89,7 +89,7 @@ def conf(
         # The administrator's own secret, which lies in a file, is never printed: engines get one of their own.
         wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
         if with_secret and not wanted.secrets():
-            fix = "`nunatak key create` makes one; set NUNATAK_CREDENTIAL or NUNATAK_TOKEN to it."
+            fix = "`nunatak credential create` makes one; set NUNATAK_CREDENTIAL or NUNATAK_TOKEN to it."
             raise CannotRun("There is no secret to put in", fix=fix)
         jars = _spark_of(version).chosen_jars(bundles)
         settings = {

@@ -77,7 +77,7 @@ def test_roles_have_members(run: Run, name: str) -> None:
 def test_a_grant_lets_its_grantee_in_until_it_is_removed(run: Run, name: str) -> None:
     run("namespace", "create", name)
     run("principal", "create", name)
-    key = run("key", "create", name, "-o", "json").json["secret"]
+    key = run("credential", "create", name, "-o", "json").json["secret"]
     place = f"namespace:default/{name}"
     run("namespace", "show", name, code=1, NUNATAK_TOKEN=key)
 
@@ -105,27 +105,27 @@ def test_a_secret_is_written_to_a_new_file_for_its_owner_alone(run: Run, name: s
     file = tmp_path / "secret"
     run("principal", "create", name)
 
-    made = run("key", "create", name, "--kind", "client", "--expires", "90d", "--file", str(file))
+    made = run("credential", "create", name, "--kind", "client", "--expires", "90d", "--file", str(file))
     secret = file.read_text().strip()
-    (listed,) = run("key", "list", name, "-o", "json").json["credentials"]
-    again = run("key", "create", name, "--file", str(file), code=1)
+    (listed,) = run("credential", "list", name, "-o", "json").json["credentials"]
+    again = run("credential", "create", name, "--file", str(file), code=1)
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert secret not in made.out
     assert listed["expires-ms"] - listed["created-ms"] == 90 * 86_400_000
     assert "Nothing was created" in again.err
-    assert len(run("key", "list", name, "-o", "json").json["credentials"]) == 1
+    assert len(run("credential", "list", name, "-o", "json").json["credentials"]) == 1
     credential = f"{listed['credential-id']}:{secret}"
     assert run("warehouse", "list", "-o", "json", NUNATAK_CREDENTIAL=credential).json == {"warehouses": []}
-    run("key", "drop", name, listed["credential-id"])
-    assert "key" in run("key", "list", name).out
+    run("credential", "drop", name, listed["credential-id"])
+    assert "key" in run("credential", "list", name).out
     refused = run("warehouse", "list", code=1, NUNATAK_CREDENTIAL=credential)
     assert secret not in refused.err
 
 
 @pytest.mark.parametrize("text", ["90", "d", "1y", "-1d", "1.5h"])
 def test_a_duration_that_cannot_be_read_is_a_usage_error(run: Run, text: str) -> None:
-    assert "write 30m, 12h or 90d" in run("key", "create", "admin", f"--expires={text}", code=2).err
+    assert "write 30m, 12h or 90d" in run("credential", "create", "admin", f"--expires={text}", code=2).err
 
 
 def test_a_warehouse_is_created_used_and_dropped(run: Run, name: str) -> None:
@@ -143,7 +143,7 @@ def test_a_warehouse_is_created_used_and_dropped(run: Run, name: str) -> None:
 
 
 def test_tokens_are_signed_with_a_new_key_and_commands_log_in_anew(run: Run) -> None:
-    made = run("key", "rotate-signing", "--forget-older", "-o", "json").json
+    made = run("credential", "rotate-signing", "--forget-older", "-o", "json").json
 
     assert made["key-id"]
     run("warehouse", "list")

@@ -78,7 +78,7 @@ def test_conf_never_puts_in_the_secret_of_the_administrator(tmp_path: Path) -> N
     asked = run_command("spark", "conf", "--with-secret", NUNATAK_DATA=str(data))
 
     assert asked.code == 1
-    assert "nunatak key create" in asked.err
+    assert "nunatak credential create" in asked.err
     assert json.loads((data / "admin.json").read_text())["client-secret"] not in asked.out + asked.err
     assert "--with-secret" in run_command("spark", "conf", NUNATAK_DATA=str(data)).err
 
