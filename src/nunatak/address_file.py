@@ -1,7 +1,7 @@
-"""Where the server of a data folder listens: written by `serve`, read by commands that log in as the administrator.
+"""The address file of a data folder: written by `serve`, read by commands that log in as the administrator.
 
-A secret from the data folder is sent only to an address that a running server of this folder has written here. The
-server holds a lock on the file, so a file that a crash left behind counts for nothing.
+The administrator's secret is sent only to an address that a running server of this data folder has written here. The
+server holds a lock on the file, so a file left behind by a crash is ignored.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ class Address:
     uri: str
 
     def answers(self, uri: str) -> bool:
-        """Whether `uri` leads to this server and to nobody else: same scheme, same port, every address its own."""
+        """Whether `uri` can only reach this server: same scheme and port, and every resolved address is its own."""
         own, asked = _split(self.uri), _split(uri)
         if own is None or asked is None or own[0] != asked[0] or own[2] != asked[2]:
             return False
         listens = LOOPBACK_OF.get(own[1], {own[1]})
         try:
-            # `localhost` may also name an address where another program listens on the same port.
+            # `localhost` may also resolve to an address where another program listens on the same port.
             found = {str(each[4][0]) for each in socket.getaddrinfo(asked[1], asked[2], type=socket.SOCK_STREAM)}
         except OSError:
             return False
@@ -44,7 +44,7 @@ class Address:
 
 @contextlib.contextmanager
 def publish_address(data: Path, address: Address) -> Iterator[None]:
-    """Keep the file, locked, for as long as the server runs."""
+    """Writes the address file and keeps it locked while the server runs; removes it at the end."""
     split = _split(address.uri)
     assert split is not None, address.uri
     _remove_stale(data)
@@ -52,26 +52,27 @@ def publish_address(data: Path, address: Address) -> Iterator[None]:
     new = data / f".{path.name}.{os.getpid()}"
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
-        # Locked and whole before it has its name: a server that starts beside us must not take it for a stale one.
+        # Locked and complete before the rename: another server that starts now must not treat it as stale.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(descriptor, json.dumps({"catalog": address.catalog, "uri": address.uri}).encode())
         new.rename(path)
         yield
     finally:
         with contextlib.suppress(OSError):
+            # A later server on the same port may have replaced the file by its own.
             if path.stat().st_ino == os.fstat(descriptor).st_ino:
                 path.unlink()
         os.close(descriptor)
 
 
 def find_address(data: Path, uri: str) -> Address | None:
-    """The running server of the data folder that listens on the port of `uri`."""
+    """Returns the running server of the data folder that listens on the port of `uri`, or None."""
     split = _split(uri)
     return None if split is None else _read(_path(data, split[2]))
 
 
 def list_addresses(data: Path) -> list[Address]:
-    """The running servers of the data folder."""
+    """Returns the running servers of the data folder."""
     found = (_read(path) for path in sorted(data.glob("address-*.json")))
     return [address for address in found if address is not None]
 
@@ -81,7 +82,7 @@ def _path(data: Path, port: int) -> Path:
 
 
 def _split(uri: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port; None if it is no address of a catalog."""
+    """Returns scheme, host and port; None if the URI is not the address of a catalog."""
     try:
         parts = urlsplit(uri if "//" in uri else f"http://{uri}")
         host, port = parts.hostname, parts.port or PORTS[parts.scheme]
@@ -95,7 +96,7 @@ def _split(uri: str) -> tuple[str, str, int] | None:
 
 
 def _read(path: Path) -> Address | None:
-    """None if the file is not there, is not ours, or its server does not run any more."""
+    """Reads an address file; None if it is missing, not owned by this user or root, or its server no longer runs."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_uid not in {os.geteuid(), 0} or not _is_locked(file.fileno()):
@@ -115,7 +116,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _remove_stale(data: Path) -> None:
-    """Remove what crashed servers left behind."""
+    """Removes address files left behind by crashed servers."""
     for path in data.glob("address-*.json"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if not _is_locked(file.fileno()):

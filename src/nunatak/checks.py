@@ -1,4 +1,4 @@
-"""What the settings come to, and what is wrong with them, before anything is opened or written."""
+"""Validates the settings as a whole and derives values from them, before anything is opened or written."""
 
 import importlib.util
 import logging
@@ -27,9 +27,9 @@ DATABASE_FILE = "nunatak.db"
 
 
 def check(settings: Settings) -> ssl.SSLContext | None:
-    """What can be told to be wrong before anything is opened or written; returns what TLS needs, if it is to be used.
+    """Checks the settings; raises SettingsError. Returns the TLS context, or None without TLS.
 
-    Whether the database can be reached, and whether the address is free, shows only then.
+    Whether the database is reachable and the address free is not checked: nothing is opened or written.
     """
     if settings.workers != 1 and on_sqlite(settings):
         raise SettingsError(
@@ -47,7 +47,7 @@ def check(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _check_paths_and_properties(settings: Settings) -> None:
-    """What only the whole of the settings shows: a base path that hides a route, or a secret told to clients."""
+    """Raises SettingsError for a base path that hides a route, or a secret in the configuration sent to clients."""
     for path in settings.base_paths:
         if path.split("/")[1] in first_words():
             raise SettingsError(f"base_paths names {path}, which begins as a path of the server's own")
@@ -59,7 +59,7 @@ def _check_paths_and_properties(settings: Settings) -> None:
 
 
 def _refuse_readable_by_all(settings: Settings) -> None:
-    """SettingsError if any user of the machine can read the database, the TLS key, or a settings file with a secret."""
+    """Raises SettingsError if all users can read the database, the TLS key, or a settings file with a secret."""
     found = [("the TLS key", settings.tls_key or settings.tls_certificate)] if settings.tls_certificate else []
     if on_sqlite(settings) and not in_memory(settings):
         database = sqlite_path(settings)
@@ -71,17 +71,17 @@ def _refuse_readable_by_all(settings: Settings) -> None:
 
 
 def is_readable_by_all(path: Path) -> bool:
-    """Whether the file and every folder above it are open to users who are neither its owner nor in its group."""
+    """Whether users who are neither owner nor in the group can read the file and enter every folder above it."""
     try:
         resolved = path.resolve()
         modes = [each.stat().st_mode for each in resolved.parents]
         return bool(resolved.stat().st_mode & stat.S_IROTH) and all(mode & stat.S_IXOTH for mode in modes)
-    except OSError:  # not there yet, or for somebody else to look at
+    except OSError:  # the file does not exist yet, or this user may not stat it
         return False
 
 
 def _check_database(settings: Settings) -> None:
-    """A driver that is missing, or a path that cannot become a file."""
+    """Raises SettingsError for a missing driver, or a path where no SQLite file can be created."""
     if on_mariadb(settings) or on_postgres(settings):
         driver, extra = ("pymysql", "mariadb") if on_mariadb(settings) else ("asyncpg", "postgres")
         if importlib.util.find_spec(driver) is None:
@@ -99,7 +99,7 @@ def _check_database(settings: Settings) -> None:
 
 
 def _check_memory(settings: Settings) -> None:
-    """A catalog in memory must not begin beside one on disk, whose files it would not know. It has no principals."""
+    """Refuses an in-memory catalog in the data folder of one on disk, whose files it does not know, or with logins."""
     if (settings.data / DATABASE_FILE).exists() and settings.origins["data"] != "default":
         raise SettingsError(f"the folder {settings.data} holds a catalog: leave data out, or name an empty folder")
     if "embedded" in settings.auth:
@@ -107,7 +107,7 @@ def _check_memory(settings: Settings) -> None:
 
 
 def _refuse_strangers(settings: Settings) -> None:
-    """Others can reach this address: they must say who they are, and nobody should listen in."""
+    """Refuses a non-loopback address without authentication; warns if it has no TLS."""
     if settings.auth == ("none",):
         raise SettingsError(
             f"host is {settings.host}, which others can reach, but auth is none: anybody could change the catalog. Run "
@@ -120,7 +120,7 @@ def _refuse_strangers(settings: Settings) -> None:
 
 
 def in_memory(settings: Settings) -> bool:
-    """Whether the catalog is kept in the memory of its server, for tests."""
+    """Whether the catalog is in memory only, for tests."""
     return settings.database_url == MEMORY_URL
 
 
@@ -137,7 +137,7 @@ def on_mariadb(settings: Settings) -> bool:
 
 
 def catalog_name(settings: Settings) -> str:
-    """Names the catalog by its database, without a password: two data folders may serve one, one folder several."""
+    """Identifies the catalog by its database URL without password, as data folders and databases need not match 1:1."""
     return (
         f"sqlite:///{sqlite_path(settings).resolve()}"
         if on_sqlite(settings) and not in_memory(settings)
@@ -146,7 +146,7 @@ def catalog_name(settings: Settings) -> str:
 
 
 def require_database(settings: Settings) -> None:
-    """A mistyped folder must not become an empty catalog."""
+    """Raises SettingsError if the SQLite file is missing: a mistyped folder must not become an empty catalog."""
     if on_sqlite(settings) and not sqlite_path(settings).is_file():
         raise SettingsError(f"there is no database at {sqlite_path(settings)}; `nunatak serve` would make one")
 
@@ -168,7 +168,7 @@ def sqlite_path(settings: Settings) -> Path:
 def read_places(
     settings: Settings,
 ) -> tuple[dict[str, WarehousePlace], tuple[Location, ...], Path | None]:
-    """The warehouses, where further ones may be made, and the folder of the telemetry."""
+    """Returns the configured warehouses, the roots where more may be created, and the telemetry spool folder."""
     return _warehouses(settings), _roots(settings), settings.spool_folder()
 
 

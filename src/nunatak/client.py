@@ -1,4 +1,4 @@
-"""A small synchronous HTTP client of the catalog, for the command line and for jobs; it decides nothing."""
+"""A small synchronous HTTP client of the catalog, for the command line and the Spark jobs; no decisions of its own."""
 
 import gzip
 import http.client
@@ -20,21 +20,21 @@ Levels = tuple[str, ...]
 
 TIMEOUT_SECONDS = 60
 PAGE_SIZE = 1000
-NOT_KNOWN = (401, 419)  # Spec: 419 is for a token that was good once
+NOT_KNOWN = (401, 419)  # Spec: 419 is for an expired token
 SEPARATOR = "\x1f"  # Spec, namespace path parameter: every server understands the unit separator.
 
 
 class ServerUnreachable(ConnectionError):
-    """Nobody answered: not the catalog's decision, so not one of its errors."""
+    """No server answered; not a CatalogError, since the catalog did not refuse anything."""
 
 
 class NoAddress(ServerUnreachable):
-    """What was given as one leads nowhere, however long one waits."""
+    """The URI is not the address of a catalog; a retry does not help."""
 
 
 @dataclass(frozen=True)
 class ClientCredential:
-    """A client's id and secret, good for tokens."""
+    """The id and secret of an OAuth client, exchanged for access tokens."""
 
     client_id: str
     secret: str = field(repr=False)
@@ -42,7 +42,7 @@ class ClientCredential:
 
 @dataclass(frozen=True)
 class ServerResponse:
-    """What came back, decompressed."""
+    """A response, its body decompressed."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,9 +58,9 @@ class ServerResponse:
 
 
 class Client:
-    """One connection to one warehouse of one catalog; an answer that is a refusal is raised as the error it names.
+    """One connection to one warehouse of a catalog; an error response is raised as the error that it names.
 
-    A token is asked for only when the catalog wants one: a secret goes to nobody who did not ask who we are.
+    A token is requested only after a 401: the secret is not sent to a server that does not require a login.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Client:
         self._token = token
         self._credential = credential
         self._new_key = new_key or new_idempotency_key
-        self._headers = dict(headers or {})  # what another catalog wants to be told with each request
-        # Users paste addresses with and without the version; the paths below bring their own.
+        self._headers = dict(headers or {})  # that another catalog requires with each request
+        # Users give URIs with and without /v1; the paths below include it.
         self._root = parts.path.rstrip("/").removesuffix("/v1")
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
@@ -114,7 +114,7 @@ class Client:
             yield tuple(level)
 
     def walk_namespaces(self, parent: Levels = ()) -> Iterator[Levels]:
-        """Every namespace below `parent`, each before its children."""
+        """Yields every namespace below `parent`, each before its children."""
         for namespace in self.list_namespaces(parent):
             yield namespace
             yield from self.walk_namespaces(namespace)
@@ -142,7 +142,7 @@ class Client:
         return self.call("GET", _entry("tables", name))
 
     def table_exists(self, name: Levels) -> bool:
-        """Whether the caller may see a table of that name."""
+        """Whether a table of that name exists and is visible to the caller."""
         answer = self.send("HEAD", self._path(_entry("tables", name)))
         return answer.status != errors.NotFound.status and bool(self._refuse_errors(answer))
 
@@ -162,7 +162,7 @@ class Client:
     def register_table(
         self, name: Levels, metadata_location: str, *, overwrite: bool = False, shadow_of: str | None = None
     ) -> Json:
-        """`shadow_of` names the source of a table that another catalog still owns; see `set_shadow`."""
+        """Registers a table; `shadow_of` names its source if another catalog still owns it, see `set_shadow`."""
         request: Json = {"name": name[-1], "metadata-location": metadata_location, "overwrite": overwrite}
         if shadow_of is not None:
             request["shadow-of"] = shadow_of
@@ -210,7 +210,7 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
     ) -> Json:
-        """One operation of the management API; `segments` are not yet encoded."""
+        """Calls the management API; `segments` of the path are not yet encoded."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         parameters = f"?{urlencode(query)}" if query else ""
         return self._refuse_errors(self.send(method, f"/management/v1/{path}{parameters}", body)).json()
@@ -218,16 +218,16 @@ class Client:
     def manage_pages(
         self, segments: Sequence[str], member: str, query: Mapping[str, str] | None = None
     ) -> Iterator[Any]:
-        """Everything of a list of the management API."""
+        """Yields all items of a paginated list of the management API."""
         return _pages(lambda page: self.manage("GET", segments, query={**(query or {}), **page}), member)
 
     def securable_of(self, name: Levels, *, table: bool = False) -> str:
-        """`table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, in this client's warehouse."""
+        """Returns `table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, for this client's warehouse."""
         kind = "table" if table else "namespace" if name else "warehouse"
         return f"{kind}:{'/'.join(map(escape_level, (self.warehouse or self.default_warehouse(), *name)))}"
 
     def default_warehouse(self) -> str:
-        """The server's default warehouse by its name."""
+        """Returns the name of the server's default warehouse."""
         for each in self.manage_pages(("warehouses",), "warehouses"):
             if each["default"]:
                 return str(each["name"])
@@ -236,21 +236,21 @@ class Client:
     # Shadows: tables that another catalog still owns
 
     def list_shadows(self) -> list[Json]:
-        """The flags of all tables of the warehouse that the caller may see."""
+        """Returns the shadow flags of all tables of the warehouse that the caller may see."""
         return list(self.manage("GET", ("shadows",), query={"securable": self.securable_of(())})["shadows"])
 
     def find_shadow(self, name: Levels) -> Json | None:
-        """The flag of one table, or None."""
+        """Returns the shadow flag of a table, or None."""
         query = {"securable": self.securable_of(name, table=True)}
         return next(iter(self.manage("GET", ("shadows",), query=query)["shadows"]), None)
 
     def set_shadow(self, name: Levels, source: str, state: str) -> None:
-        """Flag a table as `shadow` (no commits, no maintenance) or `cut-over` (no files are deleted)."""
+        """Flags a table as `shadow` (no commits, no maintenance) or `cut-over` (no files are deleted)."""
         body = {"securable": self.securable_of(name, table=True), "source": source, "state": state}
         self.manage("PUT", ("shadows",), body)
 
     def lift_shadow(self, securable: str) -> None:
-        """Remove the flag: the files are the table's own from now on."""
+        """Removes the flag: the table owns its files from now on."""
         self.manage("DELETE", ("shadows",), query={"securable": securable})
 
     # Below the operations
@@ -263,7 +263,7 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
     ) -> Json:
-        """One operation of the warehouse; `segments` are what follows the prefix, not yet encoded."""
+        """Calls an operation of the warehouse; `segments` of the path after the prefix are not yet encoded."""
         parameters = f"?{urlencode(query)}" if query else ""
         return self._refuse_errors(self.send(method, self._path(segments) + parameters, body)).json()
 
@@ -276,9 +276,9 @@ class Client:
         return f"/v1/{prefix}{path}"
 
     def send(self, method: str, path: str, body: Json | None = None) -> ServerResponse:
-        """One request as it stands; `path` starts with a slash and is encoded. Refusals are answers like others.
+        """Sends one request; `path` starts with a slash and is encoded. Returns error responses, too.
 
-        A change carries an Idempotency-Key, so a request whose answer got lost is safely sent a second time.
+        A change carries an Idempotency-Key, so it is safe to send it again after a lost response.
         """
         headers = {}
         if method != "GET":
@@ -288,13 +288,13 @@ class Client:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         answer = self._sent(method, path, content, headers)
-        if answer.status in NOT_KNOWN and self._credential is not None:  # or not any more: tokens expire
+        if answer.status in NOT_KNOWN and self._credential is not None:  # no token yet, or it has expired
             self._token = self._log_in(self._credential)
             answer = self._sent(method, path, content, headers)
         return answer
 
     def _log_in(self, credential: ClientCredential) -> str:
-        """A token; what the catalog says to a wrong secret is raised."""
+        """Requests an access token; raises the catalog's error for a wrong secret."""
         self._token = None
         form = {
             "grant_type": "client_credentials",
@@ -309,7 +309,7 @@ class Client:
         return str(answer.json()["access_token"])
 
     def _sent(self, method: str, path: str, content: bytes | None, more: Mapping[str, str]) -> ServerResponse:
-        """The answer, from a second try if the connection was lost."""
+        """Sends a request, a second time if the connection was lost; raises ServerUnreachable."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"nunatak/{__version__}"}
         headers.update(self._headers)
         if self._token is not None:
@@ -318,6 +318,7 @@ class Client:
         try:
             try:
                 return self._exchange(method, path, content, headers)
+            # The server may have closed an idle keep-alive connection.
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 self._connection.close()
                 return self._exchange(method, path, content, headers)
@@ -358,19 +359,19 @@ def _pages(ask: Callable[[Mapping[str, str]], Json], member: str) -> Iterator[An
 
 
 def escape_level(level: str) -> str:
-    """A level of a name as it stands in a securable."""
+    """Escapes a level of a name for a securable."""
     return level.replace("%", "%25").replace("/", "%2F")
 
 
 def new_idempotency_key() -> str:
-    """A UUIDv7, as the specification asks: the time in milliseconds, then randomness."""
+    """Returns a UUIDv7, as the REST specification requires: the time in milliseconds, then random bits."""
     stamp = time.time_ns() // 1_000_000
     random = int.from_bytes(os.urandom(10))
     return str(UUID(int=stamp << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62 | random & (1 << 62) - 1))
 
 
 def error_of(answer: ServerResponse, uri: str) -> errors.CatalogError:
-    """The error an answer names by its Iceberg type, or failing that by its status."""
+    """Returns the error of a response, chosen by its status and Iceberg type or, failing that, by its status."""
     try:
         model = answer.json()["error"]
         message, kind, hint = str(model["message"]), str(model.get("type")), model.get("hint")
@@ -385,13 +386,13 @@ def error_of(answer: ServerResponse, uri: str) -> errors.CatalogError:
 
 
 def is_unknown_route(error: errors.CatalogError) -> bool:
-    """Whether a server refused a request because it has no such operation: an older one, or not Nunatak at all."""
+    """Whether a server has no such route: an older version, or not Nunatak."""
     is_plain = type(error) in {errors.NotFound, errors.MethodNotAllowed, errors.CatalogError}
     return is_plain or (type(error) is errors.BadRequest and error.message.startswith("No route for request"))
 
 
 def _login_refused(answer: ServerResponse, uri: str) -> errors.CatalogError:
-    """A refusal as OAuth writes it, which is not that of the catalog's other answers."""
+    """Returns the error of a failed login, whose body has the format of OAuth, not of the catalog's errors."""
     try:
         said = answer.json()
         if isinstance(said.get("error"), str):

@@ -1,4 +1,4 @@
-"""How each engine is wired to a catalog, as text to copy; nothing here talks to anybody."""
+"""The configuration of each engine for a catalog, as text to copy. No I/O."""
 
 import shlex
 from collections.abc import Callable
@@ -12,21 +12,21 @@ FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.0:1.10.0"
 
 @dataclass(frozen=True)
 class Login:
-    """What an engine proves itself with: `credential` is a client's id:secret, `token` an API key or a token."""
+    """The login of an engine: `credential` is a client's id:secret, `token` an API key or an access token."""
 
     credential: str | None = None
     token: str | None = None
 
 
 NO_LOGIN = Login()
-# Words to be replaced: what is printed may end up in a file that others read.
+# Placeholders, not secrets: the printed text may end up in a file that others can read.
 CLIENT_LOGIN = Login(credential="CLIENT-ID:CLIENT-SECRET")
 KEY_LOGIN = Login(token="API-KEY")
 
 
 @dataclass(frozen=True)
 class CatalogAddress:
-    """The catalog as one engine is to see it."""
+    """The URI, warehouse and login that an engine is configured with."""
 
     uri: str
     warehouse: str | None
@@ -37,7 +37,7 @@ class CatalogAddress:
         return f"{self.uri}/v1/oauth/tokens"
 
     def properties(self) -> dict[str, str]:
-        """As Iceberg's own clients call them; without the address for tokens they warn that they guess it."""
+        """Returns the catalog properties of Iceberg's clients; without `oauth2-server-uri` they log a warning."""
         found = {"uri": self.uri}
         if self.warehouse is not None:
             found["warehouse"] = self.warehouse
@@ -49,9 +49,9 @@ class CatalogAddress:
 
 
 def wiring_lines(engine: str, uri: str, warehouse: str | None = None, login: Login = NO_LOGIN) -> str:
-    """What a user of `engine` pastes to reach the catalog at `uri`; `engine` is one of `ENGINES`."""
+    """Returns the text that configures `engine`, one of `ENGINES`, for the catalog at `uri`."""
     whole = uri if "//" in uri else f"http://{uri}"
-    # Commands here take an address with the version, too; engines bring their own.
+    # Our commands accept a URI with /v1, too; engines append it themselves.
     return ENGINES[engine](CatalogAddress(whole.rstrip("/").removesuffix("/v1"), warehouse, login))
 
 
@@ -60,7 +60,7 @@ def _pyiceberg(place: CatalogAddress) -> str:
     if "credential" not in properties:
         given = "".join(f", {name}={_quote(value)}" for name, value in properties.items())
         call = f'load_catalog("lake", type="rest"{given})'
-    else:  # one of the names is no name in Python
+    else:  # `oauth2-server-uri` is not a Python identifier, so not a keyword argument
         lines = "".join(
             f"        {_quote(name)}: {_quote(value)},\n" for name, value in ({"type": "rest"} | properties).items()
         )
@@ -74,7 +74,7 @@ print(catalog.list_namespaces())
 
 
 def _spark(place: CatalogAddress) -> str:
-    """The Spark configuration that makes the catalog `lake` ours."""
+    """Returns Python code for a Spark session with the catalog `lake`."""
     settings = {
         "spark.jars.packages": SPARK_RUNTIME,
         "spark.sql.extensions": SPARK_EXTENSIONS,
@@ -180,7 +180,7 @@ def _curl(place: CatalogAddress) -> str:
     chosen, inside = "", uri
     if place.warehouse is not None:
         chosen = f" --get --data-urlencode {shlex.quote(f'warehouse={place.warehouse}')}"
-        inside = f"{uri}/{quote(place.warehouse, safe='')}"  # which the answer to the first line calls the prefix
+        inside = f"{uri}/{quote(place.warehouse, safe='')}"  # the `prefix` in the response of the first line
     token, proof = "", ""
     if login.credential is not None:
         asked = f"curl -s -u {shlex.quote(login.credential)} -d grant_type=client_credentials {place.token_uri}"
@@ -197,7 +197,7 @@ curl -s{proof} -X POST {inside}/namespaces -H 'Content-Type: application/json' -
 
 
 def _quote(value: str) -> str:
-    """In Python, as people write it."""
+    """Returns a Python string literal in double quotes."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,4 +1,4 @@
-"""The spellings of a database's address: those of JDBC and SQLAlchemy become the one that the drivers here read."""
+"""Normalizes database URLs: JDBC and SQLAlchemy spellings become the form that our drivers read."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ _SQLITE_OPTION = re.compile(r"\?[A-Za-z_]+=")
 
 Options = list[tuple[str, str]]
 
-# What options of other drivers are called here, in small letters. A table of values translates those as well.
+# Options of other drivers, in lower case, and their names here; a mapping of values translates those as well.
 _SERVER_TYPES = {"primary": "primary", "master": "primary", "any": "any", "secondary": "standby", "slave": "standby"}
 _PG_MODES = {each: each for each in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
 _PG_MODES |= {"true": "verify-full", "": "verify-full", "false": "disable"}
@@ -45,7 +45,7 @@ _KNOWN = {
     },
     "mysql": {"ssl", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket"},
 }
-# Options that tune a driver which is not used here: what they are about does not exist, so nothing is lost.
+# Options that tune other drivers and have no meaning here: ignored.
 _DROPPED = {
     *("connecttimeout", "logintimeout", "sockettimeout", "tcpkeepalive", "preparethreshold", "rewritebatchedinserts"),
     *("defaultrowfetchsize", "stringtype", "preparedstatementcachequeries", "loadbalancehosts", "binarytransfer"),
@@ -57,7 +57,7 @@ _DROPPED = {
 
 
 def normal_url(text: str) -> str:
-    """The address as the drivers read it; ValueError if it is none, in words that quote nothing of it."""
+    """Returns the URL in the form of our drivers; raises ValueError, whose message never quotes the URL (passwords)."""
     if not text:
         return text
     of_java = text[:5].lower() == "jdbc:"
@@ -77,13 +77,13 @@ def normal_url(text: str) -> str:
 
 
 def _sqlite(rest: str, *, of_java: bool) -> str:
-    """JDBC writes the path right behind the colon, everybody else behind three slashes."""
+    """Normalizes a SQLite URL: in JDBC the path follows the colon, elsewhere three slashes."""
     if not of_java and not rest.startswith("///"):
         raise ValueError(f"write sqlite:///path, or {MEMORY_URL} for a catalog in memory")
     path = rest.removeprefix("file:") if of_java else rest[3:]
     if _SQLITE_OPTION.search(path):
         raise ValueError("options of SQLite are not taken: leave out what stands behind the question mark")
-    if not path:  # to others it means a database in memory; a variable that was left empty must not become one
+    if not path:  # elsewhere this means in-memory; an unset variable in the URL must not lose a catalog
         raise ValueError(f"it names no file; write {MEMORY_URL} for a catalog in memory")
     return f"sqlite:///{path}"
 
@@ -113,7 +113,7 @@ def _server(dialect: str, rest: str, *, of_java: bool) -> str:
 
 
 def _options(dialect: str, given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Those that mean something here, by the names they have here."""
+    """Yields the supported options under our names; drops those that only tune drivers, raises for unknown ones."""
     kind = "postgresql" if dialect == "postgresql" else "mysql"
     unknown = []
     for name, value in given:
@@ -132,10 +132,10 @@ def _options(dialect: str, given: Iterable[tuple[str, str]]) -> Iterator[tuple[s
 
 
 def _refuse_malformed(url: str) -> None:
-    """Only what could not be taken apart is refused, before a driver would quote a piece of a password."""
+    """Refuses a URL that cannot be parsed: a driver's error would quote it, with a part of the password."""
     try:
         hosts = urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:  # its message quotes the address
+    except ValueError:  # its message quotes the URL, so it is not chained
         raise ValueError("it cannot be read as an address; percent-encode what stands in the password") from None
     if not url.partition(":")[2].startswith("//"):
         raise ValueError(WRITE)

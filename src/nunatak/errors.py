@@ -1,4 +1,4 @@
-"""Every error we answer with: one tree, each class knows its HTTP status and its Iceberg type."""
+"""The errors of the catalog: one class tree, each class with its HTTP status and Iceberg type."""
 
 import re
 from collections.abc import Iterable
@@ -6,21 +6,21 @@ from typing import ClassVar, Self
 
 Headers = tuple[tuple[str, str], ...]
 
-MOST_SHOWN = 100  # characters of one thing that a client sent
+MOST_SHOWN = 100  # characters of one value that a client sent
 MOST_SHOWN_ITEMS = 10
-LONGEST_LOCATION = 1000  # which an operator has to find
-LONGEST_MESSAGE = 2000  # characters, whatever it is made of
-_LONG_RUN = re.compile(rf"[^\s,]{{{MOST_SHOWN + 21},}}")  # with quotes, and a word of ours before them
+LONGEST_LOCATION = 1000  # longer than other values: an operator has to find the file
+LONGEST_MESSAGE = 2000  # characters
+_LONG_RUN = re.compile(rf"[^\s,]{{{MOST_SHOWN + 21},}}")  # room for quotes and a word of ours before them
 
 
 def show_text(text: object) -> str:
-    """What an error repeats of something that a client sent: enough to recognise it."""
+    """Shortens a value that a client sent for an error message: enough to recognise it."""
     whole = str(text)
     return whole if len(whole) <= MOST_SHOWN else f"{whole[:MOST_SHOWN]}… ({len(whole)} characters)"
 
 
 def show_list(items: Iterable[object]) -> str:
-    """The same of several things."""
+    """Shortens a list of such values, each and as a whole."""
     listed = list(items)
     told = ", ".join(show_text(each) for each in listed[:MOST_SHOWN_ITEMS])
     left = len(listed) - MOST_SHOWN_ITEMS
@@ -28,7 +28,7 @@ def show_list(items: Iterable[object]) -> str:
 
 
 def bound_text(message: str) -> str:
-    """Cuts what a client sent, and the whole, wherever an error is made: none is longer than some lines."""
+    """Truncates an error message and the long words in it, which clients control. Applied to every CatalogError."""
     if len(message) <= MOST_SHOWN:
         return message
     message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
@@ -42,13 +42,13 @@ def _shorten(found: re.Match[str]) -> str:
 
 
 class CatalogError(Exception):
-    """Something the caller is told about; `hint` says what to do next and never holds a secret."""
+    """An error that is sent to the client; `hint` says what to do next and never holds a secret."""
 
     status: ClassVar[int] = 500
     iceberg_type: ClassVar[str] = "InternalServerError"
-    # An answer that would be the same for the same request later may be replayed for an Idempotency-Key.
+    # Whether the same request would get the same error later: then it may be replayed for an Idempotency-Key.
     deterministic: ClassVar[bool] = False
-    headers: Headers = ()  # that go with the answer: of the class, or of one error
+    headers: Headers = ()  # of the response; set per class or per error
 
     def __init__(self, message: str, *, hint: str | None = None, headers: Headers | None = None) -> None:
         message = bound_text(message)
@@ -59,7 +59,7 @@ class CatalogError(Exception):
             self.headers = headers
 
     def reworded(self, message: str, hint: str | None) -> Self:
-        """The same error in other words. A new value: several requests may have been refused with one."""
+        """Returns a copy with another message and hint; a copy, since several requests may share one error."""
         other = self.__class__.__new__(self.__class__)
         other.__dict__.update(self.__dict__)
         other.message = bound_text(message)
@@ -69,7 +69,7 @@ class CatalogError(Exception):
 
 
 class BadRequest(CatalogError):
-    """The request cannot be understood, or asks for something that no retry will make possible."""
+    """The request is malformed or invalid; a retry does not help."""
 
     status = 400
     iceberg_type = "BadRequestException"
@@ -77,19 +77,19 @@ class BadRequest(CatalogError):
 
 
 class IllegalArgument(BadRequest):
-    """What the reference calls IllegalArgumentException: well-formed, but not allowed on this metadata."""
+    """IllegalArgumentException of the reference: well-formed, but not allowed on this metadata."""
 
     iceberg_type = "IllegalArgumentException"
 
 
 class InvalidMetadata(BadRequest):
-    """What the reference calls ValidationException: the resulting metadata would break the table format."""
+    """ValidationException of the reference: the resulting metadata would violate the table format."""
 
     iceberg_type = "ValidationException"
 
 
 class NoSuchRoute(BadRequest):
-    """No route has this path. Iceberg's own server answers 400, which some operators want to be a 404."""
+    """No route has this path. Iceberg's reference server answers 400; the setting `error_types` makes it a 404."""
 
 
 class NotAuthenticated(CatalogError):
@@ -104,9 +104,9 @@ class Forbidden(CatalogError):
 
 
 class ShadowTable(CatalogError):
-    """The table's files belong to another catalog until a migration is over. Certain: nothing was applied.
+    """The table's files belong to another catalog until a migration is finished. Nothing was applied.
 
-    Not a 409: clients would refresh and try the same again.
+    Not a 409, after which clients would refresh and retry.
     """
 
     status = 403
@@ -136,7 +136,7 @@ class NoSuchWarehouse(NotFound):
 
 
 class MethodNotAllowed(CatalogError):
-    """The path exists, but not with this method; `allowed` names those that do."""
+    """The path exists, but not with this method; `allowed` lists its methods."""
 
     status = 405
     iceberg_type = "MethodNotAllowedException"
@@ -160,13 +160,13 @@ class NamespaceNotEmpty(Conflict):
 
 
 class CommitFailed(Conflict):
-    """The table moved on; the client may refresh and try again. Certain: nothing was applied."""
+    """The table has changed since; nothing was applied. The client may refresh and retry."""
 
     iceberg_type = "CommitFailedException"
 
 
 class TooSlow(CatalogError):
-    """The request did not arrive in time, and its connection is closed."""
+    """The request was not received in time; its connection is closed."""
 
     status = 408
     iceberg_type = "RequestTimeoutException"
@@ -189,7 +189,7 @@ class Unprocessable(CatalogError):
 
 
 class TooManyRequests(CatalogError):
-    """Nothing was done; the same request may be sent again after `Retry-After`."""
+    """A rate limit refused the request; nothing was applied. The client may retry after `Retry-After`."""
 
     status = 429
     iceberg_type = "TooManyRequestsException"
@@ -202,7 +202,7 @@ class HeadTooLarge(CatalogError):
 
 
 class OutcomeUnknown(CatalogError):
-    """The swap was sent and we cannot tell whether it happened: clients must keep their files."""
+    """The compare-and-swap was sent and its outcome is unknown: clients must keep their files."""
 
     status = 500
     iceberg_type = "CommitStateUnknownException"
@@ -214,14 +214,14 @@ class InternalError(CatalogError):
 
 
 class ServiceUnavailable(CatalogError):
-    """Nothing was done; the same request may be sent again after `Retry-After`."""
+    """A component is busy or unreachable; nothing was applied. The client may retry after `Retry-After`."""
 
     status = 503
     iceberg_type = "ServiceUnavailableException"
     headers = (("Retry-After", "1"),)
 
 
-# What the setting `error_types` makes of a status and type. CommitStateUnknownException stays: clients act upon it.
+# Status and type with `error_types = distinct`. CommitStateUnknownException stays: clients depend on it.
 _DISTINCT = {
     (401, NotAuthenticated.iceberg_type): (401, "NotAuthenticatedException"),
     (403, Forbidden.iceberg_type): (403, "NotAuthorizedException"),
@@ -231,7 +231,7 @@ _DISTINCT = {
 
 
 def status_and_type(error: CatalogError, *, distinct: bool) -> tuple[int, str]:
-    """With which status and type an error is answered; `distinct` as the setting `error_types` says."""
+    """Returns the status and type of the response to an error; `distinct` is from the setting `error_types`."""
     if distinct and isinstance(error, NoSuchRoute):
         return NotFound.status, NotFound.iceberg_type
     usual = error.status, error.iceberg_type

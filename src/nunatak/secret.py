@@ -1,4 +1,4 @@
-"""A text that must not be read by accident: whatever prints, logs or stores the value shows a placeholder."""
+"""A string type for secrets: printing, logging or formatting one shows a placeholder."""
 
 import hmac
 from typing import NoReturn
@@ -7,7 +7,7 @@ SHOWN = "Secret(…)"
 
 
 class Secret:
-    """Only `reveal` gives the text. Comparing takes the same time wherever two texts differ."""
+    """Only `reveal` returns the text. Comparison takes constant time."""
 
     __slots__ = ("_text",)
     _text: str
@@ -29,7 +29,7 @@ class Secret:
             return NotImplemented
         return hmac.compare_digest(self._text.encode("utf-8"), other._text.encode("utf-8"))
 
-    __hash__ = None  # type: ignore[assignment]  # looking one up in a dict would not take the same time
+    __hash__ = None  # type: ignore[assignment]  # a dict lookup would not take constant time
 
     def __bool__(self) -> bool:
         return bool(self._text)

@@ -1,4 +1,4 @@
-"""Builds everything from settings and runs it; the only file that knows every part."""
+"""Builds the application from settings and runs it; the only module that imports every part."""
 
 import asyncio
 import contextlib
@@ -62,13 +62,13 @@ log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
 MOST_FILES = 65_536
-SPARE_SECONDS = 10  # for a worker to close its files and connections after that
+SPARE_SECONDS = 10  # after DRAIN_SECONDS, for a worker to close its files and connections
 VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
-UUIDS_AT_ONCE = 128  # 2 KiB of random bytes, for as many commits as share one wait
+UUIDS_AT_ONCE = 128  # 2 KiB of random bytes, for about as many commits as share one fsync
 
 
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; `announce` is told the address once it answers."""
+    """Serves until SIGTERM or Ctrl-C; calls `announce` with the address once the server accepts requests."""
     _log_at(settings.log_level)
     _allow_connections()
     with _with_data_folder(settings) as complete:
@@ -77,7 +77,7 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _with_data_folder(settings: Settings) -> Iterator[Settings]:
-    """A catalog in memory keeps its tables' files in a folder of its own, which goes when the server ends."""
+    """Gives an in-memory catalog a temporary data folder, removed on shutdown, unless one was configured."""
     if not in_memory(settings) or settings.origins["data"] != "default":
         yield settings
         return
@@ -103,27 +103,27 @@ def _run(settings: Settings, announce: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _publish_addresses(settings: Settings, uri: str) -> Iterator[None]:
-    """Tell commands on this machine that the server of this data folder is the one at `uri`."""
+    """Publishes in the data folder that its server listens at `uri`, for commands on this machine."""
     make_folder(settings.data)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(publish_address(settings.data, Address(catalog_name(settings), uri)))
-        except OSError as error:  # a data folder that may only be read: those commands need NUNATAK_CREDENTIAL
+        except OSError as error:  # a read-only data folder: commands need NUNATAK_CREDENTIAL
             log.warning("the address is not written to %s: %s", settings.data, error.strerror)
         yield
 
 
 def _log_at(level: str) -> None:
-    """The level is that of our own lines: a library may put into a debug line whatever it is handed, tokens too."""
+    """Sets the log level of our own loggers; libraries stay at warning or above: their debug lines may hold tokens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     own = logging.getLogger(__package__)
     own.setLevel(level.upper())
     logging.getLogger().setLevel(max(own.level, logging.WARNING))
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it writes a line for every malformed request
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # uvicorn warns about every malformed request
 
 
 def _allow_connections() -> None:
-    """As many open files as the system allows: the usual limit of 1024 would be reached by one address."""
+    """Raises the limit of open files up to the hard limit: one client address could reach the usual 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -148,7 +148,7 @@ def _serve_by_workers(
 
 @dataclass(frozen=True)
 class _Company:
-    """What a worker knows of the others: its own number, its line to the parent, and where all offer their metrics."""
+    """A worker among several: its number, its pipe to the parent, and the paths where all workers offer metrics."""
 
     number: int
     lifeline: Lifeline
@@ -185,7 +185,7 @@ async def _serve(
 
 
 async def _refuse_to_open(app: App, settings: Settings) -> None:
-    """SettingsError if a catalog that has an administrator would be served to everybody by a forgotten setting."""
+    """Raises SettingsError if `auth` is none for a catalog that has an administrator, unless `allow_open` is set."""
     if settings.auth != ("none",) or not (await look(app.catalog.store)).administered:
         return
     if not settings.allow_open:
@@ -197,9 +197,9 @@ async def _refuse_to_open(app: App, settings: Settings) -> None:
 
 
 def _tune_collector() -> None:
-    """What lives as long as the server is not looked at again, and what a request leaves behind not after every few.
+    """Tunes the garbage collector: freezes the objects that live as long as the server, and collects less often.
 
-    A commit makes some hundred objects and no cycles of them: looking for some took a twelfth of its time.
+    A commit makes about a hundred objects without cycles; collecting took a twelfth of its time.
     """
     gc.collect()
     gc.freeze()
@@ -207,7 +207,7 @@ def _tune_collector() -> None:
 
 
 def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]:
-    """What a server does besides answering, until it stops."""
+    """Yields the background tasks, which run until shutdown."""
     catalog = app.catalog
     yield run_jobs(catalog)
     yield run_seals(catalog.store, catalog.now_ms)
@@ -219,7 +219,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
         yield run_spool(catalog.spool)
     if catalog.write_behind is not None:
         yield run_write_behind(catalog.write_behind)
-    if not on_sqlite(settings):  # which no other server writes
+    if not on_sqlite(settings):  # no other server adds warehouses to a SQLite database
         yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
         yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
@@ -227,7 +227,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
 
 @contextlib.asynccontextmanager
 async def _in(company: _Company | None, app: App, server: HttpServer) -> AsyncIterator[None]:
-    """Share metrics with the other workers, if there are others, and stop when the parent is gone."""
+    """Shares metrics with the other workers, if any, and stops the server when the parent process has died."""
     if company is None:
         yield
         return
@@ -245,13 +245,13 @@ async def _in(company: _Company | None, app: App, server: HttpServer) -> AsyncIt
 
 
 def _fast_path(app: App) -> FastPath | None:
-    """Only a database that is read without waiting has one."""
+    """Returns the fast path for loads; None unless the database is read synchronously (SQLite)."""
     store = app.catalog.store
     return FastPath(app, store) if isinstance(store, SqliteStore) else None
 
 
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
-    """Everything a request needs; close it with `close_app`."""
+    """Builds the application without a listener; close it with `close_app`. SQLite is locked if `exclusive`."""
     places, roots, spool_folder = read_places(settings)
     allowed = tuple(dict.fromkeys(place for each in places.values() for place in each.allowed))
     objects = ObjectStore(allowed, linux_syscalls=settings.linux_syscalls)
@@ -307,7 +307,7 @@ def _now_ms() -> int:
 
 
 async def _secure(app: App, settings: Settings) -> None:
-    """What the app needs to know who asks; with `auth` none nobody is asked."""
+    """Adds authentication, authorization, rate limits and audit to the app; with `auth` none only page tokens."""
     catalog, store = app.catalog, app.catalog.store
     app.vault = open_vault(settings)
     if settings.auth == ("none",):
@@ -323,7 +323,7 @@ async def _secure(app: App, settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def open_database_read_only(settings: Settings, *, exclusive: bool) -> AsyncIterator[Store]:
-    """The database alone, for a command that looks after it; beside a running server SQLite may only be read."""
+    """Opens only the database, for a command; beside a running server SQLite needs `exclusive=False`, to read."""
     store = await _open_database(settings, exclusive=exclusive)
     try:
         yield store
@@ -351,11 +351,11 @@ async def _open_database(settings: Settings, *, exclusive: bool) -> SqliteStore 
 
 
 def uuid_maker() -> Callable[[], str]:
-    """Makes random UUIDs as text, without the object in between: every commit makes two.
+    """Returns a function that makes random UUIDs as text, without a UUID object: every commit makes two.
 
-    Nobody can predict one from others: they name files, and whoever knows the name of a file may be able to read it.
-    The system is asked for many at once, since every call of it hands over the interpreter. What was asked for before a
-    fork is not used after it: all workers would use the same.
+    They come from os.urandom, as they must not be predictable: they name files, and a file whose name is known may be
+    readable. Many are drawn at once, since each system call releases the GIL. Those drawn before a fork are discarded:
+    all workers would use the same.
     """
     waiting: list[str] = []
     owner = os.getpid()
@@ -365,7 +365,7 @@ def uuid_maker() -> Callable[[], str]:
         if owner != os.getpid():
             waiting, owner = [], os.getpid()
         try:
-            digits = waiting.pop()  # whichever thread asks: no two get the same
+            digits = waiting.pop()  # atomic: no two threads get the same
         except IndexError:
             drawn = os.urandom(UUIDS_AT_ONCE * 16).hex()
             fresh = [drawn[start : start + 32] for start in range(0, len(drawn), 32)]
@@ -384,23 +384,23 @@ async def close_app(app: App) -> None:
     if app.access_setup is not None:
         await app.access_setup.close()
     if app.catalog.write_behind is not None:
-        with contextlib.suppress(CatalogError):  # then it is read from its file
+        with contextlib.suppress(CatalogError):  # metadata that is not stored is read from its file later
             await app.catalog.write_behind.store(everything=True)
     await app.catalog.store.close()
     app.catalog.objects.close()
 
 
 def database_path(settings: Settings) -> Path:
-    """The SQLite file of these settings, its folder made."""
+    """Returns the path of the SQLite file; creates its folder."""
     path = sqlite_path(settings)
     make_folder(path.parent)
     return path
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder for its owner alone, and ignored by git, if it is not there yet.
+    """Creates a missing folder with mode 0700 and a .gitignore; raises SettingsError.
 
-    The data folder holds the administrator's secret and the encryption keys, and often lies in a project's folder.
+    The data folder holds the administrator's secret and the encryption keys, and often lies in a git repository.
     """
     if folder.is_dir():
         return
@@ -414,7 +414,7 @@ def make_folder(folder: Path) -> None:
 
 
 def migrate(settings: Settings) -> list[str]:
-    """Bring the database to this version; returns the names of the migrations applied."""
+    """Migrates the database to this version's schema; returns the names of the migrations applied."""
     try:
         if on_mariadb(settings):
             return asyncio.run(mariadb.migrate_url(settings.database_url))
@@ -428,7 +428,7 @@ def migrate(settings: Settings) -> list[str]:
 def answer(
     settings: Settings, method: str, path: str, headers: Mapping[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    """One request without a socket; beside a running server it may only read."""
+    """Answers one request without a socket; beside a running server on SQLite only GET and HEAD work."""
 
     async def once() -> tuple[int, dict[str, str], bytes]:
         app = await build_app(settings, exclusive=method not in ("GET", "HEAD"))

@@ -1,4 +1,4 @@
-"""Every setting once: name, type, default, meaning; from flags, the environment and `nunatak.toml`, in that order."""
+"""The settings: name, type, default and meaning of each; read from flags, the environment and `nunatak.toml`."""
 
 import difflib
 import json
@@ -17,12 +17,12 @@ CONFIG_FILE = "nunatak.toml"
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used; the message names it and says what would do."""
+    """An invalid setting; the message names it and says which values are valid."""
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """A named place for tables: `location` is where new ones go, `allowed_locations` where others may lie."""
+    """A named warehouse: `location` is the root of new tables, `allowed_locations` may hold registered ones."""
 
     name: str
     location: str
@@ -31,7 +31,7 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as the operator sees it; `parse` turns text into the value or raises ValueError."""
+    """The definition of a setting; `parse` converts text to the value or raises ValueError."""
 
     name: str
     default: Any
@@ -138,7 +138,7 @@ def _error_types(text: str) -> str:
 
 
 def _base_paths(text: str) -> tuple[str, ...]:
-    """Each as /a/b. A trailing /v1, which clients append themselves, is left out."""
+    """Parses base paths to the form /a/b, without a trailing /v1, which clients append themselves."""
     paths = []
     for item in _list(text):
         words = item.strip("/").removesuffix("/v1").split("/")
@@ -149,7 +149,7 @@ def _base_paths(text: str) -> tuple[str, ...]:
 
 
 def _properties(text: str) -> tuple[tuple[str, str], ...]:
-    """Properties for clients: name=value separated by commas, or a JSON object."""
+    """Parses properties for clients: name=value separated by commas, or a JSON object."""
     if text.lstrip().startswith("{"):
         try:
             pairs = tuple(_flattened("", json.loads(text)))
@@ -168,7 +168,7 @@ def _properties(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _flattened(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """A name with dots that is not quoted in TOML is a table in a table."""
+    """Joins the names of nested tables by dots: TOML reads an unquoted name with dots as nested tables."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flattened(f"{prefix}{name}.", value)
@@ -422,7 +422,7 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True)
 class Settings:
-    """What `load` makes of all sources; `origins` says for each setting where its value came from."""
+    """The values of all settings, as `load` returns them; `origins` names the source of each value."""
 
     host: str
     port: int
@@ -482,14 +482,14 @@ class Settings:
     origins: Mapping[str, str]
 
     def all_warehouses(self) -> tuple[Warehouse, ...]:
-        """The default warehouse first, then the others by the order they were given."""
-        # Iceberg's clients take the path of a file: location as it stands, so nothing is percent-encoded here.
+        """Returns the default warehouse, then the others in the order of the setting."""
+        # Iceberg's clients do not decode the path of a file: location, so nothing is percent-encoded.
         home = self.warehouse or f"file://{self.data.resolve()}/warehouse"
         first = Warehouse(self.default_warehouse, home.rstrip("/"), self.allowed_locations)
         return (first, *(Warehouse(name, location.rstrip("/")) for name, location in self.warehouses))
 
     def spool_folder(self) -> Path | None:
-        """Where telemetry waits; None if none is kept."""
+        """Returns the folder of the telemetry spool, or None if it is off."""
         place = self.spool_location
         if place == "off":
             return None
@@ -502,10 +502,10 @@ class Settings:
 
 
 def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Flags beat the environment, that the file, that the defaults; None in `overrides` means not given."""
+    """Loads the settings: flags override the environment, then the file, then defaults; a flag of None is not given."""
     named = environment.get(PREFIX + "CONFIG")
     file_path = Path(named or CONFIG_FILE)
-    # Whoever names a file does not want the defaults, with which nobody has to log in; /dev/null stands for none.
+    # A missing file must not fall back to the defaults, which need no login; /dev/null means no file on purpose.
     if named and (file_path.is_dir() or not file_path.exists()):
         raise SettingsError(f"{PREFIX}CONFIG names {file_path}, which is not there")
     file_values = _read_file(file_path)
@@ -546,7 +546,7 @@ def _parse_value(setting: Setting, value: object, source: str) -> Any:
 
 
 def files_with_secrets(settings: Settings) -> list[str]:
-    """The settings files that hold a secret: a token, or an address with a password."""
+    """Returns the settings files that hold a secret: a token, or a URL with a password."""
     secret = [name for name in BY_NAME if _is_secret(getattr(settings, name))]
     known = {"default", "command line", *(setting.environment_variable for setting in SETTINGS)}
     return sorted({settings.origins[name] for name in secret} - known)
@@ -562,7 +562,7 @@ _SECRET_OPTION = re.compile(r"([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&
 
 
 def without_password(address: str) -> str:
-    """What is safe to show of an address, even of one that is not quite right."""
+    """Masks passwords and other secrets in a URL, also in a malformed one."""
     scheme, separator, rest = address.partition("://") if "://" in address else ("", "", address)
     account, at, host = rest.rpartition("@")
     user, colon, _ = account.partition(":")

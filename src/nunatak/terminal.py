@@ -1,17 +1,17 @@
-"""Text on its way to a terminal: whoever chose a name must not move the cursor, change colours or turn lines around."""
+"""Escapes text for the terminal: names from clients must not move the cursor, set colours or reverse text."""
 
 import unicodedata
 
 import click
 
-# Control characters (ESC and the C1 codes among them), invisible format characters (those that turn the direction of
-# text among them), halves of characters, and what some terminals take for the end of a line.
+# Control characters (with ESC and the C1 codes), invisible format characters (with the bidirectional overrides),
+# surrogates, and line and paragraph separators.
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _LAYOUT = frozenset("\n\t")
 
 
 def printable(text: object, *, one_line: bool = False) -> str:
-    """The text with every character escaped that a terminal would act on; line ends are kept, unless it is one line."""
+    """Escapes every character that a terminal would act on; keeps newlines and tabs, unless `one_line`."""
     told = str(text)
     if told.isprintable():
         return told
@@ -20,20 +20,20 @@ def printable(text: object, *, one_line: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON of the same value without such characters: inside strings they are escaped, elsewhere there are none."""
+    """Escapes such characters in JSON text; the value stays the same, since they only occur inside strings."""
     if text.isprintable():
         return text
     return "".join(_escape_json(each) if _acts(each, _LAYOUT) else each for each in text)
 
 
 def echo(message: object = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text, or bytes of JSON."""
+    """Prints a text, or JSON given as bytes, escaped."""
     told = printable_json(message.decode("utf-8", "replace")) if isinstance(message, bytes) else printable(message)
     click.echo(told, nl=nl, err=err)
 
 
 def with_printable_message(error: click.ClickException) -> click.ClickException:
-    """The same error, as click may show it: its message repeats what a server or a file says."""
+    """Escapes the message of an error before click prints it: it may quote a server or a file."""
     vars(error)["message"] = printable(error.message)
     return error
 
@@ -48,6 +48,6 @@ def _escape(character: str) -> str:
 
 
 def _escape_json(character: str) -> str:
-    """JSON knows no code points beyond four digits: they are written as two halves."""
+    """Escapes a character for JSON; a code point above U+FFFF becomes a surrogate pair."""
     halves = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{halves[at]:02x}{halves[at + 1]:02x}" for at in range(0, len(halves), 2))

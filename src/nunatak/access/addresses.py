@@ -1,4 +1,4 @@
-"""What an address stands for: the network of a sender, or this machine."""
+"""Classifies IP addresses: the network of a sender, and loopback."""
 
 import ipaddress
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 @lru_cache(10_000)
 def network_of(address: str) -> str:
-    """The address itself; of an IPv6 address its /64 network: who has one address of it has all of them."""
+    """Returns the address, or the /64 network of an IPv6 address: a sender with one address of it has them all."""
     if ":" not in address:
         return address
     try:
@@ -19,7 +19,7 @@ def network_of(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or host name is this machine, so that nobody listens in between."""
+    """Returns whether an address or host name is this machine, so that traffic to it cannot be intercepted."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,7 +1,7 @@
-"""Who there is and what they are granted: each change as the list of writes that make it, to be applied at once.
+"""Principals, roles, grants, credentials and warehouses: each change as a list of writes for one transaction.
 
-Every list begins with the policy's version. All changes of rights take that row first, so they happen one after the
-other, on however many servers, and whoever remembers a right looks again. Every list holds its own audit row.
+Every list begins by incrementing the policy version. That row serialises all changes of privileges, across all servers,
+and tells caches of rights that they are out of date. Every list contains its own audit row.
 """
 
 import json
@@ -22,18 +22,18 @@ from nunatak.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFo
 LONGEST_NAME = 128
 LONGEST_NOTE = 1000
 ALL_BITS = (1 << 62) - 1
-LAST_CREDENTIAL_MS = 86_400_000  # a day: time to notice that the last credential of an administrator is about to expire
-ANONYMOUS = "anonymous"  # whoever asks where nobody has to say who they are
+LAST_CREDENTIAL_MS = 86_400_000  # a day: time to notice that the last administrator's credential expires
+ANONYMOUS = "anonymous"  # the principal of requests that are not authenticated
 _MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 _KINDS = {"principal": principal_grantee, "role": role_grantee}
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes a change, when, and by which request; `origin` is what audit_rows.origin_text says of it.
+    """The principal that makes a change, the time, and the request; `origin` is the text of audit_rows.origin_text.
 
-    With `external`, no credential of ours was needed for it: an identity provider, a proxy or a certificate vouches for
-    the principal, or nobody is asked who they are.
+    `external` means that the request needed no credential of this server: an identity provider, a proxy or a client
+    certificate authenticated the principal, or authentication is off.
     """
 
     principal: str
@@ -60,7 +60,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Grant:
-    """`grantee` as in the database; `printed_grantee` is for people."""
+    """`grantee` is in the database's form; format_grantee prints it."""
 
     grantee: str
     securable: str
@@ -71,7 +71,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class ListedCredential:
-    """All that may be told of one; nobody reads its secret again."""
+    """The metadata of a credential; its secret cannot be read again."""
 
     credential_id: str
     principal: str
@@ -97,7 +97,7 @@ def check_role_name(name: str) -> str:
 
 
 def _check_printable(name: str, what: str) -> str:
-    """Anything that can be printed on one line; commas separate names in headers and settings."""
+    """Returns the name if it is printable on one line; without commas, which separate names in headers and settings."""
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
         raise BadRequest(
             f"Invalid name of a {what}: {name[:LONGEST_NAME]!r}",
@@ -107,7 +107,7 @@ def _check_printable(name: str, what: str) -> str:
 
 
 def parse_grantee(text: str) -> str:
-    """`principal:NAME` or `role:NAME`, whatever the case of the first word, as the database writes it."""
+    """Parses `principal:NAME` or `role:NAME` (first word in any case) into the database's form; raises BadRequest."""
     kind, _, name = text.partition(":")
     if kind.lower() not in _KINDS:
         raise BadRequest(f"Not a grantee: {text[:200]!r}", hint="Write principal:NAME or role:NAME.")
@@ -120,7 +120,7 @@ def format_grantee(grantee: str) -> str:
 
 
 def parse_privileges(names: Sequence[str]) -> Privilege:
-    """The sum of privileges and bundles by their names."""
+    """Returns the union of the named privileges and bundles; raises BadRequest for an unknown name or an empty list."""
     total = Privilege(0)
     for name in names:
         upper = name.strip().upper()
@@ -151,7 +151,7 @@ def create_principal(actor: Actor, name: str, note: str | None = None) -> list[C
 async def update_principal(
     store: Store, actor: Actor, name: str, *, disabled: bool | None = None, note: str | None = None
 ) -> list[Change]:
-    """What is None stays as it is."""
+    """Updates `disabled` and `note`; None leaves the value unchanged."""
     values = {"principal": name, "disabled": None if disabled is None else int(disabled), "note": _note(note)}
     guard = await _keep_an_administrator(store, actor) if disabled else []
     detail = {"principal": name} | ({} if disabled is None else {"disabled": disabled})
@@ -159,7 +159,7 @@ async def update_principal(
 
 
 async def drop_principal(store: Store, actor: Actor, name: str) -> list[Change]:
-    """With its credentials, its memberships and whatever it was granted."""
+    """Drops the principal with its credentials, role memberships and grants."""
     writes = [
         Write("drop_principal", {"principal": name}, no_principal(name)),
         Write("drop_credentials_of", {"principal": name}),
@@ -177,7 +177,7 @@ async def list_principals(store: Store, after: str, limit: int) -> list[Principa
 
 
 async def load_principal(store: Store, name: str) -> tuple[Principal, tuple[str, ...]]:
-    """The principal and its roles."""
+    """Returns the principal and its roles; raises NotFound."""
     rows = await store.rows("load_principal", {"principal": name})
     if not rows:
         raise no_principal(name)
@@ -200,7 +200,7 @@ def create_role(actor: Actor, name: str, note: str | None = None) -> list[Change
 
 
 async def drop_role(store: Store, actor: Actor, name: str) -> list[Change]:
-    """With its members' membership and whatever it was granted."""
+    """Drops the role with its memberships and grants."""
     writes = [
         Write("drop_role", {"role": name}, no_role(name)),
         Write("drop_members", {"role": name}),
@@ -222,6 +222,7 @@ async def load_role(store: Store, name: str) -> Role:
 
 def add_member(actor: Actor, role: str, principal: str) -> list[Change]:
     both = {"role": role, "principal": principal}
+    # The touches lock both rows, so that neither can be dropped while the membership is added.
     writes = [
         Write("touch_role", {"role": role}, no_role(role)),
         Write("touch_principal", {"principal": principal}, no_principal(principal)),
@@ -239,7 +240,7 @@ async def remove_member(store: Store, actor: Actor, role: str, principal: str) -
 
 
 async def list_members(store: Store, role: str, after: str, limit: int) -> list[str]:
-    """Their names; NotFound if there is no such role."""
+    """Returns the names of the members; raises NotFound if the role does not exist."""
     await load_role(store, role)
     rows = await store.rows("list_members", {"role": role, "after": after, "limit": limit})
     return [row[0] for row in rows]
@@ -253,7 +254,7 @@ def no_role(name: str) -> NotFound:
 
 
 def grant(actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege) -> list[Change]:
-    """`rights` are the granter's own on the securable; nothing is granted beyond them."""
+    """Grants privileges; raises Forbidden beyond `rights`, which are the granter's own on the securable."""
     _check_place(securable, privileges)
     _check_granter(actor.principal, rights, securable, privileges, "grant")
     values = {
@@ -271,7 +272,7 @@ def grant(actor: Actor, rights: int, grantee: str, securable: str, privileges: P
 async def revoke(
     store: Store, actor: Actor, rights: int, grantee: str, securable: str, privileges: Privilege
 ) -> list[Change]:
-    """Take away what was granted on this very securable; what is inherited is revoked where it was granted."""
+    """Revokes what was granted on exactly this securable; an inherited privilege is revoked where it was granted."""
     _check_granter(actor.principal, rights, securable, privileges, "revoke")
     place = {"grantee": grantee, "securable": securable}
     nothing = NotFound(
@@ -288,7 +289,7 @@ async def revoke(
 
 
 def _check_place(securable: str, privileges: Privilege) -> None:
-    """An administrator's privilege belongs where it says; further inside it would mean more than was meant."""
+    """Raises BadRequest for an administrator's privilege on a securable deeper than the level it administers."""
     depth = len(securables.chain(securable)) - 1
     if privileges & Privilege.SERVER_ADMIN and depth > 0:
         raise BadRequest("SERVER_ADMIN is granted on the server only")
@@ -314,7 +315,7 @@ def _check_granter(principal: str, rights: int, securable: str, privileges: Priv
 
 
 def _touch_grantee(grantee: str) -> Write:
-    """The grantee has to be there when the grant is made, and not be dropped meanwhile."""
+    """Locks the grantee's row: the grantee must exist, and must not be dropped while the grant is made."""
     kind, _, name = grantee.partition(":")
     if kind == "r":
         return Write("touch_role", {"role": name}, no_role(name))
@@ -327,14 +328,14 @@ async def list_grants(store: Store, after: tuple[str, str], limit: int) -> list[
 
 
 async def grants_of(store: Store, grantee: str, after: str | None, limit: int) -> list[Grant]:
-    """By securable; the server's is the empty text, so there is nothing it comes after."""
-    first = "" if after is None else after + "\x01"  # the least text behind it that a database can hold
+    """Lists grants by securable. The server is the empty string, so None (not "") means from the beginning."""
+    first = "" if after is None else after + "\x01"  # the smallest string after it that every database can store
     rows = await store.rows("grants_of", {"grantee": grantee, "first": first, "limit": limit})
     return [Grant(*row) for row in rows]
 
 
 async def grants_on(store: Store, securable: str, after: str, limit: int) -> list[Grant]:
-    """On this very securable, by grantee."""
+    """Lists the grants on exactly this securable, by grantee."""
     rows = await store.rows("grants_on", {"securable": securable, "after": after, "limit": limit})
     return [Grant(*row) for row in rows]
 
@@ -351,7 +352,7 @@ def create_credential(
     note: str | None = None,
     expires_ms: int | None = None,
 ) -> list[Change]:
-    """With `roles` it is good for these alone."""
+    """Creates a credential; `roles` limits it to these roles."""
     values = {
         "credential_id": new.credential_id,
         "principal": principal,
@@ -371,7 +372,7 @@ def create_credential(
 
 
 def drop_credential(actor: Actor, principal: str, credential_id: str) -> list[Change]:
-    """The caller adds `keep_a_credential`, unless it makes another one along with this."""
+    """Drops a credential. The caller adds `keep_a_credential`, unless it creates a replacement in the same change."""
     both = {"credential_id": credential_id, "principal": principal}
     gone = no_credential(principal, credential_id)
     detail = {"principal": principal, "credential": credential_id}
@@ -395,7 +396,8 @@ def _credential(row: Sequence[Any]) -> ListedCredential:
 
 
 def create_warehouse(actor: Actor, name: str, location: str) -> list[Change]:
-    """`location` in its canonical spelling; no other warehouse of the database may touch it."""
+    """Creates a warehouse at a canonical `location`, which must not overlap that of another warehouse."""
+    # The trailing slash keeps /a/b from overlapping /a/bc.
     values = {"warehouse": name, "location": location, "slashed": f"{location}/", "created_ms": actor.at_ms}
     taken = AlreadyExists(f"Warehouse already exists, or another one overlaps its location: {name}")
     detail = {"warehouse": name, "location": location}
@@ -404,10 +406,10 @@ def create_warehouse(actor: Actor, name: str, location: str) -> list[Change]:
 
 
 def drop_warehouse(actor: Actor, name: str) -> list[Change]:
-    """If nothing is in it; its files stay where they are."""
+    """Drops an empty warehouse; its files are not deleted."""
     where = securables.warehouse(name)
     writes = [
-        # The row is taken before anybody looks inside: a namespace that is being made takes it, too.
+        # Lock the row before the check for emptiness: creating a namespace locks it, too.
         Write("touch_warehouse", {"warehouse": name}, NotFound(f"Warehouse does not exist: {name}")),
         Write(
             "drop_warehouse",
@@ -420,7 +422,7 @@ def drop_warehouse(actor: Actor, name: str) -> list[Change]:
     return _changes(actor, "drop-warehouse", {"warehouse": name}, writes, where)
 
 
-# What all have in common
+# Shared by all changes
 
 
 def _changes(
@@ -434,7 +436,7 @@ def _changes(
 
 
 def audit_change(actor: Actor, action: str, securable: str, detail: Mapping[str, object]) -> Write:
-    """The audit row of a change."""
+    """Returns the audit row of a change."""
     return audit_row(
         at_ms=actor.at_ms,
         principal=actor.principal,
@@ -447,21 +449,22 @@ def audit_change(actor: Actor, action: str, securable: str, detail: Mapping[str,
 
 
 async def _keep_an_administrator(store: Store, actor: Actor) -> list[Write]:
-    """Refuses a change after which nobody could undo it; where nobody is kept as one now, others administer."""
+    """Refuses a change that leaves no administrator; if no stored principal is one now, others administer."""
     if not await store.rows("find_administrator", {}):
         return []
     refusal = Conflict(
         "Nobody would be left who may administer the server",
         hint="Grant SERVER_ADMIN on server to somebody else first.",
     )
+    # Checked in the transaction, after the writes: a concurrent change may remove another administrator.
     return [Write("require_administrator", {}, refusal), *await keep_a_credential(store, actor)]
 
 
 async def keep_a_credential(store: Store, actor: Actor) -> list[Write]:
-    """Refuses a change after which no credential would be left that can be used to administer the server.
+    """Refuses a change that leaves no credential with which the server can be administered.
 
-    One that is good for another day has to stay, if there is one now; else one that is good at all. Whoever comes with
-    an identity from outside shows that the server is administered without credentials of ours.
+    A credential valid for another day must remain if there is one now, otherwise any valid one. A principal that was
+    authenticated externally shows that the server can be administered without credentials of its own.
     """
     if actor.external:
         return []

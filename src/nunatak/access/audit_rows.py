@@ -1,6 +1,6 @@
-"""What the audit trail is told of a change, to be written in the change's own transaction.
+"""Audit rows of changes, written in the transaction of the change.
 
-A change of a table or view needs none: its line of the commit log is its audit row. Denials and reads are collected in
+A change of a table or view needs none: its row of the commit log is its audit row. Denials and reads are buffered in
 `events/audit_buffer.py`.
 """
 
@@ -12,7 +12,7 @@ from nunatak.database.records import Write
 
 ALLOWED, DENIED = "allowed", "denied"
 
-LONGEST_REQUEST_ID = 200  # as much as is sent back
+LONGEST_REQUEST_ID = 200  # the length that is sent back
 LONGEST_CLIENT = 200
 
 
@@ -27,7 +27,7 @@ def audit_row(
     request_id: str | None = None,
     origin: str | None = None,
 ) -> Write:
-    """One row; `securable` as in securables.py, `detail` holds no secret, `origin` is made by `origin_text`."""
+    """Returns one row; `securable` as in securables.py, `detail` without secrets, `origin` from `origin_text`."""
     return Write(
         "add_audit",
         {
@@ -45,6 +45,6 @@ def audit_row(
 
 
 def origin_text(address: str | None, roles: Sequence[str], client: str | None) -> str:
-    """Where a request came from: its address, the roles it acts in, and what it calls itself."""
+    """Returns the origin of a request as JSON: its address, its roles, and its User-Agent."""
     said = {"address": address, "roles": list(roles) or None, "client": client[:LONGEST_CLIENT] if client else None}
     return msgspec.json.encode({name: value for name, value in said.items() if value is not None}).decode()

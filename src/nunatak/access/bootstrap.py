@@ -1,4 +1,4 @@
-"""The first administrator: a principal with every right, and the credential to act as it, in a file of its own."""
+"""Creates the first administrator: a principal with SERVER_ADMIN, and its credential in a file of its own."""
 
 import json
 import os
@@ -22,12 +22,12 @@ NOTE = "made by `nunatak init`"
 
 
 class AdministratorExists(SettingsError):
-    """Another `nunatak init` was faster."""
+    """Another `nunatak init` was first."""
 
 
 @dataclass(frozen=True)
 class Bootstrapped:
-    """What the database had before: with `administered`, somebody holds SERVER_ADMIN; `admin_kept`, by our name."""
+    """Whether the database had an administrator (`administered`), and a principal named `admin` (`admin_kept`)."""
 
     administered: bool
     admin_kept: bool
@@ -41,11 +41,11 @@ async def look(store: Store) -> Bootstrapped:
 async def bootstrap(
     store: Store, vault: Vault, file: Path, catalog: str, now_ms: int, *, new_secret: bool = False
 ) -> None:
-    """Make the administrator, or with `new_secret` give it a new one and every right again, and write the file.
+    """Creates the administrator, or with `new_secret` gives it a new secret and every privilege again; writes the file.
 
-    The secret is in a file before the database knows it: an administrator whose secret nobody knows would be of no
-    use. It gets the file's own name afterwards, so that one of two `init` that run at once never replaces, or removes,
-    the secret of the one that won. AdministratorExists if another `init` won.
+    The secret is in a file before it is in the database: an administrator whose secret is lost would be useless. The
+    file gets its final name afterwards, so that of two concurrent `init` the loser never replaces or removes the
+    winner's secret. Raises AdministratorExists if another `init` won.
     """
     actor = Actor("nunatak init", now_ms)
     before = await look(store)
@@ -67,7 +67,7 @@ async def bootstrap(
     new = write_admin_file(file, catalog, credential)
     try:
         await store.apply(changes)
-    except (Conflict, NotFound) as error:  # the database said no: this secret opens nothing
+    except (Conflict, NotFound) as error:  # rejected by the database: this secret is not valid
         new.unlink()
         raise AdministratorExists("another `nunatak init` made or changed the administrator at this moment") from error
     except OutcomeUnknown as error:
@@ -81,9 +81,9 @@ async def bootstrap(
 
 
 def write_admin_file(file: Path, catalog: str, credential: NewCredential) -> Path:
-    """Write the secret beside `file`, under a name of its own, readable for its owner alone from the first byte on."""
+    """Writes the secret to a new file beside `file`, readable by its owner only from the first byte on."""
     content = {
-        "catalog": catalog,  # the secret is sent to a server of this database alone
+        "catalog": catalog,  # clients send the secret only to a server of this database
         "principal": ADMIN,
         "client-id": credential.credential_id,
         "client-secret": credential.shown.reveal(),

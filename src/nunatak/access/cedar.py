@@ -1,4 +1,4 @@
-"""Cedar decides, in this process: policies from one file, which is read again whenever it changes."""
+"""The Authorizer that evaluates Cedar policies in this process, from one file that is read again when it changes."""
 
 import asyncio
 import logging
@@ -25,15 +25,15 @@ SCHEMA = Path(__file__).with_name("nunatak.cedarschema")
 ACTIONS = tuple(ANSWERS)
 Entity = dict[str, Any]
 FileVersion = tuple[int, int, int]
-MAX_DECIDED = 100_000  # some 50 MB; beyond that everything is asked anew
+MAX_DECIDED = 100_000  # some 50 MB; beyond that the cache is cleared
 
 
 class BrokenPolicies(Exception):
-    """A file that holds no policies that could be followed; the message names the first thing that is wrong."""
+    """The file holds no usable policies; the message names the first error."""
 
 
 def open_cedar(settings: Settings) -> "Cedar":
-    """The decision point with the policies of `cedar_policies`, all of which must make sense."""
+    """Returns the authorizer with the policies of `cedar_policies`; raises SettingsError if one is invalid."""
     if cedarpy is None:
         raise SettingsError("authorizer cedar needs the package cedarpy: pip install 'nunatak[cedar]'")
     if not settings.cedar_policies:
@@ -53,7 +53,7 @@ class Cedar:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._schema = cedarpy.Schema.from_str(SCHEMA.read_text("utf-8"))
-        # The bundles; whoever asks and what about are added for each question.
+        # The bundles; the entities of the principal and the securable are added for each query.
         self._actions = cedarpy.Entities.from_json_str("[]", self._schema)
         self._version = _version_of(path)
         self._policies = self._read()
@@ -64,19 +64,19 @@ class Cedar:
         held = []
         for number, securable in enumerate(securables):
             if number:
-                await asyncio.sleep(0)  # a long list must not hold up everybody else
+                await asyncio.sleep(0)  # a long list must not block other requests
             held.append(self._decision(session, securable))
         return held
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        """Asked only where there are no rights: what may be seen would have come with them."""
+        """Returns False: called only where there are no rights, and visibility would have come with them."""
         return False
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there is nothing to release."""
 
     def _decision(self, session: Session, securable: str) -> int:
-        """Follows from the policies and the question alone, so it is remembered until the policies change."""
+        """Returns a decision, cached until the policies change, since it depends only on them and the query."""
         question = (session.principal, session.roles, session.grantees, session.method, securable)
         decision = self._decided.get(question)
         if decision is None:
@@ -106,17 +106,18 @@ class Cedar:
             results = cedarpy.is_authorized_batch(requests, self._policies, known)
         except ValueError as error:
             raise Undecided(str(error)) from error
-        # Cedar passes over a policy that fails, even one that forbids: whatever the others say is not a decision.
+        # Cedar skips a policy that fails, even one that forbids, so the result of the others is not a decision.
         failed = [error for result in results for error in result.diagnostics.errors]
         if failed or len(results) != len(ACTIONS):
             raise Undecided(failed[0] if failed else f"{len(results)} results for {len(ACTIONS)} actions")
         return [action for action, result in zip(ACTIONS, results, strict=True) if result.allowed]
 
     def _follow_file(self) -> None:
-        """Read the policies again if the file changed; a file that makes no sense changes nothing."""
+        """Reads the policies again if the file changed; an invalid file changes nothing."""
         version = _version_of(self._path)
         if version == self._version:
             return
+        # Set even if reading fails, so that an invalid file is reported once and not for every request.
         self._version = version
         try:
             self._policies = self._read()
@@ -155,7 +156,7 @@ def _principal_entities(principal: str, session: Session) -> Iterator[Entity]:
 
 
 def _resource_entities(securable: str) -> Iterator[Entity]:
-    """The securable and everything it lies in, each in the one before."""
+    """Yields the securable and its ancestors, outermost first, each the parent of the next."""
     container: list[Entity] = []
     for each in chain(securable):
         uid = _uid_of(each)

@@ -10,7 +10,7 @@ from nunatak.settings import Settings, SettingsError
 
 
 def check_tls(settings: Settings) -> None:
-    """SettingsError if TLS would not ask for certificates."""
+    """Raises SettingsError if TLS would not ask for client certificates."""
     if not settings.tls_certificate or not settings.tls_client_ca:
         raise SettingsError(
             "auth certificate needs tls_certificate, so that the server speaks TLS, and tls_client_ca, the PEM "
@@ -19,7 +19,7 @@ def check_tls(settings: Settings) -> None:
 
 
 class CertificateAuthenticator:
-    """Believes what the TLS layer says of the peer; which authority it must be signed by is `tls_client_ca`."""
+    """Trusts the TLS layer, which verifies the certificate against `tls_client_ca`."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         check_tls(settings)
@@ -34,5 +34,5 @@ class CertificateAuthenticator:
                 hint="Use a certificate whose common name has 1 to 128 printable characters and no comma.",
             )
         roles = await find_roles(self._store, proof.certificate)
-        # It belongs to the connection, not to a header by which the session could be found again.
+        # Not cached: the certificate belongs to the connection, and the cache is keyed by the Authorization header.
         return replace(session_of(proof.certificate, roles, method="certificate"), cached=False)

@@ -1,7 +1,7 @@
-"""Client secrets, API keys and access keys: how one is made, what is kept of it, and whether it still counts.
+"""Client secrets, API keys and access keys: how they are created, stored and verified.
 
-A client's secret and an API key are kept as a digest that needs the vault to be made. An access key is kept sealed,
-since checking a signature takes the secret itself.
+Client secrets and API keys are stored as a digest (HMAC) keyed by the vault. Access keys are stored encrypted, because
+verifying a signature needs the secret itself.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ API_KEY: Kind = "api-key"
 ACCESS_KEY: Kind = "access-key"
 
 API_KEY_PREFIX = "nunatak_"
-SECRET_BYTES = 32  # 256 random bits cannot be guessed, so a quick digest keeps them as well as a slow one
-_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 that are not taken for each other when somebody reads them aloud
+SECRET_BYTES = 32  # 256 random bits cannot be guessed, so a fast digest protects them as well as a slow one
+_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 letters that are not confused when read aloud
 _API_KEY = re.compile(rf"{API_KEY_PREFIX}([a-z0-9]{{8}})_([A-Za-z0-9_-]{{43}})")
 
 
 @dataclass(frozen=True)
 class NewCredential:
-    """`shown` is what its owner is given, once; `stored` is all that is kept of it."""
+    """`shown` is given to the owner, once; `stored` is all that the database keeps."""
 
     credential_id: str
     kind: Kind
@@ -41,9 +41,9 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True)
 class StoredCredential:
-    """What the database knows of a credential and its principal under one version of the policy.
+    """A stored credential and its principal under one policy version.
 
-    `roles` are those of the principal; `limit`, if given, are the only ones the credential may be used for.
+    `roles` are the principal's; `limit`, if given, are the only roles that the credential may be used for.
     """
 
     credential_id: str
@@ -59,27 +59,27 @@ class StoredCredential:
 
     @property
     def generation(self) -> str:
-        """Tells this secret from the one before and the one after, and nothing else about it."""
+        """Identifies this secret among those that the credential had or will have; reveals nothing else about it."""
         return hashlib.sha256(self.stored).hexdigest()[:16]
 
 
 def new_client(vault: Vault) -> NewCredential:
-    """A client id and the secret for it."""
+    """Returns a client id and its secret."""
     return new_secret(vault, f"client-{_new_id(12)}", CLIENT)
 
 
 def new_api_key(vault: Vault) -> NewCredential:
-    """One text, `nunatak_<id>_<secret>`, which says itself whose secret it holds."""
+    """Returns a key of the form `nunatak_<id>_<secret>`, which includes its own id."""
     return new_secret(vault, _new_id(8), API_KEY)
 
 
 def new_access_key(vault: Vault) -> NewCredential:
-    """A pair for clients that sign their requests."""
+    """Returns an access key and its secret, for clients that sign requests."""
     return new_secret(vault, f"NK{_new_id(18).upper()}", ACCESS_KEY)
 
 
 def new_secret(vault: Vault, credential_id: str, kind: Kind) -> NewCredential:
-    """A secret for a new credential, or another one for a credential that keeps its id."""
+    """Returns a secret for a new credential, or a new secret for an existing credential id."""
     text = secrets.token_urlsafe(SECRET_BYTES)
     if kind == ACCESS_KEY:
         return NewCredential(credential_id, kind, Secret(text), vault.seal(text.encode(), credential_id))
@@ -88,25 +88,25 @@ def new_secret(vault: Vault, credential_id: str, kind: Kind) -> NewCredential:
 
 
 def split_api_key(text: str) -> tuple[str, str] | None:
-    """The id and the secret of an API key; None if the text has not the form of one."""
+    """Returns the id and secret of an API key; None if the text does not have its form."""
     found = _API_KEY.fullmatch(text)
     return (found[1], found[2]) if found else None
 
 
 async def find_credential(store: Store, credential_id: str) -> StoredCredential | None:
-    """One read, which also tells the principal's roles and the version of the policy they belong to."""
+    """Returns the credential, or None; one read that includes the principal's roles and the policy version."""
     rows = await store.rows("find_credential", {"credential_id": credential_id})
     return _credential(credential_id, rows) if rows else None
 
 
 def is_secret_of(vault: Vault, credential: StoredCredential | None, credential_id: str, secret: str) -> bool:
-    """Whether this is the secret; takes as long for a credential that does not exist."""
+    """Returns whether the secret is right; takes the same time for a credential that does not exist."""
     digest = vault.hmac(secret.encode(), credential_id)
     return hmac.compare_digest(digest, b"" if credential is None else credential.stored) and credential is not None
 
 
 def check_usable(credential: StoredCredential, now_ms: int) -> None:
-    """NotAuthenticated if the credential has expired, or its principal must not act."""
+    """Raises NotAuthenticated if the credential has expired, or its principal is disabled."""
     if credential.expires_ms is not None and credential.expires_ms <= now_ms:
         raise NotAuthenticated("The credential has expired", hint="Ask an administrator for a new one.")
     if not credential.enabled:
@@ -119,7 +119,7 @@ def _credential(credential_id: str, rows: Sequence[Sequence[Any]]) -> StoredCred
         credential_id,
         version,
         principal,
-        disabled == 0,  # null, for a principal that is not kept, does not count as enabled
+        disabled == 0,  # NULL, for a principal that is not stored, does not count as enabled
         tuple(row[3] for row in rows if row[3] is not None),
         kind,
         bytes(stored),

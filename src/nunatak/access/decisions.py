@@ -1,4 +1,4 @@
-"""Who decides: the interface of a decision point, and what it answers."""
+"""The interface of authorizers, and the exception for an outdated decision."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,19 +7,19 @@ from nunatak.access.sessions import Session
 
 
 class Authorizer(Protocol):
-    """The grants in the database, OPA or Cedar; an error raised means nobody may do anything."""
+    """Grants in the database, OPA or Cedar; after an exception nothing is allowed."""
 
-    # Whether lists are filtered by the grants in the database; otherwise name by name with `rights`.
+    # Whether lists are filtered by the grants in the database; otherwise by `rights`, name by name.
     grants_decide: bool
 
     async def rights(self, session: Session, securables: Sequence[str]) -> list[int]:
-        """For each securable (see securables.py) the sum of the privileges held there, inherited ones too."""
+        """Returns for each securable (see securables.py) the union of the privileges held there, even inherited."""
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        """Whether anything inside the container may be seen; asked only where `rights` were none at all."""
+        """Returns whether anything inside the container is visible; called only where `rights` returned none."""
 
     async def close(self) -> None: ...
 
 
 class PolicyChanged(Exception):
-    """Somebody's rights changed since a remembered decision was made: nothing was done, decide again."""
+    """Privileges changed since a cached decision was made: nothing was done, decide again."""

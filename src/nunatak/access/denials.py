@@ -1,4 +1,4 @@
-"""The hint of a 403 for a missing privilege: a command that the refused caller may run."""
+"""The hint of a 403 for a missing privilege: a command that the denied caller may run."""
 
 import shlex
 
@@ -7,7 +7,7 @@ from nunatak.access.privileges import names_of
 
 
 def explain_hint(principal: str, missing: int, securable: str) -> str:
-    """Names `nunatak access explain`, which every known caller may run about itself.
+    """Names `nunatak access explain`, which every authenticated caller may run about itself.
 
     Users choose the names of principals and tables, and the line is made to be copied into a shell: names are quoted.
     """

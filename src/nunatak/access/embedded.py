@@ -1,4 +1,4 @@
-"""Identity without another server: clients, their short-lived tokens and API keys, all kept in our own database."""
+"""The built-in identity provider: clients, their short-lived tokens and API keys, all in our own database."""
 
 import asyncio
 import logging
@@ -27,17 +27,17 @@ from nunatak.settings import Settings
 
 log = logging.getLogger(__name__)
 
-TOUCH_MS = 60_000  # how exactly it is known when a credential was used last
+TOUCH_MS = 60_000  # resolution of a credential's last-used time
 MAX_TOUCHED = 10_000
-CLIENT_FAILURES = 10  # a minute, of one client at one address, so that nobody can lock out a client from elsewhere
-ADDRESS_FAILURES = 100  # a minute, of all clients at one address; who logged in from there before may go on
+CLIENT_FAILURES = 10  # per minute, client and address, so that a client cannot be locked out from elsewhere
+ADDRESS_FAILURES = 100  # per minute and address, for all clients; clients that logged in from there before may go on
 
 WRONG_SECRET = "Unknown client or wrong secret"
 WRONG_KEY = "Unknown API key"
 
 
 class WrongSecret(NotAuthenticated):
-    """`principal` is whose secret it would have to be, for the audit trail and nobody else; empty if nobody's."""
+    """`principal` is the owner of the secret, for the audit trail only; empty if the credential is unknown."""
 
     def __init__(self, message: str, principal: str) -> None:
         super().__init__(message)
@@ -46,9 +46,9 @@ class WrongSecret(NotAuthenticated):
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """What a token or a key is worth: the credential it comes from, and how much of it counts until when.
+    """A verified token or key: its credential, the scope that applies, and until when.
 
-    It is checked again at `expires_ms`, and is worth nothing from `ends_ms` on.
+    It is verified again at `expires_ms`, and is invalid from `ends_ms` on.
     """
 
     credential: StoredCredential
@@ -70,7 +70,7 @@ class Bearer:
 
 
 class EmbeddedIdentity:
-    """The Authenticator of our own tokens and API keys, and what the token endpoint needs; one per process."""
+    """The Authenticator of our own tokens and API keys, and the logic of the token endpoint; one per process."""
 
     def __init__(self, store: Store, vault: Vault, tokens: AccessTokens, now_ms: Callable[[], int]) -> None:
         self.store = store
@@ -92,17 +92,17 @@ class EmbeddedIdentity:
         return None
 
     async def check_api_key(self, text: str) -> Bearer:
-        """NotAuthenticated unless it is an API key that may be used now."""
+        """Verifies an API key; raises NotAuthenticated unless it may be used now."""
         parts = split_api_key(text)
         if parts is None:
             raise NotAuthenticated(WRONG_KEY)
         credential = await self._check_secret(*parts, API_KEY, WRONG_KEY)
-        # Looked at again after a while although nothing changed, or it would never be seen to be in use.
+        # Verified again after TOUCH_MS even if nothing changed; otherwise its last use would not be recorded.
         ends_ms = NEVER_MS if credential.expires_ms is None else credential.expires_ms
         return Bearer(credential, credential.limit, min(ends_ms, self.now_ms() + TOUCH_MS), ends_ms)
 
     async def check_token(self, text: str) -> Bearer:
-        """NotAuthenticated unless it is a token of ours, and what it was issued for still is in force."""
+        """Verifies one of our tokens; raises NotAuthenticated unless its credential, secret and key are still valid."""
         token = await self.tokens.verify(text)
         credential = await find_credential(self.store, token.client_id)
         if credential is None or credential.principal != token.sub:
@@ -110,38 +110,40 @@ class EmbeddedIdentity:
         if credential.generation != token.generation:
             raise NotAuthenticated("The client's secret was changed after this access token was issued")
         if await self.tokens.catch_up(credential.policy_version):
-            await self.tokens.verify(text)  # the key that signed it may have been given up
+            await self.tokens.verify(text)  # the key that signed it may have been dropped
         check_usable(credential, self.now_ms())
         scope = common(token.allows, credential.limit)
         ends_ms = min(token.exp * 1000, credential.expires_ms or NEVER_MS)
         return Bearer(credential, scope, ends_ms, ends_ms)
 
     async def check_client(self, client_id: str, secret: str) -> StoredCredential:
-        """NotAuthenticated unless this is the secret of a client that may be used now."""
+        """Verifies a client's secret; raises NotAuthenticated unless it may be used now."""
         return await self._check_secret(client_id, secret, CLIENT, WRONG_SECRET)
 
     async def issue(self, credential: StoredCredential, scope: Scope) -> tuple[str, int]:
-        """A token for whoever was found to hold this credential, and the seconds it lives."""
+        """Returns a token for a verified credential, and its lifetime in seconds."""
         await self.tokens.catch_up(credential.policy_version)
         await self.tokens.rotate_if_due()
         token = self.tokens.issue(credential, scope)
         return token, self.tokens.lifetime_seconds(credential.expires_ms)
 
     async def close(self) -> None:
-        """Let the last uses be written down."""
+        """Waits until the last uses of credentials are recorded."""
         await asyncio.gather(*self._touches)
 
     async def _check_secret(self, credential_id: str, secret: str, kind: Kind, refusal: str) -> StoredCredential:
         found = await find_credential(self.store, credential_id)
         credential = found if found is not None and found.kind == kind else None
+        # Also computed for an unknown id, so that the time taken does not reveal which ids exist.
         if not is_secret_of(self.vault, credential, credential_id, secret) or credential is None:
             raise WrongSecret(refusal, credential.principal if credential is not None else "")
+        # After the secret: a wrong one must not reveal that a credential exists, or has expired.
         check_usable(credential, self.now_ms())
         self.touch(credential)
         return credential
 
     def touch(self, credential: StoredCredential) -> None:
-        """Write down that it is used, unless that was done a moment ago; nobody waits for it."""
+        """Records the use of a credential in the background, at most once per TOUCH_MS."""
         now_ms = self.now_ms()
         if now_ms - max(credential.last_used_ms or 0, self._touched.get(credential.credential_id, 0)) < TOUCH_MS:
             return
@@ -157,12 +159,12 @@ class EmbeddedIdentity:
         try:
             await self.store.apply([Write("touch_credential", values)])
         except Exception as error:
-            # Whoever was let in is not turned away because this could not be written.
+            # The login succeeded; failing to record it must not fail the request.
             log.warning("The last use of credential %s was not recorded: %s", credential_id, error)
 
 
 def bearer_text(authorization: bytes | None) -> str | None:
-    """What follows `Bearer`; None if the header is of another kind or missing."""
+    """Returns the text after `Bearer`; None if the header is missing or has another scheme."""
     if authorization is None:
         return None
     scheme, _, text = authorization.decode("latin-1").strip().partition(" ")
@@ -170,7 +172,7 @@ def bearer_text(authorization: bytes | None) -> str | None:
 
 
 async def open_identity(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> EmbeddedIdentity:
-    """Reads the signing keys, and makes the first one; the vault must be unlocked."""
+    """Loads the signing keys, creating the first one; the vault must be unlocked."""
     tokens = AccessTokens(store, vault, settings.token_seconds, now_ms)
     await tokens.load()
     return EmbeddedIdentity(store, vault, tokens, now_ms)

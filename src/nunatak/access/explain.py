@@ -1,4 +1,4 @@
-"""Why somebody may do something, or may not: the grants in the database that bear on it, and the one that decides."""
+"""Explains why a principal may or may not do something: the grants that apply, and the one that decides."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from nunatak.access.sessions import Session, principal_grantee, role_grantee
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest
 
-MAX_GRANTS = 10_000  # of one matrix; more would be read by nobody
-MAX_GRANTERS = 10  # named to a caller who was refused: enough to find somebody to ask
-MAX_GRANTS_READ = 1000  # on each securable of the chain, to find them; anybody may ask
+MAX_GRANTS = 10_000  # of one matrix; a longer one is not readable
+MAX_GRANTERS = 10  # named to a caller who was denied: enough to find one to ask
+MAX_GRANTS_READ = 1000  # per securable of the chain, when searching granters; any caller may ask
 
 
 @dataclass(frozen=True)
 class FoundGrant:
-    """What somebody was granted, by name or through a role."""
+    """A grant to the principal itself, or to one of its roles."""
 
     grantee: str
     securable: str
@@ -27,7 +27,7 @@ class FoundGrant:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`grants` are all that bear on the securable, outermost first; `deciding` is the nearest that gives the right."""
+    """`grants` are all that apply to the securable, outermost first; `deciding` is the nearest that allows."""
 
     principal: str
     privilege: Privilege
@@ -50,9 +50,9 @@ async def explain(
     *,
     session: Session | None = None,
 ) -> Explanation:
-    """`further_roles` are those that a token or a proxy would bring along.
+    """Explains a decision; `further_roles` are roles that a token or a proxy would add.
 
-    With `session`, the principal's own, the answer is for that login: a token may bring roles, or be limited to some.
+    With `session`, which must be the principal's own, explains that login: its token may add roles or limit them.
     """
     check_principal_name(principal)
     rows = await store.rows("find_principal", {"principal": principal})
@@ -83,14 +83,14 @@ async def explain(
 
 
 async def _grants_along(store: Store, grantees: Sequence[str], chain: Sequence[str]) -> list[FoundGrant]:
-    """Outermost first; on the same securable, what was granted to the principal itself comes last."""
+    """Returns the grants, outermost first; on the same securable, those to the principal itself come last."""
     rows = await store.rows("find_rights", {"grantees": json_of(grantees), "securables": json_of(chain)})
     found = [FoundGrant(row[1], row[2], row[3]) for row in rows if row[1] is not None]
     return sorted(found, key=lambda each: (chain.index(each.securable), each.grantee.startswith("p:"), each.grantee))
 
 
 def _limited(principal: str, grantees: Sequence[str]) -> str:
-    """Why grants to the principal itself are not among those listed."""
+    """Returns why grants to the principal itself are not listed, or an empty string."""
     if principal_grantee(principal) in grantees:
         return ""
     roles = ", ".join(format_grantee(each) for each in grantees)
@@ -115,9 +115,9 @@ def _reason(
 
 
 async def find_granters(store: Store, privilege: Privilege, chain: Sequence[str]) -> list[str]:
-    """Grantees who may grant the privilege on the last of the chain; those with the nearest grants come first.
+    """Returns grantees who may grant the privilege on the last securable of the chain, nearest grants first.
 
-    To grant needs GRANT and the privilege itself. A role is named, not its members. Disabled principals are left out.
+    Granting needs GRANT and the privilege itself. Lists roles, not their members, and omits disabled principals.
     """
     held: dict[str, int] = {}
     for securable in reversed(chain):
@@ -131,7 +131,7 @@ async def find_granters(store: Store, privilege: Privilege, chain: Sequence[str]
 
 @dataclass(frozen=True)
 class Holding:
-    """What somebody may do somewhere, inherited rights included; a role that has no members stands for itself."""
+    """The privileges of a holder on a securable, including inherited ones; a role without members is its own holder."""
 
     securable: str
     holder: str
@@ -140,7 +140,7 @@ class Holding:
 
 
 async def matrix(store: Store, securable: str) -> list[Holding]:
-    """Everybody who may do something on the securable, then everybody granted something on what lies inside it."""
+    """Returns all holders on the securable, then the holders of grants on securables inside it."""
     inside = await _grants_inside(store, securable)
     above = [grant for each in securables.chain(securable)[:-1] for grant in await _grants_on(store, each)]
     by_place: dict[str, list[Grant]] = {}
@@ -154,7 +154,7 @@ async def matrix(store: Store, securable: str) -> list[Holding]:
 
 
 class _Holders:
-    """Who acts for a grantee: a principal for itself, the members for a role, the disabled for nobody."""
+    """Maps a grantee to its holders: a principal to itself, a role to its members; disabled principals are omitted."""
 
     def __init__(self, members: Mapping[str, Sequence[str]], disabled: frozenset[str]) -> None:
         self._members = members

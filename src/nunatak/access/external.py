@@ -1,4 +1,4 @@
-"""What decision points outside the database have in common: in whose name they are asked, and what they may answer."""
+"""Shared by the external authorizers (OPA, Cedar): the principals they are asked about, and valid answers."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -7,22 +7,22 @@ from operator import and_
 from nunatak.access.privileges import BUNDLES, GRANTABLE, Privilege, expand_rights, names_of
 from nunatak.access.sessions import Session, principal_grantee
 
-# Lets somebody see that a container is there without holding a right on it, because they hold one inside. It comes
-# along with the rights, so that a list need not ask twice.
+# Makes a container visible to a caller without privileges on it, because it holds one inside. It is part of the rights,
+# so that a list need not ask twice.
 SEEN = Privilege.SEE
 ANSWERS = {name: Privilege[name] for name in (*names_of(GRANTABLE), "SEE")}
 _KNOWN: dict[str, int] = {**ANSWERS, **BUNDLES}
 
 
 class Undecided(Exception):
-    """No decision, or one that cannot be understood; the message is for the operator."""
+    """No decision, or an unusable one; the message is for the operator."""
 
 
 def principals_asked_about(session: Session) -> tuple[str, ...]:
-    """In whose name to ask: all of them must be allowed.
+    """Returns the principals to ask about; all of them must be allowed.
 
-    A session that acts in its roles alone is also asked about as nobody in these roles. What a policy allows to the
-    principal by name then does not count, and what it forbids to it by name still does.
+    For a session limited to its roles, also asks about an empty principal in these roles. Permissions for the principal
+    by name then do not count, while prohibitions by name still do.
     """
     if principal_grantee(session.principal) in session.grantees:
         return (session.principal,)
@@ -30,7 +30,7 @@ def principals_asked_about(session: Session) -> tuple[str, ...]:
 
 
 def sum_of(names: Iterable[str]) -> int:
-    """The privileges and bundles of an answer as one number, with what follows from them; whoever holds any, sees."""
+    """Returns the union of the named privileges and bundles, expanded; any privilege includes SEE. Raises Undecided."""
     total = 0
     for name in names:
         if name not in _KNOWN:
@@ -40,6 +40,6 @@ def sum_of(names: Iterable[str]) -> int:
 
 
 def intersect_rights(answers: Sequence[Sequence[int]]) -> list[int]:
-    """What all of several answers about the same securables allow; to be seen is said only where it is all there is."""
+    """Returns the rights that all answers allow, per securable; keeps SEE only where it is the only one."""
     common = [reduce(and_, held) for held in zip(*answers, strict=True)]
     return [int(held & ~SEEN) or held for held in common]

@@ -1,4 +1,4 @@
-"""The built-in decision point: grants in the database, to a principal or a role, on a securable or what it lies in."""
+"""The built-in Authorizer: grants in the database to a principal or a role, on a securable or one of its ancestors."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from nunatak.database.store import Store
 
 
 class Grants:
-    """The Authorizer that asks our own tables."""
+    """The Authorizer that reads our own tables."""
 
     grants_decide = True
 
@@ -23,7 +23,7 @@ class Grants:
         return found
 
     async def versioned_rights(self, session: Session, wanted: Sequence[str]) -> tuple[int, list[int]]:
-        """As `rights`, with the version of the policy they were read from."""
+        """As `rights`, with the policy version that they belong to."""
         chains = [securables.chain(securable) for securable in wanted]
         every = list(dict.fromkeys(each for chain in chains for each in chain))
         values = {"grantees": json_of(session.grantees), "securables": json_of(every)}
@@ -40,11 +40,11 @@ class Grants:
         return bool(await self._store.rows("granted_inside", values))
 
     async def close(self) -> None:
-        """Nothing to give back: the store is somebody else's."""
+        """Does nothing: the store is not owned by the authorizer."""
 
 
 def _along(chain: Sequence[str], held: dict[str, int]) -> int:
-    """What is held on any of them, with what follows from it further down."""
+    """Returns the union of the rights on the chain, expanded at each level."""
     total = 0
     for securable in chain:
         total = expand_rights(total | held.get(securable, 0))
@@ -52,5 +52,5 @@ def _along(chain: Sequence[str], held: dict[str, int]) -> int:
 
 
 def json_of(texts: Sequence[str]) -> str:
-    """A list as the statements of `access.sql` take it."""
+    """Encodes a list as the statements of `access.sql` expect it."""
     return msgspec.json.encode(list(texts)).decode()

@@ -1,8 +1,8 @@
-"""Who asks and what they may do, remembered for as long as nobody's rights change.
+"""Authenticates and authorizes callers, with a cache that is valid until any privilege changes.
 
-Every remembered session and right belongs to one version of the policy. That version comes with each read of a pointer,
-so a load or a commit by somebody known costs nothing more, and a right that was taken away is gone with the next
-request, on every server. A right that is missing is never remembered but asked for again: a new grant counts at once.
+Every cached session and right belongs to one policy version. Each read of a pointer returns that version, so a load or
+a commit by a cached session costs nothing more, and a revoked privilege is gone with the next request, on every server.
+A missing privilege is never cached but queried again: a new grant counts at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from nunatak.errors import NotAuthenticated
 __all__ = ["Guard", "Known"]
 
 NO_PROOF = "No credentials were sent"
-# What PyIceberg and its like send when they were given nothing to send; another mode may still know who asks.
+# Sent by PyIceberg and similar clients without credentials; another authenticator may still identify the caller.
 NOTHING_SENT = (b"Bearer None", b"Bearer null", b"Bearer ", b"Bearer")
 NOTHING_SENT_HINT = (
     "The client sent `Authorization: Bearer None`, as PyIceberg does without any: "
@@ -28,7 +28,7 @@ HINT = "Send `Authorization: Bearer <token>`; clients take a token or a client i
 
 
 class Guard:
-    """One per process; with `auth` none there is no guard, and everybody may do everything."""
+    """One per process; with `auth` none there is no guard, and every caller may do everything."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Guard:
         self.sessions = KnownSessions(now_ms)
 
     def known(self, authorization: bytes | None) -> Known | None:
-        """Whoever sent this header before, if it still is good; whether the policy still is, the caller finds out."""
+        """Returns the unexpired session that this header authenticated; the caller must check its policy version."""
         return None if authorization is None else self.sessions.find(digest_of(authorization))
 
     def forget(self) -> None:
@@ -55,12 +55,12 @@ class Guard:
         return version
 
     async def identify(self, proof: Proof) -> Known:
-        """Who asks; NotAuthenticated if nobody knows."""
+        """Returns the caller's session; raises NotAuthenticated."""
         authorization = proof.headers.get(b"authorization")
         known = self.known(authorization)
         if known is not None:
             return known
-        # Read first: whatever changes while the proof is checked makes the session one of the past.
+        # Read the version first: a change made while the proof is checked then outdates the session.
         version = await self.policy_version()
         session = await self._authenticate(proof)
         known = Known(session, version)
@@ -81,14 +81,14 @@ class Guard:
         raise NotAuthenticated(NO_PROOF, hint=HINT)
 
     async def ask(self, known: Known, wanted: Sequence[str]) -> list[int]:
-        """The rights on several at once, as they are now; PolicyChanged if the session is older than that."""
+        """Returns the current rights on each securable; raises PolicyChanged if the session is older than those."""
         if isinstance(self.authorizer, Grants):
             version, found = await self.authorizer.versioned_rights(known.session, wanted)
             if version != known.version:
                 self.forget()
                 raise PolicyChanged
             known.remember(wanted, found)
-        else:  # others may change their mind without telling us: nothing is remembered
+        else:  # external policies may change without notice: nothing is cached
             found = await self.authorizer.rights(known.session, wanted)
         return [held | Privilege.CONFIG_READ for held in found]
 

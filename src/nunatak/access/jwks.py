@@ -1,4 +1,4 @@
-"""The public keys of an external issuer: fetched with limits, remembered, and never from an address a token names."""
+"""The public keys of an external issuer: fetched with limits and cached, never from an address that a token names."""
 
 import asyncio
 import logging
@@ -19,16 +19,16 @@ from nunatak.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-FRESH_MS = 600_000  # how long a key that its issuer withdraws goes on working
-SEARCH_MS = 60_000  # between two fetches for the sake of a key that is not known: anybody can name one
-RETRY_MS = 10_000  # after a fetch that failed
-STALE_MS = 3_600_000  # an outage of this length is survived; most tokens do not live longer
+FRESH_MS = 600_000  # how long a key remains valid here after its issuer withdraws it
+SEARCH_MS = 60_000  # between two fetches for an unknown key id: any client can send one
+RETRY_MS = 10_000  # after a failed fetch
+STALE_MS = 3_600_000  # the longest outage that is tolerated; most tokens do not live longer
 FETCH_SECONDS = 3
 MAX_BYTES = 1024 * 1024
 DISCOVERY = "/.well-known/openid-configuration"
 SMALLEST_RSA_BITS = 2048
 
-# Each algorithm with the key it takes. Symmetric ones are missing: their key would have to be published.
+# Each algorithm with its key type and curve. No symmetric algorithms: their key would have to be published.
 _RSA = ("RSA", None)
 ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), _RSA),
@@ -40,7 +40,7 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
 
 
 class NotFetched(Exception):
-    """The issuer gave no usable answer; the message says why."""
+    """The issuer gave no usable response; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,23 @@ class PublicKey:
 
 
 class IssuerKeys:
-    """The keys of one issuer, fetched when they are needed; one fetch at a time, whoever waits for it."""
+    """The keys of one issuer, fetched on demand; concurrent callers share one fetch."""
 
     def __init__(self, issuer: str, keys_url: str | None, now_ms: Callable[[], int]) -> None:
         self._issuer = issuer
         self._keys_url = keys_url
         self._now_ms = now_ms
         self._keys: tuple[PublicKey, ...] | None = None
+        # So long ago that the first request fetches, even by a clock that starts at 0.
         self._fetched_ms = self._failed_ms = self._searched_ms = -STALE_MS
         self._fetching: asyncio.Task[None] | None = None
         _check_url(f"keys of issuer {issuer}", keys_url or issuer)
 
     async def find(self, kid: str | None, algorithm: str) -> Any:
-        """The key that a token names, or the only one that fits; None if the issuer has none such."""
+        """Returns the key that a token names, or the only one that fits; None if the issuer has no such key."""
         fetched = await self._freshen()
         found = self._fitting(kid, algorithm)
+        # A fetch in progress is joined even within SEARCH_MS: that causes no further one.
         if found is None and not fetched and (self._fetching or self._now_ms() - self._searched_ms >= SEARCH_MS):
             self._searched_ms = self._now_ms()
             await self._fetch_once()
@@ -81,7 +83,7 @@ class IssuerKeys:
         return fitting[0].key if len(fitting) == 1 else None
 
     async def _freshen(self) -> bool:
-        """Whether keys were fetched just now; ServiceUnavailable if there are none, or none recent enough."""
+        """Returns whether it fetched keys; raises ServiceUnavailable if there are none, or none recent enough."""
         if self._age_ms() < FRESH_MS:
             return False
         if self._fetching or self._now_ms() - self._failed_ms >= RETRY_MS:
@@ -99,7 +101,7 @@ class IssuerKeys:
     async def _fetch_once(self) -> None:
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetch())
-        # Whoever began the fetch may go away; the others still wait for it.
+        # Shielded: if the caller that began the fetch is cancelled, the others still wait for it.
         await asyncio.shield(self._fetching)
 
     async def _fetch(self) -> None:
@@ -115,7 +117,7 @@ class IssuerKeys:
 
 
 async def _discover_keys_url(issuer: str) -> str:
-    """Where the issuer says its keys are, provided that it is the issuer."""
+    """Returns the jwks_uri of the issuer's discovery document; raises NotFetched if that names another issuer."""
     found = await fetch_json(issuer.rstrip("/") + DISCOVERY)
     if found.get("issuer") != issuer:
         raise NotFetched("its discovery document names another issuer")
@@ -129,7 +131,7 @@ async def _discover_keys_url(issuer: str) -> str:
 
 
 def _parse_keys(found: Mapping[str, Any]) -> tuple[PublicKey, ...]:
-    """Those of the set that can verify a signature; others may be there too and are no error."""
+    """Returns the keys of the set that can verify a signature; other keys are skipped, not an error."""
     listed = found.get("keys")
     if not isinstance(listed, list):
         raise NotFetched("what it publishes is not a set of keys")
@@ -137,7 +139,7 @@ def _parse_keys(found: Mapping[str, Any]) -> tuple[PublicKey, ...]:
 
 
 def _parse_key(jwk: object) -> PublicKey | None:
-    # A private key ("d") that was published is everybody's key.
+    # A key published with its private part ("d") is known to everyone, so it proves nothing.
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig" or "d" in jwk:
         return None
     operations = jwk.get("key_ops")
@@ -174,7 +176,7 @@ def _check_url(what: str, url: str) -> SplitResult:
 
 
 class _KeySetResponse:
-    """What the HTTP parser reports."""
+    """The callbacks of the HTTP parser."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -188,7 +190,7 @@ class _KeySetResponse:
 
 
 async def fetch_json(url: str) -> dict[str, Any]:
-    """A JSON object by GET, within FETCH_SECONDS and MAX_BYTES; redirects are not followed."""
+    """Returns a JSON object by GET, within FETCH_SECONDS and MAX_BYTES; raises NotFetched. Follows no redirects."""
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             status, body = await _get(urlsplit(url))

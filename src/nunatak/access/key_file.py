@@ -1,4 +1,4 @@
-"""The keys that secrets are encrypted with, in a file of their own: a copy of the database alone opens nothing."""
+"""The encryption keys of stored secrets, in a file of their own: a copy of the database alone reveals no secret."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ _HEADING = "# Whoever reads this file can read the secrets of the catalog's data
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyFileKey:
-    """`key_id` follows from the material, so that a line that was damaged is noticed."""
+    """`key_id` is derived from the material, so that a damaged line is detected."""
 
     key_id: str
     material: bytes
@@ -35,7 +35,7 @@ class KeyFileKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """The first key encrypts; every one of them decrypts what it encrypted."""
+    """The first key encrypts; each key decrypts what it encrypted."""
 
     keys: tuple[KeyFileKey, ...] = ()
 
@@ -56,7 +56,7 @@ def _id_of(material: bytes) -> str:
 
 
 def parse_keys(text: str, source: Path) -> KeyRing:
-    """Lines of a key's id and its base64; empty ones and those that begin with # do not count."""
+    """Parses lines of key id and base64; skips empty lines and comments (#). Raises SettingsError."""
     keys: list[KeyFileKey] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -77,7 +77,7 @@ def parse_keys(text: str, source: Path) -> KeyRing:
 
 
 class KeyFile:
-    """The ring as the file has it: made when the first key is needed, and read again when somebody changed it."""
+    """The key ring in the file: created when the first key is needed, and read again when the file changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -85,20 +85,21 @@ class KeyFile:
         self._seen: tuple[int, int, int] | None = None
 
     def find(self, key_id: str) -> KeyFileKey | None:
-        """Another server, or an operator, may have added a key that is not known here yet."""
+        """Finds a key; reads the file again for an unknown id, which another server or an operator may have added."""
         return self._ring.find(key_id) or self.ring().find(key_id)
 
     def first(self) -> KeyFileKey:
-        """The key that encrypts now."""
+        """Returns the key that encrypts, creating the file if it never existed; raises SettingsError."""
         ring = self.ring()
         if not ring.keys:
+            # A file that was read before and is gone must not be replaced: a new key would not decrypt the old values.
             if self._seen is not None:
                 raise SettingsError(f"the key file {self.path} is gone: put it back, what is encrypted needs it")
             ring = self.change(lambda kept: kept if kept.keys else KeyRing((new_key(),)))
         return ring.keys[0]
 
     def ring(self) -> KeyRing:
-        """Empty as long as there is no file."""
+        """Returns the current ring, empty if there is no file; raises SettingsError."""
         try:
             status = os.stat(self.path)
         except FileNotFoundError:
@@ -111,14 +112,15 @@ class KeyFile:
         return self._ring
 
     def changed_ms(self) -> int | None:
-        """When the file was written last; None if there is none."""
+        """Returns the modification time of the file; None if there is no file."""
         try:
             return os.stat(self.path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
 
     def change(self, changed: Callable[[KeyRing], KeyRing]) -> KeyRing:
-        """Replace the file by what `changed` makes of it, while nobody else does; durable on return."""
+        """Replaces the ring by `changed(ring)` under an exclusive lock; durable on return. Raises SettingsError."""
+        # Resolved, so that a symbolic link stays and its target is replaced.
         path = Path(os.path.realpath(self.path))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,6 +144,7 @@ def open_key_file(settings: Settings) -> KeyFile:
 def _read(path: Path) -> KeyRing:
     try:
         with open(path, encoding="ascii") as file:
+            # The mode of the open file: the path could be replaced between a check and the read.
             mode = os.fstat(file.fileno()).st_mode
             if mode & 0o077:
                 raise SettingsError(
@@ -157,6 +160,7 @@ def _read(path: Path) -> KeyRing:
 
 @contextlib.contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
+    # A lock file of its own, because the key file is replaced and its lock would go with it.
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -166,9 +170,9 @@ def _exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """A crash leaves the old file or the new one, whole; the owner stays the same, be it root who changes it."""
+    """Replaces the file atomically, also across a crash; keeps its owner, even if root changes it."""
     new = Path(f"{path}.new")
-    new.unlink(missing_ok=True)  # left behind by a crash; nobody else can be writing it, thanks to the lock
+    new.unlink(missing_ok=True)  # left behind by a crash: the lock excludes another writer
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""The sessions a process has checked, with their rights: a cache weighed in bytes, which drops what has expired.
+"""A cache of authenticated sessions with their rights, limited in bytes; expired sessions are dropped.
 
-The key of a session is a digest of its Authorization header: a picture of the server's memory shows no bearer token
-among the keys, only what a request of the moment holds.
+The key of a session is a digest of its Authorization header, so that a memory dump shows no bearer tokens among the
+keys, only those of requests in flight.
 """
 
 import os
@@ -12,24 +12,24 @@ from hashlib import blake2b
 from nunatak.access.audit_rows import origin_text
 from nunatak.access.sessions import Session
 
-MOST_BYTES = 64 * 1024 * 1024  # of all sessions together; beyond that the oldest go, and are checked again
-MOST_BYTES_OF_ONE = MOST_BYTES // 4  # a session whose rights need more loses them, and they are asked for again
-MAX_ORIGINS = 100  # of one session; what a client calls itself beyond that is not kept
-SWEEP_MS = 60_000  # how often expired sessions are looked for
+MOST_BYTES = 64 * 1024 * 1024  # of all sessions; beyond that the oldest are dropped, and authenticated again
+MOST_BYTES_OF_ONE = MOST_BYTES // 4  # a session whose rights need more loses them, and they are queried again
+MAX_ORIGINS = 100  # of one session; further User-Agent values are not recorded
+SWEEP_MS = 60_000  # how often expired sessions are dropped
 
-# Measured with tracemalloc: a session with its empty dictionaries, and an entry of a dictionary with its number.
+# Measured with tracemalloc: a session with its empty dictionaries, and a dictionary entry with its int.
 SESSION_BYTES, ENTRY_BYTES = 1500, 150
 
-_DIGEST_KEY = os.urandom(32)  # so that a digest says nothing to another process, and nobody can make two of the same
+_DIGEST_KEY = os.urandom(32)  # makes digests useless to other processes, and collisions impossible to construct
 
 
 def digest_of(secret: bytes) -> bytes:
-    """What stands for a token, or for a request with one, as the key of a dictionary; takes about a microsecond."""
+    """Returns a digest as dictionary key for a token, or a request with one; takes about a microsecond."""
     return blake2b(secret, key=_DIGEST_KEY, digest_size=16).digest()
 
 
 class Known:
-    """A session that was checked, and what it is known to be allowed, under one version of the policy."""
+    """An authenticated session and its known rights, under one policy version."""
 
     __slots__ = ("_origins", "cache", "rights", "session", "version", "weight_bytes")
 
@@ -38,11 +38,11 @@ class Known:
         self.version = version
         self.rights: dict[str, int] = {}
         self.weight_bytes = SESSION_BYTES
-        self.cache: KnownSessions | None = None  # None: it is used by one request only, or was dropped
+        self.cache: KnownSessions | None = None  # None: not cached (used by one request only), or dropped
         self._origins: dict[tuple[str, bytes], str] = {}
 
     def remember(self, wanted: Sequence[str], found: Sequence[int]) -> None:
-        """Keep the rights that were found on securables; if they become too many, those kept before go."""
+        """Caches the rights found on securables; if they become too large, drops the earlier ones."""
         added = _weight_of_rights(wanted)
         if self.weight_bytes + added > MOST_BYTES_OF_ONE:
             freed = _weight_of_rights(self.rights)
@@ -54,11 +54,11 @@ class Known:
         self._weigh(added)
 
     def origin(self, address: str, agent: bytes) -> str:
-        """What the audit trail keeps of where a request came from; a client says the same each time."""
+        """Returns the origin text for the audit trail; cached, since a client sends the same each time."""
         origin = self._origins.get((address, agent))
         if origin is None:
-            if len(self._origins) >= MAX_ORIGINS:  # or each request could have an audit row of its own
-                if len(self._origins) >= 2 * MAX_ORIGINS:  # addresses, too
+            if len(self._origins) >= MAX_ORIGINS:  # otherwise each request could get an audit row of its own
+                if len(self._origins) >= 2 * MAX_ORIGINS:  # too many addresses, too
                     self._forget_origins()
                 agent = b""
             origin = origin_text(address or None, self.session.roles, agent.decode("latin-1") or None)
@@ -86,21 +86,22 @@ def _weight_of_origin(address: str, agent: bytes, origin: str) -> int:
 
 
 class KnownSessions:
-    """By the digest of the header that proved them."""
+    """Sessions by the digest of their Authorization header."""
 
     def __init__(self, now_ms: Callable[[], int], most_bytes: int = MOST_BYTES) -> None:
         self.bytes = 0
         self._now_ms = now_ms
         self._most_bytes = most_bytes
-        self._by_digest: dict[bytes, Known] = {}  # the oldest first
+        self._by_digest: dict[bytes, Known] = {}  # oldest first
         self._swept_ms = 0
 
     def __len__(self) -> int:
         return len(self._by_digest)
 
     def find(self, digest: bytes) -> Known | None:
-        """The session, unless it has expired."""
+        """Returns the session, unless it has expired."""
         now_ms = self._now_ms()
+        # The second condition: a clock that was set back must not stop the sweeps.
         if now_ms >= self._swept_ms + SWEEP_MS or now_ms < self._swept_ms:
             self._drop_expired(now_ms)
         known = self._by_digest.get(digest)
@@ -116,13 +117,13 @@ class KnownSessions:
         self.weigh(known.weight_bytes)
 
     def weigh(self, added_bytes: int) -> None:
-        """Count what a session of the cache gained or lost, and make room if they weigh too much."""
+        """Adds the change in a session's size to the total, and drops sessions if the total exceeds the limit."""
         self.bytes += added_bytes
         if self.bytes <= self._most_bytes:
             return
         self._drop_expired(self._now_ms())
         for digest in list(self._by_digest):
-            if self.bytes <= self._most_bytes * 3 // 4:  # not again for the next right already
+            if self.bytes <= self._most_bytes * 3 // 4:  # with slack, so that the next addition does not evict again
                 return
             self._drop(digest)
 

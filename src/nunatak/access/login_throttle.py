@@ -1,4 +1,4 @@
-"""Counts failed logins, so that whoever keeps failing is asked to wait; in this process only, and in bounded memory."""
+"""Throttles clients after repeated failed logins; per process, and in bounded memory."""
 
 from collections.abc import Callable, Hashable
 
@@ -14,15 +14,16 @@ class Failures:
         self._now_ms = now_ms
         self._counts: dict[
             Hashable, tuple[int, int]
-        ] = {}  # how many, and when the minute is over; longest untouched first
+        ] = {}  # number of failures, and end of the minute; least recently failed first
 
     def wait_ms(self, key: Hashable) -> int:
-        """How long the key has to wait; 0 if it may try."""
+        """Returns how long the key must wait; 0 if it may try."""
         count, over_ms = self._counts.get(key, (0, 0))
         return max(0, over_ms - self._now_ms()) if count >= self._most else 0
 
     def add(self, key: Hashable) -> None:
         now_ms = self._now_ms()
+        # Removed and inserted again, so that the dictionary stays ordered by the last failure.
         count, over_ms = self._counts.pop(key, (0, 0))
         if over_ms <= now_ms:
             count, over_ms = 0, now_ms + WINDOW_MS
@@ -32,18 +33,18 @@ class Failures:
 
 
 class LoginThrottle:
-    """Failures of one client at one address, and of all clients there; behind a proxy an address may be many people's.
+    """Limits failures per client and address, and per address; behind a proxy many users may share an address.
 
-    A client that has logged in from an address is not held up there by the failures of others, only by its own.
+    A client that has logged in from an address is delayed there only by its own failures, not by those of others.
     """
 
     def __init__(self, client_failures: int, address_failures: int, now_ms: Callable[[], int]) -> None:
         self._clients = Failures(client_failures, now_ms)
         self._addresses = Failures(address_failures, now_ms)
-        self._welcome: dict[tuple[str, str], None] = {}  # longest ago first
+        self._welcome: dict[tuple[str, str], None] = {}  # oldest first
 
     def wait_ms(self, client_id: str, address: str) -> int:
-        """How long this client has to wait; 0 if it may try."""
+        """Returns how long this client must wait; 0 if it may try."""
         own = self._clients.wait_ms((client_id, address))
         if client_id and (client_id, address) in self._welcome:
             return own

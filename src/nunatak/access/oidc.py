@@ -1,4 +1,4 @@
-"""Tokens of external issuers: whether one is genuine, and whom it names. Fetching keys is the work of jwks.py."""
+"""Bearer tokens of external issuers: verification and the principal they name. jwks.py fetches the keys."""
 
 import base64
 import re
@@ -17,17 +17,17 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import Settings, SettingsError
 
-LEEWAY_SECONDS = 60  # how far the issuer's clock may be from ours
+LEEWAY_SECONDS = 60  # how far the issuer's clock may differ from ours
 LAST_SECOND = 1 << 40  # far beyond any date, and small enough for every calculation
 MAX_TOKEN_BYTES = 16 * 1024
-# Headers by which a token would bring its own key, or ask for rules that we do not know (RFC 7515, 4.1).
+# Headers with which a token would bring its own key, or require extensions unknown here (RFC 7515, 4.1).
 REFUSED_HEADERS = ("jwk", "jku", "x5u", "x5c", "crit")
-TYPES = {"jwt", "at+jwt", "jose"}  # not logout+jwt, dpop+jwt and others that prove something else (RFC 8725, 3.11)
+TYPES = {"jwt", "at+jwt", "jose"}  # not logout+jwt, dpop+jwt and others with another purpose (RFC 8725, 3.11)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token says before anything of it is believed."""
+    """A decoded token before verification."""
 
     text: bytes
     header: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Token:
 
 
 class OidcAuthenticator:
-    """Takes bearer tokens whose `iss` is one of `oidc_issuers`; others are somebody else's, and nothing is fetched."""
+    """Accepts bearer tokens whose `iss` is one of `oidc_issuers`; ignores others without fetching keys."""
 
     def __init__(self, settings: Settings, store: Store, now_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -58,6 +58,7 @@ class OidcAuthenticator:
             raise _not_authenticated(
                 "its issuer has no such key", "Get a new token; the issuer may have changed its keys."
             )
+        # PyJWS checks only the signature; _check_claims checks the claims, by the injected clock.
         try:
             payload = jwt.PyJWS().decode(token.text, key, algorithms=[str(algorithm)])
         except jwt.PyJWTError as error:
@@ -77,21 +78,21 @@ class OidcAuthenticator:
             )
         named = _roles(_claim(claims, self._settings.oidc_roles_claim)) if self._settings.oidc_roles_claim else []
         kept = await find_roles(self._store, principal)
-        # Looked at again before it expires, so that a key which the issuer withdraws does not live on in a session.
+        # Verified again before it expires, so that a key which the issuer withdraws does not live on in a session.
         expires_ms = min(int((claims["exp"] + LEEWAY_SECONDS) * 1000), self._now_ms() + FRESH_MS)
         ends_ms = int(claims["exp"] * 1000)
         return session_of(principal, merge_roles(named, kept), expires_ms=expires_ms, ends_ms=ends_ms, method="oidc")
 
 
 def keys_of_issuers(settings: Settings, now_ms: Callable[[], int]) -> dict[str, IssuerKeys]:
-    """Of each issuer whose tokens are accepted; SettingsError if the settings will not do. Nothing is fetched yet."""
+    """Returns the keys of each accepted issuer, not fetched yet; raises SettingsError for unsuitable settings."""
     _check(settings)
     addresses = dict(settings.oidc_keys)
     return {issuer: IssuerKeys(issuer, addresses.get(issuer), now_ms) for issuer in settings.oidc_issuers}
 
 
 def _check(settings: Settings) -> None:
-    """Refuse what would accept tokens that were not meant for us."""
+    """Raises SettingsError for settings that would accept tokens issued for other services."""
     if not settings.oidc_issuers:
         raise SettingsError("auth oidc needs oidc_issuers: the issuers whose tokens are accepted, as `iss` names them")
     if not settings.oidc_audience:
@@ -112,7 +113,7 @@ def _check(settings: Settings) -> None:
 
 
 def find_token(proof: Proof) -> Token | None:
-    """The JWT in the Authorization header; None if there is none, or nothing can be read from it."""
+    """Returns the JWT of the Authorization header; None if there is none, or it cannot be decoded."""
     scheme, _, text = proof.headers.get(b"authorization", b"").partition(b" ")
     text = text.strip()
     if scheme.lower() != b"bearer" or text.count(b".") not in (2, 4):
@@ -182,7 +183,7 @@ def _is_time(value: object) -> TypeGuard[int | float]:
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    """A claim by its name, which may hold dots itself, or by the names that lead to it."""
+    """Returns a claim by its name, which may contain dots, or by a dotted path."""
     if path in claims:
         return claims[path]
     found: Any = claims

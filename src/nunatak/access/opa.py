@@ -1,4 +1,4 @@
-"""Open Policy Agent decides: one POST for all securables of a request, and no decision means nobody may do anything."""
+"""The Authorizer that asks Open Policy Agent: one POST for all securables; without a decision nothing is allowed."""
 
 import asyncio
 import logging
@@ -20,17 +20,17 @@ from nunatak.settings import Settings, SettingsError
 
 log = logging.getLogger(__name__)
 
-DEADLINE_SECONDS = 2.0  # for one question, connecting included
-MAX_CONNECTIONS = 32  # at once; further questions wait, which counts towards their deadline
+DEADLINE_SECONDS = 2.0  # for one query, including connecting
+MAX_CONNECTIONS = 32  # at once; further queries wait, which counts towards their deadline
 MAX_IDLE = 8
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-MAX_SECURABLES = 500  # in one question, so that a long list does not run into the deadline on a busy machine
+MAX_SECURABLES = 500  # per query, so that a long list does not exceed the deadline on a busy machine
 
 
 class _Securable(msgspec.Struct, frozen=True):
     kind: str
     path: str
-    within: list[str]  # the paths of everything it lies in and its own: whoever compares them need not cut texts
+    within: list[str]  # the paths of its ancestors and its own, so that policies need not split strings
     warehouse: str | None
     namespace: tuple[str, ...]
     name: str | None
@@ -55,7 +55,7 @@ _answers = msgspec.json.Decoder(_OpaResponse)
 
 
 def open_opa(settings: Settings) -> "Opa":
-    """The decision point at `opa_url`; nothing is asked yet, so OPA may start later than we do."""
+    """Returns the authorizer for `opa_url`; does not connect yet, so OPA may start after this server."""
     token = settings.opa_token.reveal()
     if not (token.isascii() and token.isprintable()):
         raise SettingsError("opa_token holds characters that no HTTP header may hold")
@@ -80,7 +80,7 @@ def _check_url(text: str) -> SplitResult:
 
 
 class Opa:
-    """The Authorizer that asks OPA over a few connections, which are kept open."""
+    """The Authorizer that asks OPA over a small pool of keep-alive connections."""
 
     grants_decide = False
 
@@ -99,7 +99,7 @@ class Opa:
         return held
 
     async def sees_inside(self, session: Session, container: str) -> bool:
-        """Asked only where there are no rights: what may be seen would have come with them."""
+        """Returns False: called only where there are no rights, and visibility would have come with them."""
         return False
 
     async def close(self) -> None:
@@ -135,14 +135,14 @@ class Opa:
             raise Undecided(f"status {status}")
         try:
             result = _answers.decode(body).result
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # also if there is no result at all
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # also if `result` is missing
             raise Undecided(f"not a list of lists of privileges: {error}") from error
         if len(result) != len(question.securables):
             raise Undecided(f"{len(result)} results for {len(question.securables)} securables")
         return [sum_of(names) for names in result]
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:
-        """Ask over a connection that is open, if there is one; once more over a new one if that was being closed."""
+        """Posts over an idle connection if there is one; retries once over a new one if OPA was closing that."""
         request = self._head(len(body)) + body
         while self._idle:
             connection = self._idle.pop()
@@ -156,7 +156,7 @@ class Opa:
     async def _exchange(self, connection: "_Connection", request: bytes) -> tuple[int, bytes]:
         try:
             status, body = await connection.exchange(request)
-        except BaseException:  # what may still arrive belongs to nobody
+        except BaseException:  # a late response must not be read as that of another request
             connection.close()
             raise
         if not connection.closed:
@@ -184,7 +184,7 @@ class Opa:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def _note(self, trouble: str | None) -> None:
-        """Log when it begins and when it is over, not for every request in between."""
+        """Logs when the trouble begins and when it ends, not for every request in between."""
         if trouble is not None and trouble != self._trouble:
             log.error("OPA decides nothing: %s; requests are answered 503", trouble)
         elif trouble is None and self._trouble is not None:
@@ -200,11 +200,11 @@ def _describe_securable(securable: str) -> _Securable:
 
 
 class _ClosedUnanswered(ConnectionError):
-    """Closed before a byte of the answer came: a kept connection whose time was over."""
+    """The connection closed before the first byte of the response: OPA closed an idle connection."""
 
 
 class _Connection(asyncio.Protocol):
-    """One HTTP/1.1 connection with at most one question under way; anything unexpected closes it."""
+    """One HTTP/1.1 connection with at most one request in flight; anything unexpected closes it."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -226,7 +226,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is one in all but its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's only has the interface
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -246,11 +246,11 @@ class _Connection(asyncio.Protocol):
             self._waiting.set_exception(error)
         self.close()
 
-    # What the parser reports.
+    # Callbacks of the HTTP parser.
 
     def on_message_begin(self) -> None:
         if self._waiting is None or self._waiting.done():
-            self.close()  # an answer to nothing must not become the answer to the next question
+            self.close()  # an unsolicited response must not become the response to the next request
         self._answering = True
         self._body = bytearray()
 

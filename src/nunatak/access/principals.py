@@ -1,4 +1,4 @@
-"""How a principal whom somebody else vouches for stands here: its roles, unless it is disabled."""
+"""Externally authenticated principals: valid names, and their roles in the database."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from nunatak.errors import BadRequest, NotAuthenticated
 
 
 def is_name(text: str) -> bool:
-    """Whether a principal or a role may be called so."""
+    """Returns whether this is a valid name of a principal or a role."""
     try:
         check_principal_name(text)
     except BadRequest:
@@ -17,7 +17,7 @@ def is_name(text: str) -> bool:
 
 
 async def find_roles(store: Store, principal: str) -> tuple[str, ...]:
-    """The roles it has here, none if it is not kept here; NotAuthenticated if it is disabled."""
+    """Returns the stored roles, none if the principal is not stored; raises NotAuthenticated if it is disabled."""
     rows = await store.rows("find_principal", {"principal": principal})
     if any(row[2] for row in rows):
         raise NotAuthenticated(
@@ -27,5 +27,5 @@ async def find_roles(store: Store, principal: str) -> tuple[str, ...]:
 
 
 def merge_roles(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
-    """Each role once, in order; what is no name cannot have been granted anything and is left out."""
+    """Returns each role once, sorted; omits invalid names, which cannot have been granted anything."""
     return tuple(sorted({role for role in (*first, *second) if is_name(role)}))

@@ -1,12 +1,12 @@
-"""What a caller may be allowed to do, and to which kind of thing; deciding it is another file's work."""
+"""Privileges and the kinds of securables. Decisions are made elsewhere."""
 
 from enum import Enum, IntFlag
 
 
 class Privilege(IntFlag):
-    """One right, or several together; every route names the one it needs. The numbers are stored: never reuse one."""
+    """One privilege or a union; every route names the one it needs. The numbers are stored: never reuse one."""
 
-    PUBLIC = 0  # needs no right, not even to be known
+    PUBLIC = 0  # needs no privilege, not even authentication
     SERVER_ADMIN = 1 << 0
     WAREHOUSE_ADMIN = 1 << 1
     GRANT = 1 << 2
@@ -23,8 +23,8 @@ class Privilege(IntFlag):
     TABLE_ALTER = 1 << 13
     LOCATION_CHOOSE = 1 << 14
     AUDIT_READ = 1 << 15
-    CONFIG_READ = 1 << 16  # held by everybody who is known; not granted
-    SEE = 1 << 17  # that a container is there; said by external decision points, not granted
+    CONFIG_READ = 1 << 16  # held by every authenticated caller; not granted
+    SEE = 1 << 17  # that a container exists; returned by external authorizers, not granted
 
 
 P = Privilege
@@ -32,8 +32,8 @@ READ = P.NS_LIST | P.TABLE_LIST | P.TABLE_READ_META | P.TABLE_READ_DATA
 WRITE = READ | P.NS_CREATE | P.NS_UPDATE | P.TABLE_CREATE | P.TABLE_WRITE | P.TABLE_ALTER
 ADMIN = WRITE | P.NS_DROP | P.TABLE_DROP | P.GRANT
 GRANTABLE = ADMIN | P.SERVER_ADMIN | P.WAREHOUSE_ADMIN | P.LOCATION_CHOOSE | P.AUDIT_READ
-OWNER = ADMIN  # what the creator of something holds on it
-# What makes a table or view known to exist; whoever holds none of it on a table is told that there is no such table.
+OWNER = ADMIN  # the privileges of a creator on what it created
+# Privileges that reveal that a table or view exists; a caller with none of them gets a 404.
 ENTRY_BITS = P.TABLE_LIST | P.TABLE_READ_META | P.TABLE_READ_DATA | P.TABLE_WRITE | P.TABLE_ALTER | P.TABLE_DROP
 
 BUNDLES: dict[str, Privilege] = {"READ": READ, "WRITE": WRITE, "ADMIN": ADMIN}
@@ -41,7 +41,7 @@ EVERYTHING = GRANTABLE | P.CONFIG_READ
 
 
 def expand_rights(held: int) -> int:
-    """What follows from what is held: an administrator of the server or of a warehouse may do everything there."""
+    """Adds implied privileges: an administrator of the server or of a warehouse may do everything there."""
     if held & P.SERVER_ADMIN:
         return int(EVERYTHING)
     if held & P.WAREHOUSE_ADMIN:
@@ -50,12 +50,12 @@ def expand_rights(held: int) -> int:
 
 
 def names_of(held: int) -> list[str]:
-    """The single privileges in a sum, by name, in the order above."""
+    """Returns the names of the single privileges in a union, in the order above."""
     return [single.name for single in EVERYTHING if single & held and single.name is not None]
 
 
 class Securable(Enum):
-    """The thing a privilege is held on; a grant on one covers everything inside it."""
+    """The kind of object that a privilege is held on; a grant on one covers everything inside it."""
 
     SERVER = "server"
     WAREHOUSE = "warehouse"

@@ -1,4 +1,4 @@
-"""What a proxy in front of us says about its callers, believed only if it comes from a trusted address."""
+"""Identity and client address from the headers of a proxy, accepted only from trusted addresses."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedProxies:
-    """The networks of `trusted_proxies`; nobody is trusted if there are none."""
+    """The networks of `trusted_proxies`; without any, no address is trusted."""
 
     def __init__(self, settings: Settings) -> None:
         self.networks = tuple(_network(text) for text in settings.trusted_proxies)
@@ -25,9 +25,9 @@ class TrustedProxies:
         return found is not None and any(found in network for network in self.networks)
 
     def client_address(self, address: str | None, headers: Mapping[bytes, bytes]) -> str | None:
-        """Who sent the request: the last address on its way that is no trusted proxy's.
+        """Returns the client's address: the last on the request's way (X-Forwarded-For) that is not a trusted proxy's.
 
-        Each proxy appends the address it was called from, so what stands further left was written by the client.
+        Each proxy appends the address of its peer, so anything further left was written by the client.
         """
         if not self.networks or not self.include(address):
             return address
@@ -35,7 +35,7 @@ class TrustedProxies:
         for hop in reversed(way):
             found = _address(hop.strip())
             if found is None:
-                return address
+                return address  # not an address: the last trusted hop is all that is known
             address = str(found)
             if not self.include(address):
                 break
@@ -43,7 +43,7 @@ class TrustedProxies:
 
 
 def read_trusted_proxies(settings: Settings) -> TrustedProxies:
-    """SettingsError if the settings do not say whom to believe what."""
+    """Returns the trusted proxies; raises SettingsError if the proxies or the principal's header are not set."""
     if not settings.trusted_proxies:
         raise SettingsError(
             "auth proxy needs trusted_proxies: the addresses or networks of the proxies whose headers are "
@@ -55,7 +55,7 @@ def read_trusted_proxies(settings: Settings) -> TrustedProxies:
 
 
 class ProxyAuthenticator:
-    """Believes `proxy_header` of a trusted proxy; from anywhere else it is as if the header were not there."""
+    """Trusts `proxy_header` from a trusted proxy; ignores it from any other address."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._trusted = read_trusted_proxies(settings)
@@ -76,7 +76,7 @@ class ProxyAuthenticator:
                 hint="The proxy must set it once, and remove what the client sent under this name.",
             )
         kept = await find_roles(self._store, principal)
-        # The headers are good for this request alone: another one may come through the same proxy for somebody else.
+        # The headers apply to this request only: the next one through the same proxy may be another principal's.
         return replace(session_of(principal, merge_roles(self._roles(proof), kept), method="proxy"), cached=False)
 
     def _roles(self, proof: Proof) -> list[str]:
@@ -87,9 +87,9 @@ class ProxyAuthenticator:
 
 
 def _single(headers: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """The value of a header that is believed; NotAuthenticated if it came twice, in whatever spelling.
+    """Returns the value of a trusted header; raises NotAuthenticated if it came twice, in whatever spelling.
 
-    Some proxies take an underscore for a hyphen: what they remove, or set, may not be what is read here.
+    Some proxies treat an underscore as a hyphen: the header they remove or set may not be the one that is read here.
     """
     spelled = name.replace(b"_", b"-")
     spellings = [each for each in headers if each.replace(b"_", b"-") == spelled]
@@ -113,7 +113,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def _address(text: str | None) -> Address | None:
-    """None if it is no address; an IPv4 address that came over an IPv6 socket is the IPv4 address."""
+    """Parses an address, or returns None; an IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
         found = ipaddress.ip_address(text or "")
     except ValueError:

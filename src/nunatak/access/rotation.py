@@ -1,6 +1,6 @@
-"""Changing the keys that secrets are encrypted with, while servers run: a new key in, all sealed anew, the old out.
+"""Rotates the key that encrypts secrets while servers run: adds a key, re-encrypts all values, removes the old key.
 
-Whatever moment it is killed at, calling it again finishes the work: a key is in the file before anything is sealed with
+A rotation killed at any moment is finished by the next call: a key is in the file before any value is encrypted with
 it, and leaves the file after the last value that needs it.
 """
 
@@ -14,14 +14,14 @@ from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import Conflict
 
-STEP = 100  # values read and sealed at a time
-MAX_PASSES = 10  # each looks for what servers sealed while the last one ran; in practice the second finds nothing
-SETTLED_MS = 60_000  # twice what a statement may take, so whatever a server sealed before is stored or refused by then
+STEP = 100  # values read and re-encrypted at a time
+MAX_PASSES = 10  # each finds what servers encrypted during the previous one; in practice the second finds nothing
+SETTLED_MS = 60_000  # twice a statement's time limit: whatever a server encrypted before is stored or refused by then
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A value that is stored encrypted, and how it is swapped for another sealing of the same secret."""
+    """An encrypted value, and the write that replaces it by another encryption of the same secret."""
 
     about: str
     value: bytes
@@ -30,7 +30,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """`added` is false if an earlier rotation was finished instead of beginning a new one."""
+    """`added` is false if an earlier rotation was finished instead of starting a new one."""
 
     key_id: str
     added: bool
@@ -39,7 +39,7 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """How many stored values need a key; one that is not `held` is in the database, but not in the key file."""
+    """The number of stored values that need a key; one that is not `held` is missing from the key file."""
 
     key_id: str
     encrypts: bool
@@ -48,7 +48,7 @@ class KeyUse:
 
 
 async def rotate(store: Store, vault: Vault) -> Rotation:
-    """Seal everything with a new key, or finish doing so; servers that run beside keep reading and writing."""
+    """Re-encrypts everything with a new key, or finishes doing so; running servers keep reading and writing."""
     before = vault.key_file.first()
     finished = set(await _count(store)) <= {before.key_id}
     if finished:
@@ -57,7 +57,7 @@ async def rotate(store: Store, vault: Vault) -> Rotation:
 
 
 async def retire(store: Store, vault: Vault, now_ms: int) -> list[str]:
-    """Remove the keys that nothing in the database needs any more; returns their ids."""
+    """Removes the keys that no stored value needs; returns their ids. Raises Conflict if the file just changed."""
     changed_ms = vault.key_file.changed_ms()
     if changed_ms is not None and now_ms - changed_ms < SETTLED_MS:
         raise Conflict(
@@ -66,6 +66,7 @@ async def retire(store: Store, vault: Vault, now_ms: int) -> list[str]:
         )
     used = await _count(store)
     before = vault.key_file.ring()
+    # The first key stays even if no value needs it yet: it encrypts the next one.
     after = vault.key_file.change(
         lambda ring: KeyRing((*ring.keys[:1], *(key for key in ring.keys[1:] if key.key_id in used)))
     )
@@ -73,7 +74,7 @@ async def retire(store: Store, vault: Vault, now_ms: int) -> list[str]:
 
 
 async def list_keys(store: Store, vault: Vault) -> list[KeyUse]:
-    """As the file has them; then those that it should have, because a value was sealed with them."""
+    """Returns the keys of the file in order, then the keys that stored values need but the file lacks."""
     used = await _count(store)
     held = [key.key_id for key in vault.key_file.ring().keys]
     missing = sorted(key_id for key_id in used if key_id not in held)
@@ -84,7 +85,7 @@ async def list_keys(store: Store, vault: Vault) -> list[KeyUse]:
 
 
 def _with_new(ring: KeyRing, before: KeyFileKey) -> KeyRing:
-    """Unless somebody else was faster, whose new key does as well."""
+    """Adds a new key, unless another rotation has just added one, which serves as well."""
     return KeyRing((new_key(), *ring.keys)) if ring.keys[:1] == (before,) else ring
 
 
@@ -101,7 +102,7 @@ async def _seal_all(store: Store, vault: Vault) -> int:
 
 
 async def _seal_stale(store: Store, vault: Vault) -> int:
-    """Everything that is not sealed with the first key is now; returns how much that was."""
+    """Re-encrypts all values that are not encrypted with the first key; returns their number."""
     count = 0
     async for step in _steps(store):
         first = vault.key_file.first().key_id
@@ -113,7 +114,7 @@ async def _seal_stale(store: Store, vault: Vault) -> int:
 
 
 async def _count(store: Store) -> Counter[str]:
-    """How many values are sealed with each key."""
+    """Returns how many values are encrypted with each key."""
     found: Counter[str] = Counter()
     async for step in _steps(store):
         found.update(key_id for each in step if (key_id := key_id_of(each.value)) is not None)
@@ -121,7 +122,7 @@ async def _count(store: Store) -> Counter[str]:
 
 
 async def _steps(store: Store) -> AsyncIterator[list[Sealed]]:
-    """All that is stored sealed, a bounded number at a time; a secret of an earlier version is not sealed."""
+    """Yields all stored values in bounded batches; a value of an earlier version may be unencrypted."""
     for statement, sealed in (("all_secrets", _secret), ("sealed_credentials", _credential)):
         after = ""
         while rows := await store.rows(statement, {"after": after, "limit": STEP}):

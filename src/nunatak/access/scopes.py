@@ -1,4 +1,4 @@
-"""What a token may be used for: everything its principal may do, or only what some of its roles may."""
+"""Scopes of tokens: everything that the principal may do, or only what some of its roles may."""
 
 from nunatak.errors import BadRequest
 
@@ -6,21 +6,21 @@ CATALOG = "catalog"
 ROLE_MARK = "PRINCIPAL_ROLE"
 ALL_ROLES = f"{ROLE_MARK}:ALL"
 
-# The only roles that count, without what was granted to the principal itself; None for everything.
+# The only roles that count, without grants to the principal itself; None for everything.
 Scope = frozenset[str] | None
 
 
 class ScopeRefused(BadRequest):
-    """The scope cannot be read, or is wider than what the caller holds."""
+    """The scope is invalid, or wider than what the caller holds."""
 
 
 def parse_scope(text: str) -> Scope:
-    """What `scope` of a token request asks for. Engines send words of their own in it, which are not refused."""
+    """Parses `scope` of a token request. Engines send words of their own in it, which are ignored."""
     roles = set()
     for word in text.split():
         mark, _, role = word.partition(":")
         if mark.upper() != ROLE_MARK:
-            # One that nearly names a role was meant to: taking it for nothing would give more than was asked for.
+            # A near miss was meant to name a role: ignoring it would grant more than was requested.
             if mark.upper().startswith("PRINCIPAL"):
                 raise ScopeRefused(f"Invalid scope: {word[:200]!r}", hint=f"Write {ROLE_MARK}:<role> or {ALL_ROLES}.")
             continue
@@ -35,7 +35,7 @@ def format_scope(scope: Scope) -> str:
 
 
 def narrow_scope(wanted: Scope, held: Scope) -> Scope:
-    """`wanted` if it is no wider than `held`; whoever names no role wants whatever is held."""
+    """Returns `wanted` if it is no wider than `held`, and `held` if no role is named; raises ScopeRefused."""
     if wanted is None or held is None:
         return held if wanted is None else wanted
     if wanted <= held:
@@ -44,7 +44,7 @@ def narrow_scope(wanted: Scope, held: Scope) -> Scope:
 
 
 def common(one: Scope, other: Scope) -> Scope:
-    """What both allow."""
+    """Returns the scope that both allow."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

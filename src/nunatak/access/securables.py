@@ -1,12 +1,12 @@
-"""How a securable is written down, so that whatever lies inside it begins with its text.
+"""The text form of securables, in which the text of a container is a prefix of everything inside it.
 
     server              (empty)
     warehouse           wh␟
     namespace a, b      wh␟a.b.
     table or view t     wh␟a.b.␞t
 
-␟ and ␞ are control characters, which no name may hold; namespaces are written as in the JDBC tables, so that the
-database can build the text of a row by itself.
+␟ and ␞ are control characters, which no name may contain; namespaces are written as in the JDBC tables, so that SQL can
+build the text of a row.
 """
 
 from nunatak.errors import BadRequest
@@ -14,7 +14,7 @@ from nunatak.iceberg.identifiers import from_jdbc, to_jdbc
 
 SERVER = ""
 WAREHOUSE_END, ENTRY = "\x1f", "\x1e"
-BEHIND = "\U0010ffff"  # sorts behind every character a name holds
+BEHIND = "\U0010ffff"  # sorts after every character of a name
 
 
 def warehouse(name: str) -> str:
@@ -26,12 +26,12 @@ def namespace(warehouse_name: str, levels: tuple[str, ...]) -> str:
 
 
 def entry(warehouse_name: str, levels: tuple[str, ...], name: str) -> str:
-    """A table or a view: they share their names."""
+    """Returns the securable of a table or view; both share one set of names."""
     return f"{namespace(warehouse_name, levels)}{ENTRY}{name}"
 
 
 def chain(securable: str) -> list[str]:
-    """The securable and everything it lies in, outermost first."""
+    """Returns the securable and its ancestors, outermost first."""
     if securable == SERVER:
         return [SERVER]
     home, _, rest = securable.partition(WAREHOUSE_END)
@@ -43,7 +43,7 @@ def chain(securable: str) -> list[str]:
 
 
 def parts(securable: str) -> tuple[str, tuple[str, ...], str | None]:
-    """The warehouse, the levels of the namespace and the name of the table or view, if it names one."""
+    """Returns the warehouse, the levels of the namespace, and the name of the table or view or None."""
     home, _, rest = securable.partition(WAREHOUSE_END)
     path, mark, name = rest.partition(ENTRY)
     return home, from_jdbc(path[:-1]) if path else (), name if mark else None
@@ -54,12 +54,12 @@ def is_container(securable: str) -> bool:
 
 
 def behind(securable: str) -> str:
-    """Sorts behind the securable and all that lies in it, and before everything else that does."""
+    """Returns the exclusive upper bound of the range that holds the securable and everything inside it."""
     return securable + (BEHIND if is_container(securable) else "\x01")
 
 
 def format_securable(securable: str) -> str:
-    """As people write it: server, warehouse:wh, namespace:wh/a/b, table:wh/a/b/t; a slash in a name is %2F."""
+    """Returns the readable form: server, warehouse:wh, namespace:wh/a/b, table:wh/a/b/t; a slash in a name is %2F."""
     if securable == SERVER:
         return "server"
     home, levels, name = parts(securable)
@@ -68,7 +68,7 @@ def format_securable(securable: str) -> str:
 
 
 def parse_securable(text: str) -> str:
-    """What `printed` wrote, and `view:…`; anything else is refused."""
+    """Parses the output of `format_securable`, and `view:…`; raises BadRequest for anything else."""
     if text == "server":
         return SERVER
     kind, colon, path = text.partition(":")

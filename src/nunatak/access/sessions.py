@@ -1,4 +1,4 @@
-"""Who asks: the proof that came with a request, and the session it is worth."""
+"""Authentication values: the proof that came with a request, and the session that an authenticator makes of it."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ EXTERNAL_METHODS = frozenset({"oidc", "proxy", "certificate"})
 
 
 class JoinedHeaders(dict[bytes, bytes]):
-    """Headers of a request of which some came several times: each is one list, and `repeated` are their names."""
+    """Headers of which some were repeated: their values are joined by commas, and `repeated` holds their names."""
 
     def __init__(self, listed: Iterable[tuple[bytes, bytes]]) -> None:
         super().__init__()
@@ -24,24 +24,24 @@ class JoinedHeaders(dict[bytes, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a request shows of its sender; nothing in it is believed yet. Header names are in small letters."""
+    """The unverified parts of a request that may authenticate its sender. Header names are in lower case."""
 
     method: str
     raw_path: bytes
     query_string: bytes
     headers: dict[bytes, bytes]
-    address: str | None  # of the peer, as the socket knows it; None for a request without a socket
+    address: str | None  # of the peer, from the socket; None for a request without a socket
     certificate: str | None = None  # the subject's common name of a client certificate that TLS has verified
-    # Reads the whole body and gives its SHA-256 in hexadecimal, for a signature that covers it without announcing it.
+    # Reads the whole body and returns its SHA-256 in hexadecimal, for a signature that covers it without a header.
     body_sha256: Callable[[], Awaitable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A principal that is known, and the roles it acts in; `grantees` are the names its grants may stand under.
+    """An authenticated principal and its active roles; `grantees` are those whose grants apply to it.
 
-    `cached` is false for a proof that is good for one request only. `body_sha256` must be that of the body, if given.
-    `expires_ms` is when the proof has to be checked again; `ends_ms` is when what was shown, a key or a token, ends.
+    `cached` is false for a proof that is valid for one request only. The body must have `body_sha256`, if given.
+    `expires_ms` is when the proof must be checked again; `ends_ms` is when the key or token itself ends.
     """
 
     principal: str
@@ -55,7 +55,7 @@ class Session:
 
     @property
     def is_external(self) -> bool:
-        """Whether somebody else vouches for the principal: no credential of ours was needed."""
+        """Returns whether the principal was authenticated externally, without a credential of this server."""
         return self.method in EXTERNAL_METHODS
 
 
@@ -76,14 +76,14 @@ def session_of(
     ends_ms: int = NEVER_MS,
     method: str = "",
 ) -> Session:
-    """With `only_roles`, for a scope that names roles, what was granted to the principal itself does not count."""
+    """Builds a session; `only_roles`, for a scope that names roles, excludes grants to the principal itself."""
     own = () if only_roles else (principal_grantee(principal),)
     grantees = (*own, *(role_grantee(role) for role in roles))
     return Session(principal, roles, grantees, expires_ms, method, ends_ms=ends_ms)
 
 
 class Authenticator(Protocol):
-    """One way to prove who asks."""
+    """One method of authentication."""
 
     async def authenticate(self, proof: Proof) -> Session | None:
-        """The session, or None if the request shows nothing of this kind; NotAuthenticated if it is no good."""
+        """Returns the session, or None without a proof of this kind; raises NotAuthenticated for an invalid one."""

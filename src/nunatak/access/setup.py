@@ -1,4 +1,4 @@
-"""Which ways in are open: the authenticators and the decision point that the settings ask for."""
+"""Builds the authenticators and the authorizer from the settings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from nunatak.settings import Settings
 
 @dataclass(frozen=True)
 class AccessSetup:
-    """All of them; `identity` issues tokens, if this server does."""
+    """The configured parts; `identity` issues tokens, if `auth` includes embedded."""
 
     guard: Guard
     identity: EmbeddedIdentity | None
@@ -34,7 +34,7 @@ class AccessSetup:
 
 
 def check_access(settings: Settings) -> None:
-    """SettingsError if one of them lacks a setting; neither the database nor the network is asked."""
+    """Raises SettingsError if a setting is missing or invalid; accesses neither the database nor the network."""
     if "oidc" in settings.auth:
         keys_of_issuers(settings, lambda: 0)
     if "certificate" in settings.auth:
@@ -46,7 +46,7 @@ def check_access(settings: Settings) -> None:
 
 
 async def open_access(settings: Settings, store: Store, vault: Vault, now_ms: Callable[[], int]) -> AccessSetup:
-    """SettingsError if one of them lacks a setting; the vault must be unlocked."""
+    """Builds the parts; raises SettingsError if a setting is missing or invalid. The vault must be unlocked."""
     identity = await open_identity(settings, store, vault, now_ms) if "embedded" in settings.auth else None
     guard = Guard(
         store, _authorizer(settings, store), _authenticators(settings, store, vault, identity, now_ms), now_ms
@@ -61,7 +61,7 @@ def _authenticators(
     identity: EmbeddedIdentity | None,
     now_ms: Callable[[], int],
 ) -> Sequence[Authenticator]:
-    """In the order in which they are asked: what came with the request itself goes before what a proxy says of it."""
+    """Returns them in the order they are tried: proofs in the request itself before what a proxy says of it."""
     found: list[Authenticator] = []
     if "oidc" in settings.auth:
         found.append(OidcAuthenticator(settings, store, now_ms))
@@ -79,7 +79,7 @@ def _authorizer(settings: Settings, store: Store) -> Authorizer:
 
 
 def _external(settings: Settings) -> Authorizer | None:
-    """The decision point outside of the catalog; None if its own grants decide."""
+    """Returns the external authorizer; None if the grants in the database decide."""
     if settings.authorizer == "opa":
         return open_opa(settings)
     if settings.authorizer == "cedar":

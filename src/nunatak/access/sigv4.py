@@ -1,7 +1,7 @@
 """Requests signed with an access key (AWS Signature Version 4), as clients with `rest.sigv4-enabled` send them.
 
-Any region and service will do, since the key is ours alone; both are part of what is signed. Whatever a client's other
-login wrote into `Authorization` arrives as `Original-Authorization` and does not count: the signature does.
+Any region and service is accepted, since the key is valid only here; both are signed. A client's other login arrives in
+`Original-Authorization` instead of `Authorization` and is ignored: the signature decides.
 """
 
 import base64
@@ -21,11 +21,11 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-CLOCK_MS = 300_000  # how far the client's clock may be from ours, and how long a request could be sent again
+CLOCK_MS = 300_000  # how far the client's clock may differ, and how long a request could be replayed
 REQUIRED_HEADERS = {"host", "x-amz-date"}
 LONGEST_HEADER = 4096  # fifty names of signed headers, and the rest
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
-# Every service but this one has the path, which is encoded already, encoded once more.
+# Every other service encodes the path, which is already encoded, a second time.
 ENCODES_ONCE = "s3"
 UNRESERVED = "-_.~"
 
@@ -40,7 +40,7 @@ _AUTHORIZATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the Authorization header says; `scope` is date, region and service."""
+    """The parsed Authorization header; `scope` is date, region and service."""
 
     access_key: str
     scope: str
@@ -50,7 +50,7 @@ class Signature:
 
 
 class SigV4Authenticator:
-    """A signature is good for one request, so its session is not remembered."""
+    """Verifies signatures. A signature is valid for one request, so its session is not cached."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SigV4Authenticator:
         now_ms: Callable[[], int],
         used: Callable[[StoredCredential], None] = lambda credential: None,
     ) -> None:
-        """`used` is told of every key that signed a request."""
+        """`used` is called with every credential that signed a request."""
         self._store = store
         self._vault = vault
         self._now_ms = now_ms
@@ -74,11 +74,13 @@ class SigV4Authenticator:
         credential = await find_credential(self._store, signature.access_key)
         if credential is None or credential.kind != ACCESS_KEY:
             raise _wrong()
+        # A stated hash is compared with the body when that is read (Session.body_sha256).
         body_sha256 = body_sha256_header(proof.headers) or await _body_sha256(proof)
         secret = self._vault.open(credential.stored, credential.credential_id)
         expected = sign(secret, signature.scope, date, canonical_request(proof, signature, body_sha256))
         if not hmac.compare_digest(expected, signature.signature):
             raise _wrong()
+        # After the signature: a wrong one must not reveal that a credential has expired.
         check_usable(credential, self._now_ms())
         self._used(credential)
         return _session(credential, body_sha256)
@@ -113,7 +115,7 @@ def parse_signature(header: bytes) -> Signature:
 
 
 def body_sha256_header(headers: Mapping[bytes, bytes]) -> str | None:
-    """The body's hash as the request tells it, in small hexadecimal letters; None if it does not."""
+    """Returns the SHA-256 of the body that the request states, in lower-case hexadecimal; None if it states none."""
     text = headers.get(b"x-amz-content-sha256")
     if text is None:
         return None
@@ -129,7 +131,7 @@ def body_sha256_header(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def canonical_request(proof: Proof, signature: Signature, body_sha256: str) -> bytes:
-    """What was signed, from the request as it arrived: nothing is normalized, so what is checked is what is done."""
+    """Builds the signed text from the request as it arrived; not normalized, so what is checked is what is done."""
     once = signature.service == ENCODES_ONCE
     path = proof.raw_path if once else quote(proof.raw_path, safe="/" + UNRESERVED).encode()
     lines = [proof.method.encode(), path, canonical_query(proof.query_string)]
@@ -145,7 +147,7 @@ def canonical_request(proof: Proof, signature: Signature, body_sha256: str) -> b
 
 
 def canonical_query(query: bytes) -> bytes:
-    """Names and values encoded in the one way, in order; a plus sign is a space, as it is when the query is read."""
+    """Returns the query with its pairs uniformly encoded and sorted; a plus sign is a space, as when it is parsed."""
     pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&") if pair)
     encoded = sorted((_uri_encode(name), _uri_encode(value)) for name, _, value in pairs)
     return "&".join(f"{name}={value}" for name, value in encoded).encode()
@@ -164,7 +166,7 @@ def sign(secret: bytes, scope: str, date: str, request: bytes) -> str:
 
 
 async def _body_sha256(proof: Proof) -> str:
-    """Without an announcement the signature covers the body itself."""
+    """Returns the hash of the body itself, which the signature covers if no header states it."""
     return EMPTY_SHA256 if proof.body_sha256 is None else await proof.body_sha256()
 
 

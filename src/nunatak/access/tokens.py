@@ -1,7 +1,7 @@
-"""Access tokens that this server issues: the keys that sign them, and the strict check of one that comes back.
+"""Access tokens that this server issues: signing keys, issuing, and strict verification.
 
-All servers on one database share the keys, which lie there sealed. The newest signs. One that was replaced verifies for
-as long as a token it signed may live, and no longer.
+All servers on one database share the keys, which are stored there encrypted. The newest key signs. A replaced key
+verifies for as long as a token that it signed may live, and no longer.
 """
 
 import asyncio
@@ -26,23 +26,23 @@ from nunatak.errors import NotAuthenticated
 ISSUER = "nunatak"
 AUDIENCE = "nunatak:catalog"
 ALGORITHM = "ES256"
-TOKEN_TYPE = "at+jwt"  # RFC 9068: no other kind of token is taken for an access token
+TOKEN_TYPE = "at+jwt"  # RFC 9068: no other type of JWT is accepted as an access token
 MAX_TOKEN_BYTES = 16 * 1024
-LONGEST_HEADER = 1024  # of a token, encoded; ours have less than 100
-LEEWAY_MS = 30_000  # how much the clocks of two servers may differ when one issues a token and the other sees it
-ROTATE_AFTER_MS = 30 * 86_400_000  # a key that leaked unnoticed is worth something for a month at most
+LONGEST_HEADER = 1024  # encoded; the headers of our tokens take less than 100
+LEEWAY_MS = 30_000  # how far the clocks of the issuing and the verifying server may differ
+ROTATE_AFTER_MS = 30 * 86_400_000  # limits how long a key that leaked unnoticed is useful: one month
 KEY_NAMES = "signing-key/"
-_BEHIND_KEY_NAMES = "signing-key0"  # the character behind the slash
+_BEHIND_KEY_NAMES = "signing-key0"  # upper bound of the range: the character after the slash
 
 EXPIRED = "The access token has expired"
 HINT = "Get a new token from /v1/oauth/tokens."
 
 
 class AccessToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The claims of a token, all of them; times are in seconds.
+    """All claims of a token; times are in seconds.
 
-    `generation` names the secret that the client had when the token was issued. `scope` is for its reader; what counts
-    is `roles`, where no role at all and every role do not look alike.
+    `generation` identifies the secret that the client had when the token was issued. `scope` is informative; `roles`
+    decides, because it distinguishes no role from all roles.
     """
 
     iss: str
@@ -69,13 +69,13 @@ class SigningKey:
     private: ec.EllipticCurvePrivateKey
 
     def jwk(self) -> dict[str, Any]:
-        """The public half, as JWKS documents have it."""
+        """Returns the public key as an entry of a JWKS document."""
         public = ECAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
         return {**public, "kid": self.key_id, "use": "sig", "alg": ALGORITHM}
 
 
 class AccessTokens:
-    """Issues and verifies; call `load` once before."""
+    """Issues and verifies access tokens; call `load` once before use."""
 
     def __init__(self, store: Store, vault: Vault, token_seconds: int, now_ms: Callable[[], int]) -> None:
         self.token_seconds = token_seconds
@@ -83,7 +83,7 @@ class AccessTokens:
         self._vault = vault
         self._now_ms = now_ms
         self._keys: list[SigningKey] = []  # oldest first
-        self._policy_version = 0  # the keys are at least as new as this
+        self._policy_version = 0  # the policy version up to which the keys were read
         self._loading = asyncio.Lock()
         self._rotating = asyncio.Lock()
 
@@ -96,11 +96,11 @@ class AccessTokens:
         await self.rotate_if_due()
 
     async def rotate_if_due(self) -> None:
-        """Make a key if there is none, or the newest has done its time."""
+        """Creates a key if there is none, or the newest is older than ROTATE_AFTER_MS."""
         if not self._is_due():
             return
         async with self._rotating:
-            await self.catch_up(await self._current_version())  # another request or server may have been faster
+            await self.catch_up(await self._current_version())  # another request or server may have rotated
             if self._is_due():
                 await self.rotate()
 
@@ -108,7 +108,7 @@ class AccessTokens:
         return not self._keys or self.signing_key.created_ms + ROTATE_AFTER_MS <= self._now_ms()
 
     async def catch_up(self, policy_version: int) -> bool:
-        """Read the keys again if they may have changed since; return whether they were read."""
+        """Reads the keys again if they may have changed since; returns whether it read them."""
         async with self._loading:
             if policy_version <= self._policy_version:
                 return False
@@ -116,14 +116,14 @@ class AccessTokens:
             return True
 
     async def rotate(self, *, forget_older: bool = False, along: Sequence[Change] = ()) -> str:
-        """Sign with a new key from now on, on every server; returns its id.
+        """Makes all servers sign with a new key from now on; returns its id.
 
-        With `forget_older`, which is for a key that leaked, every token that was issued until now is worthless. What
-        goes `along`, such as an audit row, is written in the same transaction.
+        `forget_older` is for a leaked key: it invalidates every token issued so far. The changes in `along`, such as an
+        audit row, are written in the same transaction.
         """
         await self.catch_up(await self._current_version())
         newest_ms = self.signing_key.created_ms if self._keys else 0
-        # Behind the newest even if that one was made by a server whose clock is ahead: the order decides who signs.
+        # Later than the newest key, even if a server whose clock is ahead created that one: the newest key signs.
         created_ms = max(self._now_ms(), newest_ms + 1)
         key_id = secrets.token_hex(8)
         kept = set() if forget_older else {key.key_id for key in self._verifying()}
@@ -136,7 +136,7 @@ class AccessTokens:
         return key_id
 
     def issue(self, credential: StoredCredential, scope: Scope) -> str:
-        """A token that lives for `token_seconds`, or as long as the credential if that is less."""
+        """Returns a token that lives for `token_seconds`, or as long as the credential if that is shorter."""
         key = self.signing_key
         issued = self._now_ms() // 1000
         token = AccessToken(
@@ -160,14 +160,14 @@ class AccessTokens:
         return min(self.token_seconds, until_ms // 1000 - self._next_second())
 
     def _next_second(self) -> int:
-        """From which lives are counted, so that none is shorter than its client was told and plans with."""
+        """Returns the current second, rounded up: no token may live shorter than its client was told."""
         return -(-self._now_ms() // 1000)
 
     async def verify(self, token: str, *, expired_too: bool = False) -> AccessToken:
-        """What the token says, or NotAuthenticated; `expired_too` is for one that only says what was issued before."""
+        """Returns the claims, or raises NotAuthenticated; `expired_too` accepts an expired token."""
         key_id = _key_id(token)
         key = self._find(key_id)
-        if key is None:  # it may be younger than what was read here
+        if key is None:  # it may be newer than the keys read here
             async with self._loading:
                 await self._read_keys(await self._current_version())
             key = self._find(key_id)
@@ -178,7 +178,7 @@ class AccessTokens:
         return claims
 
     async def jwks(self) -> dict[str, Any]:
-        """The public keys by which others may verify what is issued here."""
+        """Returns the public keys with which others can verify tokens issued here."""
         await self.catch_up(await self._current_version())
         return {"keys": [key.jwk() for key in self._verifying()]}
 
@@ -186,13 +186,13 @@ class AccessTokens:
         return next((key for key in self._verifying() if key.key_id == key_id), None)
 
     def _verifying(self) -> list[SigningKey]:
-        """The newest, and those that were replaced so recently that a token of theirs may still live."""
+        """Returns the newest key, and those replaced so recently that a token of theirs may still be valid."""
         since_ms = self._now_ms() - self.token_seconds * 1000 - LEEWAY_MS
         replaced = zip(self._keys, self._keys[1:], strict=False)
         return [*(key for key, successor in replaced if successor.created_ms >= since_ms), *self._keys[-1:]]
 
     def _check_times(self, token: AccessToken, *, expired_too: bool) -> None:
-        """The library asks the clock of the machine; the time comes in here, so it is checked here."""
+        """Checks iat, nbf and exp here, against the injected clock; PyJWT would use the system clock."""
         now_ms = self._now_ms()
         if max(token.iat, token.nbf) * 1000 > now_ms + LEEWAY_MS:
             raise _not_authenticated("is not valid yet; check the clocks of the servers")
@@ -204,11 +204,9 @@ class AccessTokens:
         return version
 
     async def _read_keys(self, policy_version: int) -> None:
-        """`policy_version` was read before: whatever changes from now on shows in a later one."""
+        """Reads the keys. `policy_version` was read before, so that a concurrent change has a later version."""
         rows = await self._store.rows("list_secrets", {"first": KEY_NAMES, "behind": _BEHIND_KEY_NAMES})
-        known = {
-            KEY_NAMES + key.key_id: key for key in self._keys
-        }  # a key never changes: opening it again is for nothing
+        known = {KEY_NAMES + key.key_id: key for key in self._keys}  # a key never changes, so it is not decrypted again
         keys = [known.get(name) or self._opened_key(name, bytes(value)) for name, value in rows]
         self._keys = sorted(keys, key=lambda key: (key.created_ms, key.key_id))
         self._policy_version = policy_version
@@ -228,13 +226,13 @@ class AccessTokens:
 
 
 class _Issuer(msgspec.Struct):
-    """The one claim that is looked at before a token is believed; others, however many, are not made into objects."""
+    """The only claim read before verification; all other claims are skipped without creating objects."""
 
     iss: Any = None
 
 
 def is_ours(token: str) -> bool:
-    """Whether a token claims to be issued here; nothing of it is believed yet."""
+    """Returns whether a token claims to be issued here; the claim is not verified."""
     parts = token.split(".")
     if len(token) > MAX_TOKEN_BYTES or len(parts) != 3:
         return False
@@ -246,7 +244,7 @@ def is_ours(token: str) -> bool:
 
 
 def _key_id(token: str) -> str:
-    """Which key signed it, once its form and header are exactly those that are issued here."""
+    """Returns the id of the signing key; raises NotAuthenticated unless form and header are exactly as issued here."""
     if len(token) > MAX_TOKEN_BYTES:
         raise _not_authenticated(f"is longer than {MAX_TOKEN_BYTES} bytes")
     if token.count(".") != 2:
@@ -256,7 +254,7 @@ def _key_id(token: str) -> str:
         header = msgspec.json.decode(jwt.utils.base64url_decode(encoded[:LONGEST_HEADER]), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise _not_authenticated("is not a signed JWT") from error
-    # Nothing but these: not a key (jwk, jku, x5u, x5c) or an extension (crit) that the sender would like to be used.
+    # No other fields: neither a key (jwk, jku, x5u, x5c) nor an extension (crit) chosen by the sender.
     if set(header) != {"alg", "kid", "typ"} or header["alg"] != ALGORITHM or header["typ"] != TOKEN_TYPE:
         raise _not_authenticated("has a header that this server does not write")
     if not isinstance(header["kid"], str):
@@ -265,6 +263,7 @@ def _key_id(token: str) -> str:
 
 
 def _check_claims(token: str, public: ec.EllipticCurvePublicKey) -> AccessToken:
+    # strict_aud refuses a list of audiences; _check_times checks the times.
     options: jwt.types.Options = {"strict_aud": True, "verify_exp": False, "verify_iat": False, "verify_nbf": False}
     try:
         claims = jwt.decode(token, public, [ALGORITHM], options, audience=AUDIENCE, issuer=ISSUER)

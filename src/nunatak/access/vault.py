@@ -1,8 +1,8 @@
-"""Encrypts what the database keeps secret: AES-256-GCM with the first key of the key file.
+"""Encrypts the secrets in the database: AES-256-GCM with the first key of the key file.
 
-A sealed value is `magic | key id | nonce | ciphertext and tag`. `about` is authenticated along with it, so that a value
-which was moved to another row does not open: it is the row's primary key, the name in nunatak_secrets and the
-credential_id in nunatak_credentials. Rotating keys (rotation.py) relies on that.
+A sealed value is `magic | key id | nonce | ciphertext and tag`. `about` is associated data, so that a value moved to
+another row cannot be decrypted: it is the row's primary key, the name in nunatak_secrets and the credential_id in
+nunatak_credentials. Key rotation (rotation.py) relies on that.
 """
 
 import hashlib
@@ -18,34 +18,34 @@ from nunatak.database.store import Store
 from nunatak.settings import Settings, SettingsError
 
 MAGIC = b"NKS1"
-NONCE_BYTES = 12  # 96 bits, random: far fewer than 2^32 values are ever sealed with one key
+NONCE_BYTES = 12  # 96 bits, random: far fewer than 2^32 values are ever encrypted with one key
 _KEY_ID = slice(len(MAGIC), len(MAGIC) + ID_BYTES)
 _NONCE = slice(_KEY_ID.stop, _KEY_ID.stop + NONCE_BYTES)
 _TAG_BYTES = 16
 
 SECRET_BYTES = 32
 PEPPER = "pepper"
-# Earlier versions stored these as they are. Anything else that is not sealed was put there by somebody else.
+# Earlier versions stored these unencrypted. Any other value that is not encrypted was not written by this server.
 PLAIN_BEFORE = {"page-token"}
 
 
 class UnknownKey(SettingsError):
-    """Sealed with a key that is not in the key file."""
+    """Encrypted with a key that is not in the key file."""
 
 
 class BrokenSeal(SettingsError):
-    """Not what was sealed: damaged, or of another row."""
+    """Authentication failed: the value is damaged, or belongs to another row."""
 
 
 class Vault:
-    """Call `unlock` once before `hmac`; everything else is ready at once."""
+    """Call `unlock` once before `hmac`; all other methods work at once."""
 
     def __init__(self, key_file: KeyFile) -> None:
         self.key_file = key_file
         self._pepper: bytes | None = None
 
     async def unlock(self, store: Store) -> None:
-        """Read what `hmac` needs; SettingsError if the database was sealed with keys that are not here."""
+        """Loads the key of `hmac`; raises SettingsError if the key file lacks the key that encrypts it."""
         self._pepper = await self.secret(store, PEPPER)
 
     def seal(self, plain: bytes, about: str) -> bytes:
@@ -72,17 +72,19 @@ class Vault:
             raise BrokenSeal(f"{about} in the database is not what was put there: restore it from a backup") from error
 
     def hmac(self, data: bytes, about: str) -> bytes:
-        """A digest that nobody can make, or check a guess against, with the database alone; the same for ever."""
+        """Returns a stable digest that cannot be computed, or tested against guesses, with the database alone."""
         if self._pepper is None:
             raise RuntimeError("the vault was not unlocked")
+        # The length prefix keeps two pairs of `about` and `data` with the same concatenation apart.
         which = about.encode("utf-8")
         return hmac.new(self._pepper, len(which).to_bytes(4, "big") + which + data, hashlib.sha256).digest()
 
     async def secret(self, store: Store, name: str) -> bytes:
-        """Random bytes under a name, made on first use, the same for every server on this database."""
+        """Returns the random secret of this name, created on first use, the same for all servers on this database."""
         value = await _find(store, name)
         if value is None:
             await store.apply([SaveSecret(name, self.seal(secrets.token_bytes(SECRET_BYTES), name))])
+            # Read again: if another server saved its own first, ours was ignored.
             value = await _find(store, name)
             assert value is not None
         if name in PLAIN_BEFORE and key_id_of(value) is None:
@@ -90,9 +92,10 @@ class Vault:
         return self.open(value, name)
 
     async def _sealed_in_place(self, store: Store, name: str, plain: bytes) -> bytes:
-        """What the database has afterwards: another server may have been faster."""
+        """Encrypts an unencrypted value; returns the stored value, since another server may have been first."""
         sealed = self.seal(plain, name)
         await store.apply([Write("replace_secret", {"name": name, "value": sealed, "expected": plain})])
+        # The unencrypted value must not stay in the database's files.
         await store.forget_overwritten()
         value = await _find(store, name)
         assert value is not None
@@ -100,12 +103,12 @@ class Vault:
 
 
 def open_vault(settings: Settings) -> Vault:
-    """The vault of these settings; nothing is read or written yet."""
+    """Returns the vault for these settings; reads and writes nothing yet."""
     return Vault(open_key_file(settings))
 
 
 def key_id_of(value: bytes) -> str | None:
-    """Which key a stored value is sealed with; None if it is not sealed."""
+    """Returns the id of the key that encrypts a stored value; None if it is not encrypted."""
     if not value.startswith(MAGIC) or len(value) < _NONCE.stop + _TAG_BYTES:
         return None
     return value[_KEY_ID].hex()

@@ -1,4 +1,4 @@
-"""Whether a request may go on: the one place where rights are checked, before anything is done."""
+"""Admission: the one place where the rights of a request are checked, before anything is done."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ from nunatak.iceberg.identifiers import to_jdbc
 
 
 class Guarded(Declared, Protocol):
-    """A route as far as admission is concerned."""
+    """The part of a route that admission uses."""
 
     @property
     def needs(self) -> Needs: ...
@@ -25,32 +25,33 @@ class Guarded(Declared, Protocol):
 
 
 async def admit(route: Guarded, request: Request) -> None:
-    """Raises what the caller is told if it may not: that there is no such thing, or that it is not allowed."""
+    """Checks that the caller may make the request; raises Forbidden, or NotFound for what it may not see."""
     known = request.known
     if known is None or route.privilege is Privilege.PUBLIC:
         return
     assert request.guard is not None
     needs = await route.needs(route, request)
     request.securable = needs[0].target.securable if needs else securables.SERVER
+    # Cached rights are used where they suffice; missing ones are read again, so that a new grant counts at once.
     unknown = [need for need in needs if known.rights.get(need.target.securable, 0) & need.privilege != need.privilege]
     if unknown:
         await require(request, unknown)
         if request.guard.authorizer.grants_decide:
-            return  # asked just now, and the version with it
-    # A route that reads a pointer is told the version along with it; of a table that is yet to be made there is none.
+            return  # rights were read just now, together with the policy version
+    # A handler that reads a pointer gets the policy version with it. Other routes, and a table to be created, do not.
     if not route.reads_pointer or any(need.target.name is None for need in needs):
         await require_current(request)
 
 
 async def require_current(request: Request) -> None:
-    """PolicyChanged if anybody's rights were changed since the caller was last looked at."""
+    """Raises PolicyChanged if any rights were changed since the caller was identified."""
     known, guard = request.known, request.guard
     if known is not None and guard is not None and await guard.policy_version() != known.version:
         raise PolicyChanged
 
 
 async def require(request: Request, needs: Sequence[Need]) -> None:
-    """All of them, as the rights are now."""
+    """Checks all needs against the current rights; raises Forbidden or NotFound."""
     known, guard = request.known, request.guard
     if known is None or guard is None:
         return
@@ -64,17 +65,18 @@ async def require(request: Request, needs: Sequence[Need]) -> None:
 
 
 def sees_all(request: Request, container: str, privilege: Privilege) -> bool:
-    """Whether a list of this container needs no filter; its rights there are known since it was admitted."""
+    """Whether a list of this container needs no filter; uses the rights that admission has cached."""
     if request.known is None or request.guard is None:
         return True
     if not request.guard.authorizer.grants_decide:
-        return False  # a policy may hide single things inside what it shows
+        return False  # an external policy may hide single entries of a container
     return bool(request.known.rights.get(container, 0) & privilege)
 
 
 async def _denial(request: Request, known: Known, need: Need, found: int) -> CatalogError:
     target, missing = need.target, need.privilege & ~found
     request.context.note_denial(request, names_of(missing), target.securable)
+    # NotFound instead of Forbidden for what the caller may not see: a 403 would reveal that it exists.
     home = warehouse_target(request)
     if target.securable != securables.SERVER:
         held = await _rights_held(request, known, home)
@@ -98,7 +100,7 @@ async def _rights_held(request: Request, known: Known, target: Target) -> int:
 
 
 async def is_seen(request: Request, securable: str, held: int) -> bool:
-    """Whether the caller, who holds these rights on it, may know that it exists, if it does."""
+    """Whether a caller that holds these rights on the securable may see that it exists."""
     if not securables.is_container(securable):
         return bool(held & ENTRY_BITS)
     if held & ~Privilege.CONFIG_READ or securable == securables.SERVER:

@@ -1,4 +1,4 @@
-"""The application: routes a request, recognises one that was sent before, and answers every error the same way."""
+"""The application: routes requests, replays stored responses for an Idempotency-Key, turns errors into responses."""
 
 import asyncio
 import functools
@@ -62,16 +62,16 @@ from nunatak.events.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-POLICY_TRIES = 5  # to find somebody's rights unchanged from the first look to the last
+POLICY_TRIES = 5  # attempts to serve a request during which no rights change
 METRICS_PAGES_A_SECOND = 10
-LARGEST_BODIES = 16  # so many bodies of the largest size have room at once, half of them of one caller
-IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for its first copy
+LARGEST_BODIES = 16  # bodies of the largest size that fit in memory at once; one caller may use half of it
+IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for the first one with its Idempotency-Key
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
 
 @dataclass
 class App:
-    """Handed to the HTTP server, which calls `respond`; one per process."""
+    """The application that the HTTP server calls through `respond`; one per process."""
 
     catalog: Catalog
     tokens: Tokens
@@ -80,18 +80,18 @@ class App:
     router: Router = field(default_factory=Router)
     endpoints: list[str] = field(default_factory=endpoints)
     in_flight: dict[tuple[str, str], "asyncio.Future[None]"] = field(default_factory=dict)
-    metrics_page: Callable[[], Awaitable[bytes]] | None = None  # of all workers, if there are others
+    metrics_page: Callable[[], Awaitable[bytes]] | None = None  # covers all workers, if there are several
     busy: InFlight = field(default_factory=lambda: InFlight(1_000_000))
-    access_setup: AccessSetup | None = None  # None: nobody is asked who they are
+    access_setup: AccessSetup | None = None  # None: no authentication
     rates: Rates | None = None
-    audit: AuditBuffer | None = None  # for what is written a little later; changes write their own rows
+    audit: AuditBuffer | None = None  # denials, logins and reads; a change writes its own row
     audits_reads: bool = False
     vault: Vault | None = None
-    distinct_errors: bool = False  # whether errors have the types that the setting error_types calls distinct
+    distinct_errors: bool = False  # whether the setting error_types is `distinct`
     room: BodyRoom = field(init=False)
     _metrics_text: bytes = b""
-    _quiet_until: float = 0.0  # by the clock that never goes back
-    _metrics_made: list[float] = field(default_factory=list)  # when, of the last second
+    _quiet_until: float = 0.0  # monotonic; no 503 is logged before this time
+    _metrics_made: list[float] = field(default_factory=list)  # monotonic times of the pages made in the last second
 
     def __post_init__(self) -> None:
         self.room = BodyRoom(LARGEST_BODIES * self.max_body_bytes, LARGEST_BODIES // 2 * self.max_body_bytes)
@@ -102,11 +102,11 @@ class App:
 
     @property
     def identity(self) -> EmbeddedIdentity | None:
-        """What issues tokens, if this server does."""
+        """The issuer of tokens, or None if this server issues none."""
         return self.access_setup.identity if self.access_setup is not None else None
 
     async def metrics_text(self) -> bytes:
-        """The page for Prometheus. Anybody may ask for it, so beyond a few times a second it is the last one."""
+        """Returns the Prometheus page; it is public, so beyond METRICS_PAGES_A_SECOND the last page is returned."""
         now = time.monotonic()
         self._metrics_made = [made for made in self._metrics_made if made > now - 1]
         if len(self._metrics_made) < METRICS_PAGES_A_SECOND:
@@ -122,9 +122,9 @@ class App:
         address: tuple[str, int] | None = None,
         certificate: str | None = None,
     ) -> Response:
-        """The response to a request as it goes out, with all of its headers; never raises.
+        """Returns the response to a request with all of its headers; never raises.
 
-        The body is here, or is received in parts. `address` is that of the peer, `certificate` the name in a client
+        `body` is complete, or is received in parts. `address` is that of the peer, `certificate` the name in a client
         certificate that TLS has verified.
         """
         started = time.perf_counter()
@@ -134,11 +134,11 @@ class App:
             try:
                 match = self.router.match(head.method, _decode_path(head.path))
             except CatalogError:
-                self._take("", host)
+                self._take("", host)  # unknown paths count against the rate limit of the address, too
                 raise
             route = match[0]
             operation = route.operation
-            if route.mutates or self.access_setup is not None:  # without a login nobody asks for the body of a read
+            if route.mutates or self.access_setup is not None:  # without authentication a read never uses its body
                 limit = min(route.body_bytes, self.max_body_bytes)
                 content = Body(body, head.headers, self.room, self.busy, limit)
             if route.always:
@@ -152,7 +152,7 @@ class App:
         except RecursionError:
             response = self._refusal(BadRequest("Malformed request: nested too deeply"))
         except Exception as error:
-            # The last net: a bug of ours must not look like a refusal, so it is a 500 whatever it was.
+            # A 4xx would tell the client that nothing was applied, which is not known after a bug: always answer 500.
             log.exception("%s %s failed", head.method[:20], head.path[:200])
             response = self._refusal(InternalError(f"Internal error: {type(error).__name__}"))
         finally:
@@ -167,7 +167,7 @@ class App:
         return error_response(error, distinct=self.distinct_errors)
 
     def _log(self, head: RequestHead, error: CatalogError) -> None:
-        """What is our fault. That we are busy, or that the database is away, is told once a second and in one line."""
+        """Logs 5xx errors with their traceback; 503 (busy, or no database) as one line, at most once a second."""
         if isinstance(error, ServiceUnavailable):
             now = time.monotonic()
             if now >= self._quiet_until:
@@ -177,7 +177,7 @@ class App:
             log.error("%s %s: %s", head.method[:20], head.path[:200], error.message, exc_info=error)
 
     def _host(self, address: tuple[str, int] | None, headers: dict[bytes, bytes]) -> str:
-        """The address of the client, which a trusted proxy may have to tell."""
+        """Returns the client's address: the peer's, or the one that a trusted proxy forwards."""
         peer = address[0] if address is not None else ""
         return peer if self.access_setup is None else self.access_setup.proxies.client_address(peer, headers) or ""
 
@@ -190,19 +190,19 @@ class App:
         host: str,
         certificate: str | None,
     ) -> Response:
-        """The one sequence of every request: who sends it, in which warehouse, whether it may, and the handler.
+        """Serves every request in the same order: authenticate, resolve the warehouse, check rights, call the handler.
 
-        Without authentication there is no guard, and the sender stays unknown: `known` is None, as it is for a public
-        route. If somebody's rights change meanwhile, all of it is done again.
+        `known` is None without authentication (there is no guard) and on public routes. If any rights change meanwhile,
+        the whole sequence is repeated, at most POLICY_TRIES times.
         """
         route, prefix, names = match
         guard = self.guard
-        charged = ""  # whose share of requests and memory it takes: the address, until the principal is known
+        charged = ""  # whose share of requests and memory is used: the address, until the principal is known
         if body is not None:
             charged = network_of(host)
             body.assign_to(charged)
-        if guard is not None and not route.always:  # whoever looks after us is not kept away by others at its address
-            self._take("", host)  # somebody not known yet is counted before any work is done for them
+        if guard is not None and not route.always:  # other clients at its address must not block a health check
+            self._take("", host)  # an unauthenticated client is rate-limited before any work is done for it
         for _ in range(POLICY_TRIES):
             known = None
             if guard is not None and route.privilege is not Privilege.PUBLIC:
@@ -231,7 +231,7 @@ class App:
         raise ServiceUnavailable("Rights are being changed right now; nothing was done")
 
     async def _admit_and_handle(self, route: Route, request: Request, body: Body | None) -> Response:
-        """Checks the rights of a caller who is known, and calls the handler."""
+        """Checks the rights of an authenticated caller and calls the handler."""
         known = request.known
         if route.mutates:
             assert body is not None
@@ -259,7 +259,7 @@ class App:
         return known
 
     def note_failed_login(self, error: NotAuthenticated, action: str, host: str) -> None:
-        """One record for each address and minute, and for each principal whose secret was not known."""
+        """Records a failed login: one audit row per minute for each address and each principal with a wrong secret."""
         if self.audit is not None:
             principal = error.principal if isinstance(error, WrongSecret) else ""
             self.audit.sum_up(principal, action, SERVER, DENIED, origin_text(network_of(host) or None, (), None))
@@ -285,7 +285,7 @@ class App:
             self.audit.note(caller.principal, action, securable, outcome, caller.origin, request_id)
 
     async def _mutate(self, route: Route, request: Request, body: Body) -> Response:
-        """Answer from the idempotency key if the same request was answered before."""
+        """Calls the handler, or replays the stored response if the request repeats an Idempotency-Key."""
         request_id = request.header(b"x-request-id")
         key = request.header(b"idempotency-key")
         digest = await body.digest(_resource(route, request), request.query_string)
@@ -306,23 +306,23 @@ class App:
     async def _once(self, route: Route, request: Request) -> Response:
         caller = request.caller
         assert caller.key is not None
-        mark = (caller.principal, caller.key)
-        # Several may wait for one that fails: whoever wakes first goes next, and the others wait for that one.
+        mark = (caller.principal, caller.key)  # two principals may use the same key
+        # Several requests may wait for one that fails: the first to wake up runs next, and the others wait for it.
         deadline = time.monotonic() + IN_FLIGHT_SECONDS
         while (running := self.in_flight.get(mark)) is not None:
             done, _ = await asyncio.wait([running], timeout=max(0.0, deadline - time.monotonic()))
             if not done:
                 raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
-        # Marked before the database is asked: while that answer is on its way, others with this key must wait.
+        # Registered before the database is queried: other requests with this key must wait during the query, too.
         self.in_flight[mark] = asyncio.get_running_loop().create_future()
         try:
             saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
             if saved is None:
                 try:
                     return await self._first(route, request)
-                except KeyTaken:  # by another server, which knows nothing of `in_flight`; nothing was done here
+                except KeyTaken:  # by another server, which does not share `in_flight`; nothing was done here
                     saved = await self.catalog.store.find_answer(caller.principal, caller.key, self.catalog.now_ms())
-                    if saved is None:  # it holds the key and has not finished
+                    if saved is None:  # the other server has the key and has not finished
                         raise
         finally:
             self.in_flight.pop(mark).set_result(None)
@@ -333,10 +333,10 @@ class App:
         return await self._again(route, request, saved.answer)
 
     async def _again(self, route: Route, request: Request, answer: StoredResponse) -> Response:
-        """Replays a stored answer, once the caller's rights are checked as they are now.
+        """Replays a stored response after checking the caller's current rights.
 
-        Without them nothing is told but that the request was carried out. That is no refusal: the client would delete
-        the files of a commit that stands.
+        Without them the response says only that the request was carried out (OutcomeUnknown). A 403 or 404 would make
+        the client delete the files of a commit that was applied.
         """
         try:
             if answer.metadata_location is not None:
@@ -353,9 +353,9 @@ class App:
         return await replay_response(request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
-        """Answer, and remember a refusal that would be the same later; a success is remembered with its change.
+        """Calls the handler and stores a deterministic error; a success is stored in the transaction of its change.
 
-        What depends on rights, which may change, is not remembered.
+        Denials by `admit` are not stored, because rights may change.
         """
         await admit(route, request)
         try:
@@ -368,7 +368,7 @@ class App:
 
 
 async def _finish_response(asked: dict[bytes, bytes], response: Response) -> Response:
-    """The response with the headers that depend on how the client asked, compressed if it may be."""
+    """Returns the response with the headers that depend on the request, compressed if the client accepts it."""
     body, headers = response.body, response.headers
     if len(body) >= COMPRESS_FROM_BYTES and b"accept-encoding" in asked:
         encoding = choose_encoding(asked[b"accept-encoding"].decode("latin-1"))
@@ -376,7 +376,7 @@ async def _finish_response(asked: dict[bytes, bytes], response: Response) -> Res
             body = await _compressed_body(response, encoding)
             headers += ((b"content-encoding", encoding.encode("ascii")), (b"vary", b"accept-encoding"))
     request_id = asked.get(b"x-request-id")
-    if request_id is not None and len(request_id) <= 200:
+    if request_id is not None and len(request_id) <= 200:  # a longer one is not echoed
         headers += ((b"x-request-id", request_id),)
     if response.status not in (204, 304):
         headers += ((b"content-length", b"%d" % len(body)),)
@@ -384,7 +384,7 @@ async def _finish_response(asked: dict[bytes, bytes], response: Response) -> Res
 
 
 async def _compressed_body(response: Response, encoding: str) -> bytes:
-    """The compressed body; kept with what it was made from, so that a hot table is compressed once."""
+    """Returns the compressed body; cached with the response it belongs to, so that a hot table is compressed once."""
     if response.packed is not None and encoding in response.packed:
         return response.packed[encoding]
     packed = await asyncio.get_running_loop().run_in_executor(None, compress, response.body, encoding)
@@ -394,7 +394,7 @@ async def _compressed_body(response: Response, encoding: str) -> bytes:
 
 
 async def _call_handler(route: Route, request: Request) -> Response:
-    """The handler's answer, unless it refuses what may have happened: whatever failed later, that is no refusal."""
+    """Calls the handler; an error becomes OutcomeUnknown if its status would deny a change that may be applied."""
     started = time.perf_counter()
     try:
         response = await route.handler(request)
@@ -424,15 +424,15 @@ def _caller(known: Known | None, request: Request, address: tuple[str, int] | No
 
 
 async def _rights(guard: Guard | None, known: Known, securable: str) -> int:
-    """As `Request.rights`, without the request: its caller must not lead back to it, or only the garbage collector
-    frees the two."""
+    """As `Request.rights`, without a reference to the request: `Request.caller` holds this function, and a reference
+    cycle would leave both to the garbage collector."""
     assert guard is not None
     (held,) = await guard.ask(known, [securable])
     return held
 
 
 async def _check_signed(known: Known | None, body: Body | None) -> None:
-    """Some signatures cover the body as it was sent: it must be the one that was signed."""
+    """Checks that a signature which covers the body matches the body that was sent; raises NotAuthenticated."""
     if known is None or known.session.body_sha256 is None:
         return
     if (EMPTY_SHA256 if body is None else await body.sha256()) != known.session.body_sha256:
@@ -440,12 +440,12 @@ async def _check_signed(known: Known | None, body: Body | None) -> None:
 
 
 def _resource(route: Route, request: Request) -> bytes:
-    """What a request is about, whichever of the accepted paths it came by."""
+    """Returns what identifies the target of a request; the same for all accepted paths to it."""
     return "\0".join((route.operation, request.warehouse.name, *request.path_names)).encode()
 
 
 def _decode_path(raw_path: bytes) -> str:
-    """The path as text; a client that does not percent-encode is taken to speak UTF-8."""
+    """Returns the path as text; bytes that are not percent-encoded are decoded as UTF-8. Raises BadRequest."""
     try:
         return raw_path.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The audit trail over HTTP: records by time, as many as the caller may see."""
+"""The route of the audit trail: records by time, filtered, on securables where the caller holds AUDIT_READ."""
 
 from datetime import UTC, datetime
 
@@ -14,19 +14,20 @@ from nunatak.api.route import Operation, Route, handler
 from nunatak.errors import BadRequest, Forbidden
 from nunatak.events.audit_trail import Filter, Position, exported_line, search
 
-PAGE = 100  # records, unless the caller says otherwise
+PAGE = 100  # records, if the request gives no page size
 ORDERS = {"newest": True, "oldest": False}
 
 
 @handler
 async def list_audit(request: Request) -> ListAuditResponse:
-    """A page of records, newest first unless asked otherwise; a page may be short although more follow."""
+    """Returns a page of records, newest first by default; a page may be short although more follow."""
     wanted = filter_of(request)
     await _require(request, wanted.securable)
     newest_first = _newest_first(request)
     resource = list_of(request, "audit", msgspec.json.encode((wanted, newest_first)).decode())
     page = request.context.tokens.page(resource, request.query)
     position = msgspec.json.decode(page.after, type=Position) if page.after else None
+    # Without paging parameters the limit is paging.EVERYTHING; the trail is long, so a page is returned all the same.
     records, position = await search(
         request.catalog.store,
         wanted,
@@ -54,7 +55,7 @@ def filter_of(request: Request) -> Filter:
 
 
 def time_of(name: str, text: str | None) -> int | None:
-    """Milliseconds of a moment in ISO 8601; one without a zone is UTC."""
+    """Returns an ISO 8601 time in milliseconds; a time without a zone is UTC. Raises BadRequest."""
     if text is None:
         return None
     try:
@@ -74,7 +75,7 @@ def _newest_first(request: Request) -> bool:
 
 
 async def _require(request: Request, securable: str) -> None:
-    """AUDIT_READ on what the records are about. Whether that exists is not said: it may have, once."""
+    """Checks AUDIT_READ on the securable; raises Forbidden. Existence is not checked: it may have been dropped."""
     request.securable = securable
     needed = Privilege.AUDIT_READ
     if request.session is None or await request.rights(securable) & needed:
@@ -87,7 +88,7 @@ async def _require(request: Request, securable: str) -> None:
 
 
 async def _of_handler(route: Declared, request: Request) -> list[Need]:
-    """What is needed, and on what, the query says; the handler looks."""
+    """Requires nothing here: the securable is in the query, and the handler checks it."""
     return []
 
 

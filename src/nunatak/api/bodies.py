@@ -1,6 +1,7 @@
-"""Request bodies: how much may come, how much memory they get, unpacking them, and what is checked before decoding.
+"""Request bodies: size and memory limits, decompression, and the checks before JSON is decoded.
 
-A body is received only after its sender was identified, unless the route is public. Nothing here knows a route.
+A body is received only after its sender is authenticated, unless the route is public or the signature covers the body.
+Nothing here knows a route.
 """
 
 import asyncio
@@ -21,29 +22,29 @@ from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, Too
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 MAX_JSON_DEPTH = 64
-# Decoding so many takes less than 0.1 s, during which nobody else is served: the decoder keeps the interpreter. A
+# Decoding this many takes less than 0.1 s, during which no other request is served: the decoder holds the GIL. A
 # schema of 25,000 columns has as many objects and four times as many commas.
 BRACKETS = b"{["
 MAX_JSON_MARKS = {BRACKETS: 100_000, b",": 1_000_000, b'"': 4_000_000, b"\\": 1_000_000}
 _NEITHER_QUOTE_NOR_BRACKET = bytes(set(range(256)) - set(b'"[]{}'))
 _STEP = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 
-# An encoder writes one; those who join compressed files, a few. Each costs more than its few bytes.
+# Encoders write one member; concatenated compressed files have a few. Each costs more time than its few bytes suggest.
 MAX_MEMBERS = 64
-MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # RFC 8878 asks decoders for no more; a frame may demand gigabytes
-PIECE_BYTES = 64 * 1024  # of compressed data at a time: what is left of it after a member is copied
-UNFOLDED_BYTES = 256 * 1024  # at a time: zlib copies its output together while nobody else is served
+MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # RFC 8878 recommends this limit; a frame may demand gigabytes
+PIECE_BYTES = 64 * 1024  # compressed input at a time: zlib copies what is left of it after each member
+UNFOLDED_BYTES = 256 * 1024  # output at a time: zlib joins its output while holding the GIL
 
-LARGE_BYTES = 64 * 1024  # from here on a body is checked and hashed in a thread, and counted as memory
-UNANNOUNCED_BYTES = 4 * 1024 * 1024  # of a body that has to be read to know who sent it
+LARGE_BYTES = 64 * 1024  # a larger body is checked and hashed in a thread, and counted as memory
+UNANNOUNCED_BYTES = 4 * 1024 * 1024  # of a body that must be read to authenticate its sender
 _THREADS = 2
 
 
 class BodyRoom:
-    """Bounds the bodies that are received or worked on: how many are awaited, and bytes of the large ones.
+    """Limits the bodies in memory: how many are being received, and the bytes of the large ones.
 
-    Both are bounded in total and for one caller, which is a principal or, before it is known, an address. Small bodies
-    that are here need no room: they are bounded by the number of connections.
+    Both limits apply in total and per caller, which is a principal or, before authentication, an address. Small bodies
+    that were received are not counted: the number of connections bounds them.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class BodyRoom:
 
     @contextlib.contextmanager
     def awaiting(self, caller: str) -> Iterator[None]:
-        """While a body is on its way."""
+        """Counts a body while it is being received; raises ServiceUnavailable if there are too many."""
         held = self._awaited.get(caller, 0)
         if held >= self._caller_awaited or self.awaited >= self._total_awaited:
             raise ServiceUnavailable(
@@ -90,7 +91,7 @@ class BodyRoom:
             _lower(self._awaited, caller, 1)
 
     async def in_thread(self, caller: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run `work` beside the event loop; one at a time for each caller, so that nobody fills the queue."""
+        """Runs `work` in a thread; one at a time per caller, so that no caller fills the queue of the thread pool."""
         async with self._turn(caller):
             return await asyncio.get_running_loop().run_in_executor(self._threads, _beside_others, work, *arguments)
 
@@ -101,6 +102,7 @@ class BodyRoom:
             async with lock:
                 yield
         finally:
+            # An unused lock is removed: the number of callers is not bounded.
             if not lock.locked() and self._turns.get(caller) is lock:
                 del self._turns[caller]
 
@@ -119,7 +121,7 @@ def _lower(counts: dict[str, int], caller: str, by: int) -> None:
 
 
 class Body:
-    """The body of one request, received once and only if somebody asks for it; call `release` at the end."""
+    """The body of one request, received once and only when it is first read; call `release` at the end."""
 
     __slots__ = (
         "_caller",
@@ -142,7 +144,7 @@ class Body:
         in_flight: InFlight,
         limit: int,
     ) -> None:
-        """`limit` bytes are the most that is taken, before and after unpacking; nothing else limits a body."""
+        """`limit` is the largest size in bytes, before and after decompression; there is no other size limit."""
         self._receive: Receive | None = None
         self._raw: bytes | None = None
         if isinstance(source, bytes):
@@ -156,19 +158,19 @@ class Body:
         self._taken = 0
         self._ready: bytes | None = None
         self.limit = limit
-        self.share_of: str | None = None  # whose share of requests is given back while this one is awaited
+        self.share_of: str | None = None  # the caller whose share of requests is released while the body is received
 
     def assign_to(self, caller: str) -> None:
-        """Whose memory it is, from now on."""
+        """Counts the memory of the body against `caller` from now on; raises ServiceUnavailable if that is too much."""
         if self._taken:
             self._room.give_back(self._caller, self._taken)
-            taken, self._taken = self._taken, 0
+            taken, self._taken = self._taken, 0  # zero first: if `_take` raises, `release` must not return it again
             self._caller = caller
             self._take(taken)
         self._caller = caller
 
     async def raw(self) -> bytes:
-        """As it was sent."""
+        """Returns the body as it was sent; raises TooLarge."""
         if self._raw is None:
             self._raw = await self._receive_all(self.limit)
         elif len(self._raw) > self.limit:
@@ -176,7 +178,7 @@ class Body:
         return self._raw
 
     async def read(self, *, is_json: bool = True) -> bytes:
-        """Unpacked; JSON is checked to be cheap enough to decode."""
+        """Returns the decompressed body; JSON is checked for depth and size before anything decodes it."""
         if self._ready is None:
             raw = await self.raw()
             encoding = self._headers.get(b"content-encoding", b"identity").strip().lower()
@@ -189,7 +191,7 @@ class Body:
         return self._ready
 
     async def _prepare(self, raw: bytes, encoding: str, is_json: bool) -> bytes:
-        if self.limit <= LARGE_BYTES:
+        if self.limit <= LARGE_BYTES:  # small even when decompressed: not worth a thread
             return _unpack(raw, encoding, self.limit, is_json)
         ready: bytes = await self._room.in_thread(self._caller, _unpack, raw, encoding, self.limit, is_json)
         if ready is not raw and len(ready) > LARGE_BYTES:
@@ -197,7 +199,7 @@ class Body:
         return ready
 
     async def sha256(self) -> str:
-        """Of the body as it was sent, for a signature that covers it; read before its sender is known."""
+        """Returns the SHA-256 of the body as sent, for a signature that covers it; read before authentication."""
         if self._raw is None:
             limit = min(self.limit, UNANNOUNCED_BYTES)
             try:
@@ -210,7 +212,7 @@ class Body:
         return (await self._hash(b"", self._raw)).hex()
 
     async def digest(self, resource: bytes, query: bytes) -> bytes:
-        """By which a request is recognised that is sent again, with the body as it was sent."""
+        """Returns the hash by which a repeated request is recognised: of resource, query and the body as sent."""
         return await self._hash(b"\0".join((resource, query, b"")), await self.raw())
 
     async def _hash(self, before: bytes, content: bytes) -> bytes:
@@ -253,13 +255,13 @@ class Body:
         return b"".join(parts)
 
     async def _first(self, receive: Receive) -> dict[str, Any]:
-        """Often it is here; whoever has to wait for it does not count as worked on."""
+        """Receives the first part; while it waits for the client, the request does not count as in flight."""
         with self._in_flight.paused(self.share_of), self._room.awaiting(self._caller):
             return _check_connected(await receive())
 
 
 def _check_connected(message: dict[str, Any]) -> dict[str, Any]:
-    if message["type"] == "http.disconnect":  # and its body with it: it must not be taken for an empty one
+    if message["type"] == "http.disconnect":  # the body is incomplete: it must not be taken for an empty one
         raise BadRequest("The request was cut off")
     return message
 
@@ -275,20 +277,20 @@ def _unpack(raw: bytes, encoding: str, limit: int, is_json: bool) -> bytes:
     return body
 
 
-# What is checked before decoding
+# Checks before decoding
 
 
 def check_json(body: bytes) -> None:
-    """Refuse JSON that is nested deeper than any schema needs, or of more parts, before anything walks through it."""
+    """Checks nesting depth and number of values before JSON is decoded; raises BadRequest above what schemas need."""
     containers = body.count(b"{") + body.count(b"[") if len(body) <= LARGE_BYTES else _check_marks(body)
     if containers <= MAX_JSON_DEPTH:
-        return  # too few brackets to be deep: true of nearly every request
+        return  # too few brackets to nest that deep, as in nearly every request
     if _depth(body) > MAX_JSON_DEPTH:
         raise BadRequest(f"Malformed request: JSON nested deeper than {MAX_JSON_DEPTH} levels")
 
 
 def _check_marks(body: bytes) -> int:
-    """The number of opening brackets; in pieces, so that what is far too much is found early."""
+    """Returns the number of opening brackets; counts in pieces, so that a body far over a limit is refused early."""
     counts = dict.fromkeys(MAX_JSON_MARKS, 0)
     for start in range(0, len(body), PIECE_BYTES):
         piece = body[start : start + PIECE_BYTES]
@@ -300,21 +302,21 @@ def _check_marks(body: bytes) -> int:
 
 
 def _depth(body: bytes) -> int:
-    """How deep brackets outside of strings are nested, by a few passes that each run in C; exact for valid JSON.
+    """Returns the nesting depth of brackets outside of strings, in a few passes that each run in C.
 
-    Of anything else it is exact up to the first fault, where every decoder stops.
+    Exact for valid JSON; for anything else exact up to the first syntax error, where every decoder stops.
     """
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NEITHER_QUOTE_NOR_BRACKET)
-    # Two quotes side by side begin nothing and end nothing, whichever strings they are of.
+    # Two adjacent quotes can be removed: they are an empty string, or the end of one string and the start of the next.
     outside = b"".join(text.replace(b'""', b"").split(b'"')[::2])
     return max(accumulate(map(_STEP.__getitem__, outside)), default=0)
 
 
-# Unpacking
+# Decompression
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
-    """Undo a Content-Encoding, refusing to unfold more than `limit` bytes; takes time linear in both sizes."""
+    """Undoes a Content-Encoding; raises TooLarge above `limit` bytes of output. Takes time linear in both sizes."""
     try:
         if encoding in ("gzip", "x-gzip"):
             data = _gunzip(body, limit)
@@ -332,7 +334,7 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int) -> bytes:
-    """All members, one after the other; stops soon after `limit` bytes."""
+    """Decompresses all members; stops soon after `limit` bytes."""
     parts: list[bytes] = []
     size, members, start, rest = 0, 0, 0, b""
     unfolder = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -350,20 +352,20 @@ def _gunzip(body: bytes, limit: int) -> bytes:
             members += 1
             _check_members(members, "gzip")
     if size > limit:
-        raise _too_large(limit)  # before all of it is copied together, during which nobody else is served
+        raise _too_large(limit)  # before the parts are joined, which holds the GIL
     if not unfolder.eof:
         raise BadRequest("Malformed request: the gzip body is cut short")
     return b"".join(parts)
 
 
 def _unzstd(body: bytes, limit: int) -> bytes:
-    """All frames, one after the other; stops soon after `limit` bytes."""
+    """Decompresses all frames; stops soon after `limit` bytes."""
     decoder = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
     with decoder.stream_reader(body, read_across_frames=True) as reader:
         data = reader.read(limit + 1)
     frames = 0
     while body and len(data) <= limit:
-        # The reader does not say whether a frame ended; unfolding again is safe now that the size is known.
+        # The reader does not report whether a frame ended; decompressing again is safe now that the size is known.
         frame = decoder.decompressobj()
         frame.decompress(body)
         if not frame.eof:

@@ -1,4 +1,4 @@
-"""The keys that encrypt secrets in the database, over HTTP: for catalogs whose database only the server may write."""
+"""Handlers for the encryption keys of secrets in the database, where only the server can write the database."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from nunatak.settings import SettingsError
 
 @handler
 async def list_encryption_keys(request: Request) -> ListEncryptionKeysResponse:
-    """Their ids, and how much needs each; never a key."""
+    """Lists key ids and how many secrets each encrypts; never returns a key."""
     with _said_to_the_caller():
         uses = await list_keys(request.catalog.store, _vault(request))
     return list_response(uses)
@@ -29,8 +29,8 @@ async def list_encryption_keys(request: Request) -> ListEncryptionKeysResponse:
 
 @handler
 async def rotate_encryption_keys(request: Request) -> RotateEncryptionKeysResponse:
-    """Encrypt everything anew, while all servers work; asked again after a failure, it goes on where it was."""
-    await _audit(request, "rotate-encryption-keys")
+    """Re-encrypts all secrets with a new key while servers keep running; after a failure, a repeat resumes it."""
+    await _audit(request, "rotate-encryption-keys")  # before the rotation: a failed one is recorded, too
     with _said_to_the_caller():
         done = await rotate(request.catalog.store, _vault(request))
     return rotate_response(done)
@@ -38,7 +38,7 @@ async def rotate_encryption_keys(request: Request) -> RotateEncryptionKeysRespon
 
 @handler
 async def retire_encryption_keys(request: Request) -> RetireEncryptionKeysResponse:
-    """Remove what nothing needs any more from the key file."""
+    """Removes keys that no secret needs any more from the key file."""
     await _audit(request, "retire-encryption-keys")
     with _said_to_the_caller():
         retired = await retire(request.catalog.store, _vault(request), request.catalog.now_ms())
@@ -62,7 +62,7 @@ def _vault(request: Request) -> Vault:
 
 @contextmanager
 def _said_to_the_caller() -> Iterator[None]:
-    """Only an administrator gets here, who is the one to mend the key file."""
+    """Turns SettingsError into Conflict with its text: callers are administrators, who can repair the key file."""
     try:
         yield
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""Lists for somebody who may not see everything: the database picks what was granted, or we ask name by name."""
+"""Lists for callers who may not see everything: the database filters by grants, or the authorizer by name."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
@@ -16,16 +16,16 @@ from nunatak.iceberg.identifiers import Namespace, from_jdbc, to_jdbc
 
 T = TypeVar("T")
 
-CHUNK = 1000  # names that are decided about together
+CHUNK = 1000  # names whose rights are checked together
 
-# A grant of one of these shows every table inside; any grant on a table shows that one.
+# A grant of one of these on a container shows every table inside; any grant on a table shows that table.
 LISTING = Privilege.TABLE_LIST | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 
 
 async def list_entries(
     request: Request, namespace: Namespace, kind: Kind, after: str, limit: int
 ) -> tuple[str, str | None]:
-    """As `catalog.tables.list_entries`."""
+    """As `catalog.tables.list_entries`, limited to the entries that the caller may see."""
     names: list[str] = []
     async for name in _entries(request, namespace, kind, after):
         if len(names) == limit:
@@ -53,6 +53,7 @@ async def _entries(request: Request, namespace: Namespace, kind: Kind, after: st
         )
         names = [row[0] for row in rows]
         wanted = [f"{container}{securables.ENTRY}{name}" for name in names]
+        # The query `granted_names` returns only visible names: they need no second check.
         held = [int(ENTRY_BITS)] * len(names) if by_grants else await _rights_held(request, known, wanted)
         for name, rights in zip(names, held, strict=True):
             if rights & ENTRY_BITS:
@@ -65,7 +66,7 @@ async def _entries(request: Request, namespace: Namespace, kind: Kind, after: st
 async def list_namespaces(
     request: Request, parent: Namespace, after: str, limit: int
 ) -> tuple[list[Namespace], str | None]:
-    """As `catalog.namespaces.list_namespaces`: direct children of which anything may be seen."""
+    """As `catalog.namespaces.list_namespaces`, limited to children in which the caller may see anything."""
     children: list[Namespace] = []
     async for child in _children(request, parent, after):
         if len(children) == limit:
@@ -77,6 +78,7 @@ async def list_namespaces(
 async def _children(request: Request, parent: Namespace, after: str) -> AsyncIterator[Namespace]:
     if _grants_decide(request):
         async for child in _granted_children(request, parent, after):
+            # A grant may name a namespace that no longer exists.
             if await request.catalog.store.namespace_exists(request.warehouse.name, to_jdbc(child)):
                 yield child
         return
@@ -95,7 +97,7 @@ async def _children(request: Request, parent: Namespace, after: str) -> AsyncIte
 
 
 async def _granted_children(request: Request, parent: Namespace, after: str) -> AsyncIterator[Namespace]:
-    """From what was granted on a child or anything inside one, skipping from child to child."""
+    """Yields the children on which, or inside which, the caller has a grant; each query skips to the next child."""
     container = securables.namespace(request.warehouse.name, parent)
     home = securables.warehouse(request.warehouse.name)
     values = {"grantees": json_of(_require_known(request).session.grantees), "behind": securables.behind(container)}
@@ -106,7 +108,7 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
             return
         found: str = rows[0][0]
         rest = found[len(container) :]
-        if rest.startswith(securables.ENTRY):  # a table of the parent itself; they come before its children
+        if rest.startswith(securables.ENTRY):  # a table of the parent; tables sort before child namespaces
             position = f"{container}{securables.ENTRY}{securables.BEHIND}"
             continue
         child = f"{container}{rest.partition('.')[0]}."
@@ -115,7 +117,7 @@ async def _granted_children(request: Request, parent: Namespace, after: str) -> 
 
 
 async def only_matches_seen(request: Request, matches: list[Found]) -> list[Found]:
-    """Those of the matches of a search that the caller may know of."""
+    """Returns the search matches that the caller may see."""
     warehouse = request.warehouse.name
     if not matches or sees_all(request, securables.warehouse(warehouse), Privilege.TABLE_LIST):
         return matches
@@ -138,9 +140,9 @@ async def only_matches_seen(request: Request, matches: list[Found]) -> list[Foun
 
 
 async def only_seen(request: Request, found: Sequence[T], securable_of: Callable[[T], str]) -> list[T]:
-    """Those that are about what the caller may see, inside a place it may look at.
+    """Returns the items whose securable the caller may see, inside a container to which it was admitted.
 
-    Grants cover all that lies inside; a policy from outside may hide single things.
+    Grants cover everything inside a container; an external policy may hide single entries.
     """
     if request.guard is None or request.known is None or _grants_decide(request):
         return list(found)

@@ -1,4 +1,4 @@
-"""How well tables are kept, over HTTP."""
+"""Handler of the table health route."""
 
 import asyncio
 
@@ -17,14 +17,14 @@ from nunatak.maintenance.facts import Facts
 from nunatak.maintenance.survey import UNREADABLE, look, subject_of
 from nunatak.maintenance.table_health import Check, Health, health_of
 
-LARGEST_PAGE = 200  # tables whose metadata one request looks at
-LARGEST_DEEP_PAGE = 10  # tables whose manifests it reads
-AT_ONCE = 8
+LARGEST_PAGE = 200  # tables whose metadata one request reads
+LARGEST_DEEP_PAGE = 10  # tables whose manifests one request reads
+AT_ONCE = 8  # tables that one request reads concurrently
 
 
 @handler
 async def load_health(request: Request) -> wire.HealthResponse:
-    """Of one table, or a page of those in a namespace or a warehouse that the caller may look at."""
+    """Returns the health of one table, or of a page of readable tables in a namespace or a warehouse."""
     place = await aim(request, request.query.get("securable"))
     deep = request.flag("deep")
     if place.name is not None:
@@ -44,7 +44,7 @@ async def load_health(request: Request) -> wire.HealthResponse:
 async def _health_of(
     request: Request, identifier: Identifier, deep: bool, tickets: asyncio.Semaphore
 ) -> wire.TableHealth | None:
-    """What is wrong with one table must not keep the others from being told; None if it is none, or is gone."""
+    """Returns the health of a table, or its error, which must not hide the others; None if it is a view or dropped."""
     securable = securables.entry(request.warehouse.name, identifier.namespace, identifier.name)
     async with tickets:
         try:

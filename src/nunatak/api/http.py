@@ -1,4 +1,4 @@
-"""A request and an answer as our handlers see them; nothing here knows a route."""
+"""Request and Response as handlers see them, decoding of paths and bodies, compression. Nothing here knows a route."""
 
 import gzip
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check
 Headers = Sequence[tuple[bytes, bytes]]
 
 JSON_TYPE = (b"content-type", b"application/json")
-COMPRESS_FROM_BYTES = 16 * 1024  # below this the sender's CPU costs more than the wire
+COMPRESS_FROM_BYTES = 16 * 1024  # below this, the CPU time of compression costs more than the transfer
 
 Body = TypeVar("Body")
 
 
 class RequestHead:
-    """What a request says before its body: path and query as they were sent, names of headers in small letters.
+    """The part of a request before its body: raw path and query, and headers with lower-case names.
 
-    It may be shared by many requests: nothing in it is changed.
+    Many requests may share one instance: it must not be changed.
     """
 
     __slots__ = ("headers", "method", "path", "query")
@@ -46,7 +46,7 @@ class RequestHead:
 
 
 def join_headers(listed: Headers) -> dict[bytes, bytes]:
-    """By name; of a header that came several times no copy hides another, least of all one that a proxy has set."""
+    """Returns headers by name; repeated ones are joined, so that no copy hides another, such as one set by a proxy."""
     headers = dict(listed)
     return headers if len(headers) == len(listed) else JoinedHeaders(listed)
 
@@ -66,7 +66,7 @@ class Response:
         self.status = status
         self.body = body
         self.headers = headers
-        self.packed = packed  # where compressed forms of this very body are kept, if anywhere
+        self.packed = packed  # cache of the compressed forms of this body, by encoding; None: not cached
 
 
 def json_response(value: object, *headers: tuple[bytes, bytes], status: int = 200) -> Response:
@@ -83,7 +83,7 @@ STRANGER = Caller()
 
 
 class Context(Protocol):
-    """What handlers use of the application that serves them; app.py is it."""
+    """The part of the application that handlers use; implemented by app.App."""
 
     @property
     def tokens(self) -> Tokens: ...
@@ -142,32 +142,32 @@ class Request:
         self.query_string = query_string
         self.headers = headers
         self.context = context
-        self.asked_warehouse = ""  # as the client named it: by its name, by its location, or not at all
+        self.asked_warehouse = ""  # as the client named it: by name, by location, or empty
         self.body = b""
         self.caller = STRANGER
-        self.decoded: tuple[object, object] | None = None  # how the body was decoded, and what it is
-        self.guard: Guard | None = None  # with `known` None, everybody may do everything
+        self.decoded: tuple[object, object] | None = None  # the type or decoder of the body, and the decoded value
+        self.guard: Guard | None = None  # if `known` is None, every request is allowed
         self.known: Known | None = None
-        self.host = ""  # the client's address, if rights are asked for; behind a trusted proxy, as that tells it
-        self.securable = ""  # what the request is about, as far as its admission had to know
+        self.host = ""  # the client's address; behind a trusted proxy, the forwarded one
+        self.securable = ""  # the target of the request, for audit records; set by admission
         self.replaces = False  # whether it was admitted to replace a table, not only to create one
-        self.touched: list[Any] = []  # what its handler was about to change: see telling.py
+        self.touched: list[Any] = []  # what its handler is about to change: see request_events.py
         self._query: Mapping[str, str] | None = None
 
     @property
     def session(self) -> Session | None:
-        """Who asks; None if this server does not want to know."""
+        """The caller's session; None without authentication."""
         return None if self.known is None else self.known.session
 
     @property
     def actor(self) -> Actor:
-        """Who makes a change, as it is recorded."""
+        """The author of a change, as the audit trail records it."""
         caller, session = self.caller, self.session
         external = session is None or session.is_external
         return Actor(caller.principal, self.catalog.now_ms(), caller.request_id, caller.origin, external)
 
     async def rights(self, securable: str) -> int:
-        """What the caller may do there, as a sum of privileges."""
+        """Returns the caller's rights on the securable, as a bit mask of privileges."""
         if self.known is None or self.guard is None:
             return int(EVERYTHING)
         (held,) = await self.guard.ask(self.known, [securable])
@@ -187,25 +187,25 @@ class Request:
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
-        return None if value is None else value.decode("latin-1").strip(" \t")  # RFC 9110: no part of a value
+        return None if value is None else value.decode("latin-1").strip(" \t")  # RFC 9110: not part of a value
 
     def namespace(self) -> Namespace:
-        """The namespace of the path, checked."""
+        """Returns the namespace of the path; raises BadRequest if it is invalid."""
         return check_namespace(split_namespace(self.path_names[0], self.catalog.namespace_separator))
 
     def identifier(self, what: str) -> Identifier:
-        """The table or view of the path, checked."""
+        """Returns the table or view of the path; raises BadRequest if it is invalid."""
         return _identifier(self.path_names[0], self.path_names[1], self.catalog.namespace_separator, what)
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter; absent means false."""
+        """Returns a boolean query parameter; absent means false. Raises BadRequest."""
         text = self.query.get(name, "false").lower()
         if text not in ("true", "false"):
             raise BadRequest(f"Invalid {name}: {text[:50]!r} is neither true nor false")
         return text == "true"
 
     def decode(self, kind: type[Body]) -> Body:
-        """The body as `kind`, or BadRequest saying what is wrong with it; admission and handler share one decoding."""
+        """Returns the body as `kind`, or raises BadRequest; decoded once, for admission and handler."""
         if self.decoded is not None and self.decoded[0] is kind:
             return cast("Body", self.decoded[1])
         try:
@@ -222,18 +222,18 @@ class Request:
 
 
 def _error_text(error: msgspec.ValidationError) -> str:
-    """What the decoder found, which may quote the client, and where, which comes last."""
+    """Returns the decoder's message with the part shortened that may quote the client; the last is the path."""
     what, separator, place = str(error).rpartition(" - at ")
     return f"{show_text(what)}{separator}{place}" if separator else show_text(place)
 
 
-@lru_cache(maxsize=8192)  # clients name the same tables again and again
+@lru_cache(maxsize=8192)  # clients name the same tables repeatedly
 def _identifier(namespace: str, name: str, separator: str, what: str) -> Identifier:
     return Identifier(check_namespace(split_namespace(namespace, separator)), check_name(decode_segment(name), what))
 
 
 def decode_segment(raw: str) -> str:
-    """One path segment as sent: percent-decoded, and a plus is a space, as Java's encoder means it."""
+    """Returns a raw path segment percent-decoded; `+` is a space, as Java's URLEncoder writes it."""
     if "%" not in raw and "+" not in raw:
         return raw
     try:
@@ -243,8 +243,8 @@ def decode_segment(raw: str) -> str:
 
 
 def split_namespace(raw: str, separator: str) -> Namespace:
-    """The levels of a namespace segment. It is split before decoding, so a level may hold the separator's character."""
-    if "%" not in raw and separator == "\x1f":
+    """Returns the levels of a raw namespace segment; split before decoding, so a level may contain the separator."""
+    if "%" not in raw and separator == "\x1f":  # the common case: one level, nothing to decode
         return (raw.replace("+", " "),) if "+" in raw else (raw,)
     text = raw.replace("%1f", "%1F")
     if separator != "\x1f":
@@ -253,23 +253,24 @@ def split_namespace(raw: str, separator: str) -> Namespace:
 
 
 def _encode_separator(separator: str) -> str:
+    # quote() never encodes these four characters.
     return quote(separator, safe="") if separator not in ".-_~" else f"%{ord(separator):02X}"
 
 
 def split_parent(value: str, separator: str) -> Namespace:
-    """The levels of the `parent` parameter, which arrives decoded."""
+    """Returns the levels of the `parent` parameter, which is already decoded."""
     return tuple(value.replace(separator, "\x1f").split("\x1f"))
 
 
 def mark_sender(request: Request) -> None:
-    """Who sent it: somebody known, or an address."""
+    """Sets SENDER, by which large work is queued: the principal, or the address without authentication."""
     caller = request.caller
     host = caller.address[0] if caller.address is not None else ""
     SENDER.set(caller.principal if request.known is not None else request.host or host)
 
 
 async def decode_body(request: Request, decode: Callable[[bytes], Body]) -> Body:
-    """The body as `decode` reads it, in a thread if it is large; what follows from it waits for its sender's turn."""
+    """Returns the body decoded once by `decode`; a large body is decoded in a thread, one at a time per sender."""
     mark_sender(request)
     if request.decoded is None or request.decoded[0] is not decode:
         if len(request.body) > LARGE_BYTES:
@@ -286,7 +287,7 @@ def compress(body: bytes, encoding: str) -> bytes:
 
 
 def choose_encoding(header: str) -> str | None:
-    """gzip or zstd if the client takes it; gzip first, since every client decodes it."""
+    """Returns gzip or zstd if the client accepts it, else None; gzip first, since every client decodes it."""
     offered: dict[str, bool] = {}
     for item in header.split(","):
         name, _, rest = item.partition(";")
@@ -298,7 +299,7 @@ def choose_encoding(header: str) -> str | None:
 
 
 def error_response(error: CatalogError, *, distinct: bool = False) -> Response:
-    """The Iceberg error envelope; the status line and the code inside always agree."""
+    """Returns the Iceberg error envelope; the HTTP status and the code in the body are always equal."""
     status, kind = status_and_type(error, distinct=distinct)
     model: dict[str, object] = {"message": error.message, "type": kind, "code": status}
     if error.hint:

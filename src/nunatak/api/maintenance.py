@@ -1,4 +1,4 @@
-"""Maintenance over HTTP: policies, and what they would have done now."""
+"""Handlers of maintenance policies and plans."""
 
 import msgspec
 
@@ -32,11 +32,12 @@ LARGEST_PAGE = 200  # tables that one request plans for
 
 @handler
 async def list_policies(request: Request) -> wire.ListPoliciesResponse:
-    """Those set on a place and inside it."""
+    """Lists the policies set on a securable and inside it."""
     place = await aim(request, request.query.get("securable"))
     resource = list_of(request, "policies", place.securable)
     page = request.context.tokens.page(resource, request.query)
     after = msgspec.json.decode(page.after, type=tuple[str, str]) if page.after else ("", "")
+    # One row more than the page holds shows whether another page follows.
     found = await policy_store.policies_inside(request.catalog.store, place.securable, after, page.limit + 1)
     shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
     last = _position(found[page.limit - 1]) if len(found) > page.limit else None
@@ -50,7 +51,7 @@ def _position(last: Attached) -> str:
 
 @handler
 async def effective_policies(request: Request) -> wire.EffectivePoliciesResponse:
-    """Those that count for a place: of each type the nearest."""
+    """Returns the policies in effect for a securable: the nearest one of each type."""
     place = await aim(request, request.query.get("securable"))
     around = await policy_store.policies_around(request.catalog.store, place.securable)
     found = nearest(around, place.securable)
@@ -80,7 +81,7 @@ async def drop_policy(request: Request) -> None:
 
 @handler
 async def plan_maintenance(request: Request) -> wire.PlanResponse:
-    """What is to be done now, and why or why not, of one table or a page of tables; nothing is begun."""
+    """Returns which jobs are due now and why or why not, for one table or a page of tables; starts none."""
     place = await aim(request, request.query.get("securable"))
     planner = await planner_for(request, place)
     if place.name is not None:
@@ -94,7 +95,7 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
     for name in names:
         try:
             tables.append(await _table_plan(request, planner, name))
-        except NoSuchTable:  # a view, or dropped since
+        except NoSuchTable:  # a view, or dropped meanwhile
             continue
         except UNREADABLE as error:
             tables.append(wire.TablePlan(securable=_format_table(request, name), error=error.message))
@@ -102,7 +103,7 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
 
 
 async def planner_for(request: Request, place: SecurablePlace) -> Planner:
-    """With the policies that may count for anything in the place."""
+    """Returns a planner with all policies that can apply to a table in `place`."""
     store = request.catalog.store
     policies = await policy_store.policies_around(store, place.securable)
     if place.name is None:
@@ -121,11 +122,11 @@ async def _table_plan(request: Request, planner: Planner, identifier: Identifier
     )
 
 
-# What all have in common
+# Shared helpers
 
 
 async def _require(request: Request, place: SecurablePlace) -> None:
-    """A policy on what does not exist would surprise whoever creates it."""
+    """Checks that the securable exists; raises NotFound. A policy on a missing one would apply once it is created."""
     if place.name is None:
         await require_namespace(request, place)
         return

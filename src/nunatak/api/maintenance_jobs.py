@@ -1,4 +1,4 @@
-"""Maintenance jobs over HTTP: asked for by people and schedules, leased, kept alive and finished by workers."""
+"""Handlers of maintenance jobs: adding and cancelling them; lease, heartbeat and finish for workers."""
 
 from contextlib import suppress
 
@@ -47,9 +47,9 @@ NOWHERE = securables.entry("", ("",), "")  # no warehouse, namespace or table ha
 
 @handler
 async def add_jobs(request: Request) -> AddJobsResponse:
-    """One job of a type on a table, or all that are due in a place by its policies; a dry run only tells of them.
+    """Adds one job of a type on a table, or all jobs that the policies make due; a dry run only returns them.
 
-    The answer is not kept for an Idempotency-Key: a job that waits already is not added again.
+    The response is not stored for an Idempotency-Key: a job that is already waiting is not added again.
     """
     wanted = request.decode(AddJobsRequest)
     place = await aim(request, wanted.securable)
@@ -64,7 +64,7 @@ async def add_jobs(request: Request) -> AddJobsResponse:
     names, following = await tables_in(request, place, CHANGING, after, LARGEST_PAGE)
     jobs: list[AddedJob] = []
     for name in names:
-        with suppress(*UNREADABLE):  # a view, a table that is gone or cannot be read: `health` says which
+        with suppress(*UNREADABLE):  # a view, or a table that is gone or unreadable: `health` reports it
             jobs += await _add_due(request, planner, name, dry_run=wanted.dry_run)
     return AddJobsResponse(jobs, next_page_token=request.context.tokens.after(resource, following))
 
@@ -97,14 +97,14 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
         changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
             await write(catalog, _without_key(request), changes, StoredResponse(200))
-        except Conflict:  # another server planned the same at the same time
+        except Conflict:  # another server added the same job at the same time
             continue
         added.append(await _added_job(request, decision.spec))
     return added
 
 
 def _without_key(request: Request) -> Caller:
-    """Of a request that writes once for each job: its answer is known only after the last, and is not kept."""
+    """Returns the caller without its Idempotency-Key: it writes once per job, so no write has the whole response."""
     return msgspec.structs.replace(request.caller, key=None)
 
 
@@ -114,7 +114,7 @@ async def _added_job(request: Request, spec: JobSpec) -> AddedJob:
 
 @handler
 async def list_jobs(request: Request) -> ListJobsResponse:
-    """Newest first."""
+    """Lists the jobs in a securable that the caller may see, newest first."""
     place = await aim(request, request.query.get("securable"))
     resource = list_of(request, "jobs", place.securable)
     page = request.context.tokens.page(resource, request.query)
@@ -142,8 +142,11 @@ async def cancel_job(request: Request) -> None:
 
 @handler
 async def lease_job(request: Request) -> LeaseResponse:
-    """The answer is not kept for an Idempotency-Key: a worker that did not get it is given another job, and the lease
-    of the first runs out."""
+    """Leases a job to a worker: the given one, or the next that is due.
+
+    The response is not stored for an Idempotency-Key: a worker that lost it leases another job, and the first lease
+    expires.
+    """
     wanted = request.decode(LeaseRequest)
     place = await aim(request, wanted.securable)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
@@ -156,7 +159,7 @@ async def lease_job(request: Request) -> LeaseResponse:
 
 
 async def _next_job(request: Request, owner: str, place: SecurablePlace) -> QueuedJob | None:
-    """One whose table is still there under its name; what was planned for one that is gone is over."""
+    """Leases the next job that can still be done; cancels those whose table was dropped, renamed or shadowed."""
     store = request.catalog.store
     for _ in range(queue.CANDIDATES):
         job = await queue.lease(store, owner, place.securable, request.catalog.now_ms(), _lease_ms(request))
@@ -168,7 +171,7 @@ async def _next_job(request: Request, owner: str, place: SecurablePlace) -> Queu
 
 
 async def _this_job(request: Request, owner: str, place: SecurablePlace, job_id: int) -> QueuedJob:
-    """Inside the place, on which the caller holds what is needed; any other is not there."""
+    """Leases this job; raises NotFound if it lies outside `place`, on which the rights were checked."""
     found = await find_job(request.catalog.store, job_id)
     if found is None or not place.securable <= found.securable < securables.behind(place.securable):
         raise no_such_job(job_id)
@@ -190,26 +193,27 @@ def _lease_ms(request: Request) -> int:
 
 
 async def _refusal_of(request: Request, job: QueuedJob) -> str | None:
-    """Why a job that was planned is not done any more, or None: the table may be gone or have become a shadow."""
+    """Returns why a planned job can no longer be done, or None: the table may be gone or have become a shadow."""
     _, levels, name = securables.parts(job.securable)
     try:
         facts = await look(request.catalog, request.warehouse, Identifier(levels, name or ""))
     except NoSuchTable:
         return GONE
-    if facts.table_uuid != job.table_uuid:
+    if facts.table_uuid != job.table_uuid:  # another table under the same name
         return GONE
     return None if facts.shadow is None else facts.shadow.refusal_of(job.type)
 
 
 @handler
 async def heartbeat(request: Request) -> HeartbeatResponse:
-    """Extends the lease, and tells the worker whether somebody wants it to stop."""
+    """Extends the lease; the response says whether the job was cancelled and the worker has to stop."""
     wanted = request.decode(HeartbeatRequest)
     job = await _load(request)
     owner = queue.owner_of(request.caller.principal, wanted.worker)
     now_ms, lease_ms = request.catalog.now_ms(), _lease_ms(request)
     await request.catalog.store.apply(queue.extend(job.job_id, owner, now_ms, wanted.progress, lease_ms))
     home = securables.parts(job.securable)[0]
+    # The table may have become a shadow since the lease: the worker stops as for a cancelled job.
     shadow = await find_shadow(request.catalog.store, home, job.table_uuid)
     refused = shadow is not None and shadow.refusal_of(job.type) is not None
     return HeartbeatResponse(job.cancelled or refused)
@@ -243,7 +247,7 @@ async def hand_back_job(request: Request) -> None:
     await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
-# What all have in common
+# Shared helpers
 
 
 async def _load(request: Request) -> QueuedJob:
@@ -255,13 +259,13 @@ async def _load(request: Request) -> QueuedJob:
 
 async def _find(request: Request) -> QueuedJob | None:
     text = decode_segment(request.path_names[0])
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not (text.isascii() and text.isdigit() and len(text) < 19):  # larger numbers may not fit in 64 bits
         return None
     return await find_job(request.catalog.store, int(text))
 
 
 def _job_text(request: Request) -> str:
-    """The number as the client wrote it, whether or not there is such a job."""
+    """Returns the job id as the client wrote it, at most 50 characters; the job may not exist."""
     return decode_segment(request.path_names[0])[:50]
 
 
@@ -288,13 +292,14 @@ def _job(job: QueuedJob) -> MaintenanceJob:
     )
 
 
-# What the routes need
+# Required privileges
 
 
 async def on_table_of_job(route: Declared, request: Request) -> list[Need]:
-    """Whoever may not know the table is told that there is no such job, and nothing of whose it is.
+    """Requires the route's privilege on the job's table; raises NotFound if the caller may not see the table.
 
-    A job that is not there takes the same steps, on a securable that nobody was granted anything on.
+    For a job that does not exist the same steps are taken on a securable that has no grants of its own, so that both
+    cases look the same to the caller.
     """
     job = await _find(request)
     securable = NOWHERE if job is None else job.securable

@@ -1,7 +1,7 @@
-"""The management API over HTTP: who there is, what they are granted, and the warehouses.
+"""Handlers of the management API: principals, roles, grants, credentials, warehouses and signing keys.
 
-A route that is not for administrators alone is open to everybody who is known; its handler shows and changes what the
-caller's own rights allow.
+A route that does not require SERVER_ADMIN is open to every authenticated caller; its handler then shows and changes
+only what the caller's own rights allow.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,12 +50,12 @@ NO_STORE = (b"cache-control", b"no-store")
 MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 
 
-# Who asks
+# The caller
 
 
 @handler
 async def me(request: Request) -> wire.Me:
-    """What a caller looks like from here."""
+    """Returns the caller's principal, roles, authentication method and privileges on the server."""
     session = request.session
     held = await request.rights(securables.SERVER)
     return wire.Me(
@@ -123,7 +123,7 @@ async def create_principal(request: Request) -> wire.Principal:
 
 @handler
 async def load_principal(request: Request) -> wire.LoadedPrincipal:
-    """Itself, or anybody for an administrator."""
+    """Returns the caller's own principal, or any principal to an administrator; raises Forbidden otherwise."""
     name = _name(request)
     await _require_administrator_or(request, _is_caller(request, name), f"principal {name}")
     principal, roles = await administration.load_principal(request.catalog.store, name)
@@ -166,7 +166,7 @@ async def create_role(request: Request) -> wire.Role:
 
 @handler
 async def load_role(request: Request) -> wire.Role:
-    """One that the caller acts in, or any for an administrator."""
+    """Returns a role the caller acts in, or any role to an administrator; raises Forbidden otherwise."""
     name = _name(request)
     allowed = request.session is not None and name in request.session.roles
     await _require_administrator_or(request, allowed, f"role {name}")
@@ -206,7 +206,7 @@ async def remove_member(request: Request) -> None:
 
 @handler
 async def list_grants(request: Request) -> wire.ListGrantsResponse:
-    """Of a grantee, on a securable, or all of them."""
+    """Lists the grants of a grantee, on a securable, or (for administrators) all grants."""
     store, text, where = request.catalog.store, request.query.get("grantee"), request.query.get("securable")
     resource = f"grants/{text}/{where}"
     page = _page(request, resource)
@@ -236,6 +236,7 @@ async def grant(request: Request) -> None:
     securable = securables.parse_securable(wanted.securable)
     privileges = administration.parse_privileges(wanted.privileges)
     rights = await _rights_on(request, securable)
+    # Grants are stored by name: a grant on a missing securable would apply to the one created there later.
     if not await _exists(request, securable):
         raise _absent(securable)
     with _denials_noted(request, privileges, securable):
@@ -257,8 +258,9 @@ async def revoke(request: Request) -> None:
 
 
 async def _rights_on(request: Request, securable: str) -> int:
-    """What the caller may do there; whoever may do nothing, or sees no such table, is told that it is not there."""
+    """Returns the caller's rights on the securable; raises NotFound if they do not let the caller see it."""
     rights = await request.rights(securable)
+    # Every authenticated caller holds CONFIG_READ, so it does not make a container visible.
     shows = ~Privilege.CONFIG_READ if securables.is_container(securable) else ENTRY_BITS
     if securable != securables.SERVER and not rights & shows:
         raise _absent(securable)
@@ -282,7 +284,7 @@ async def _exists(request: Request, securable: str) -> bool:
     home, levels, name = securables.parts(securable)
     warehouses, store = request.catalog.warehouses, request.catalog.store
     if home not in warehouses:
-        await warehouses.refresh()
+        await warehouses.refresh()  # another server may have created it
     if home not in warehouses:
         return False
     if name is not None:
@@ -295,15 +297,15 @@ async def _exists(request: Request, securable: str) -> bool:
 
 @handler
 async def list_credentials(request: Request) -> wire.ListCredentialsResponse:
-    """One's own, or anybody's for an administrator; never a secret."""
+    """Lists the caller's own credentials, or any principal's for an administrator; never returns a secret."""
     found = await _managed_credentials(request, _name(request))
     return wire.ListCredentialsResponse([_credential(each) for each in found])
 
 
 async def create_credential(request: Request) -> Response:
-    """The answer is the only one that ever holds the secret.
+    """Creates a credential; this response is the only one that contains its secret.
 
-    It is not kept for an Idempotency-Key either: a request that is sent again makes another credential.
+    The response is not stored for an Idempotency-Key either: a repeated request creates another credential.
     """
     principal = _name(request)
     wanted = request.decode(CreateCredentialRequest)
@@ -337,14 +339,15 @@ async def drop_credential(request: Request) -> None:
     if credential_id not in managed:
         raise administration.no_credential(principal, credential_id)
     changes = administration.drop_credential(request.actor, principal, credential_id)
+    # Refuses to drop the last credential that can administer the server.
     changes += await administration.keep_a_credential(request.catalog.store, request.actor)
     await _change(request, changes)
 
 
 async def _managed_credentials(request: Request, principal: str) -> list[ListedCredential]:
-    """Those of the principal that the caller may list and drop: all, for an administrator and for itself.
+    """Returns the principal's credentials that the caller may list and drop: all, for an administrator and for itself.
 
-    A session that is limited to roles manages only those that are limited to some of the same roles.
+    A session limited to some roles manages only credentials limited to a subset of those roles.
     """
     store = request.catalog.store
     is_administrator = await _is_administrator(request)
@@ -360,14 +363,17 @@ async def _managed_credentials(request: Request, principal: str) -> list[ListedC
 
 
 def _is_whole(session: Session, roles: Sequence[str]) -> bool:
-    """Whether the session may do all that its principal, which has these roles, may do."""
+    """Whether the session has all rights of its principal, whose roles are `roles`: it is not limited to some roles."""
     return principal_grantee(session.principal) in session.grantees and set(roles) <= set(session.roles)
 
 
 async def _check_own(
     request: Request, principal: str, wanted: CreateCredentialRequest, expires_ms: int | None
 ) -> int | None:
-    """One's own key must not be worth more than what one asks with; returns when it ends, at the latest with that."""
+    """Checks that a caller without SERVER_ADMIN may create this credential for itself; raises Forbidden.
+
+    It must not be a client credential, have wider roles than the session, or outlive it. Returns its expiry.
+    """
     session = request.session
     if session is None or session.principal != principal or wanted.kind == "client":
         raise _not_own(request, Forbidden(f"You may not make a {wanted.kind} credential of {principal}"))
@@ -413,24 +419,24 @@ def _expiry(now_ms: int, seconds: int | None) -> int | None:
 async def _vault(request: Request) -> Vault:
     vault = request.context.vault
     assert vault is not None
-    if request.guard is None:  # nobody needed it until now
+    if request.guard is None:  # without authentication, nothing has unlocked the vault yet
         await vault.unlock(request.catalog.store)
     return vault
 
 
-# Why, and who
+# Explanations of access
 
 
 @handler
 async def explain_access(request: Request) -> wire.Explanation:
-    """For oneself, or for anybody where the caller may grant."""
+    """Explains the caller's own access, or any principal's on a securable where the caller may grant."""
     principal = request.query.get("principal") or request.caller.principal
     securable = securables.parse_securable(_query_name(request, "securable"))
     privilege = _single(_query_name(request, "privilege"))
     further = [role for role in request.query.get("roles", "").split(",") if role]
     if not _is_caller(request, principal) or further:
         await _require_granter(request, securable)
-    # About itself, a caller is told what its login may do: a token may bring roles, or be limited to some.
+    # The caller's own access is explained for its session: a token may add roles, or be limited to some.
     session = request.session if _is_caller(request, principal) and not further else None
     found = await explain.explain(request.catalog.store, principal, privilege, securable, further, session=session)
     decider = "nobody" if request.guard is None else type(request.guard.authorizer).__name__.lower()
@@ -443,12 +449,12 @@ async def explain_access(request: Request) -> wire.Explanation:
 
 
 async def _granters(request: Request, privilege: Privilege, securable: str) -> list[str]:
-    """Who may grant it, on the part of the chain that the caller sees; nobody if grants do not decide."""
+    """Returns who may grant the privilege on the visible part of the chain; empty if grants do not decide access."""
     if request.guard is None or not request.guard.authorizer.grants_decide or not privilege & GRANTABLE:
         return []
     seen: list[str] = []
     for place in securables.chain(securable):
-        # The owner of something hidden would tell that it exists.
+        # Naming the owner of a hidden securable would reveal that it exists.
         if not await is_seen(request, place, await request.rights(place)):
             break
         seen.append(place)
@@ -458,7 +464,7 @@ async def _granters(request: Request, privilege: Privilege, securable: str) -> l
 
 @handler
 async def access_matrix(request: Request) -> wire.AccessMatrix:
-    """Where the caller may grant."""
+    """Returns who holds which privileges on a securable; requires that the caller may grant there."""
     securable = securables.parse_securable(request.query.get("securable", "server"))
     await _require_granter(request, securable)
     found = await explain.matrix(request.catalog.store, securable)
@@ -479,7 +485,7 @@ def _single(name: str) -> Privilege:
 
 @handler
 async def list_warehouses(request: Request) -> wire.ListWarehousesResponse:
-    """Those that the caller may know of."""
+    """Lists the warehouses that the caller may see."""
     warehouses = request.catalog.warehouses
     await warehouses.refresh()
     page = _page(request, "warehouses")
@@ -509,13 +515,13 @@ async def create_warehouse(request: Request) -> wire.Warehouse:
     made = WarehousePlace(name, str(place), (place,), configured=False)
     changes = administration.create_warehouse(request.actor, name, made.location)
     answer = await _apply_changes(request, changes, _warehouse(request, made))
-    await warehouses.refresh()
+    await warehouses.refresh()  # so that this process serves it at once
     return answer
 
 
 @handler
 async def drop_warehouse(request: Request) -> None:
-    """One that was made while a server ran, and has nothing in it."""
+    """Drops an empty warehouse that was created over the API; raises Conflict for one from the settings."""
     name, warehouses = _name(request), request.catalog.warehouses
     place = warehouses.get(name)
     if place is not None and place.configured:
@@ -525,7 +531,7 @@ async def drop_warehouse(request: Request) -> None:
 
 
 async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
-    """Those of them in which the caller may do something, be it far inside."""
+    """Returns the warehouses on which, or anywhere inside which, the caller has a right."""
     guard, known = request.guard, request.known
     if guard is None or known is None:
         return list(names)
@@ -541,7 +547,7 @@ async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
 
 @handler
 async def rotate_keys(request: Request) -> wire.RotateKeysResponse:
-    """Sign tokens with a new key; `nunatak encryption-key rotate` does so for what is encrypted in the database."""
+    """Signs tokens with a new key. Encryption keys are rotated by `nunatak encryption-key rotate` instead."""
     wanted = request.decode(RotateKeysRequest) if request.body else RotateKeysRequest()
     if request.context.identity is None:
         raise BadRequest("This server issues no tokens", hint="Start it with NUNATAK_AUTH=embedded.")
@@ -559,7 +565,7 @@ async def rotate_keys(request: Request) -> wire.RotateKeysResponse:
     return wire.RotateKeysResponse(key_id)
 
 
-# What all have in common
+# Shared helpers
 
 
 def _name(request: Request, position: int = 0) -> str:
@@ -578,7 +584,7 @@ async def _change(request: Request, changes: Sequence[Change]) -> None:
 
 
 async def _apply_changes(request: Request, changes: Sequence[Change], value: T) -> T:
-    """Apply the changes, and remember the value as the answer if the request has a key."""
+    """Applies the changes and stores the value as the response if the request has an Idempotency-Key."""
     await write(request.catalog, request.caller, changes, stored_answer(request.caller, value))
     return value
 
@@ -590,7 +596,7 @@ def _page(request: Request, resource: str) -> Page:
 def _next_token(
     request: Request, resource: str, page: Page, found: Sequence[T], position: Callable[[T], str]
 ) -> str | UnsetType:
-    """One more than the page holds shows that there is another page."""
+    """Returns the token of the next page; callers read one row more than the page holds to see whether there is one."""
     last = position(found[page.limit - 1]) if len(found) > page.limit else None
     return request.context.tokens.after(list_of(request, resource), last)
 

@@ -1,8 +1,8 @@
-"""Every URL of the management API on one screen: what answers it, and which privilege it needs.
+"""The route table of the management API: each URL with its handler and the privilege it requires.
 
-CONFIG_READ is held by everybody who is known: there the handler looks at the caller's rights itself.
+Every authenticated caller holds CONFIG_READ: handlers of those routes check the caller's rights themselves.
 """
-# ruff: noqa: E501 - one line for one URL, and one for what its document says
+# ruff: noqa: E501 - one line for each URL, and one for its OpenAPI description
 
 from functools import lru_cache
 
@@ -57,7 +57,7 @@ PRINCIPAL, ROLE, WAREHOUSE = PRINCIPALS + "/{principal}", ROLES + "/{role}", WAR
 ENCRYPTION_KEYS = BASE + "/encryption-keys"
 MEMBERS, CREDENTIALS = ROLE + "/members", PRINCIPAL + "/credentials"
 POLICIES, MAINTENANCE = BASE + "/policies", BASE + "/maintenance"
-# Whoever sets a policy has done by it what these allow, to every table of the place.
+# A policy makes jobs use these privileges on every table of its securable, so its author must hold them.
 CHANGE = P.TABLE_WRITE | P.TABLE_ALTER
 JOBS, SHADOWS = MAINTENANCE + "/jobs", BASE + "/shadows"
 JOB, TABLE_PROPERTIES = JOBS + "/{job}", BASE + "/table-properties"
@@ -67,7 +67,7 @@ PAGE = ("pageToken", "pageSize")
 
 
 async def serve_document(request: Request) -> Response:
-    """What this API looks like; nobody's secret."""
+    """Returns the OpenAPI document of this API; public, it contains no secrets."""
     return raw_json(_document())
 
 

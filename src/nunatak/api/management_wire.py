@@ -1,4 +1,4 @@
-"""Request and response bodies of the management API: who there is, what they are granted, warehouses and keys."""
+"""Request and response bodies of the management API: principals, roles, grants, credentials, warehouses and keys."""
 
 from typing import Annotated, Literal
 
@@ -240,7 +240,7 @@ class RetireEncryptionKeysResponse(Wire, frozen=True):
     retired: list[str]
 
 
-# The audit trail, and what migrations remember
+# Audit trail and migration documents
 
 
 class ListAuditResponse(Wire, frozen=True):

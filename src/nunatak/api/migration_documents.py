@@ -1,4 +1,4 @@
-"""The state of migrations over HTTP: documents that `nunatak migrate --state catalog` reads and replaces."""
+"""Handlers of migration state: documents that `nunatak migrate --state catalog` reads and replaces."""
 
 import msgspec
 
@@ -19,12 +19,12 @@ from nunatak.catalog.write import write
 from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest
 
-LARGEST_PAGE = 100  # documents in one answer; each has up to 1 MiB
+LARGEST_PAGE = 100  # documents in one response; each has up to 1 MiB
 
 
 @handler
 async def get_documents(request: Request) -> ListMigrationDocumentsResponse:
-    """A page of the documents whose names begin with `prefix`."""
+    """Lists the documents whose names start with `prefix`, by page."""
     migration = _migration(request)
     prefix = request.query.get("prefix", "")
     if prefix:
@@ -45,7 +45,7 @@ async def get_document(request: Request) -> MigrationDocument:
 
 @handler
 async def put_document(request: Request) -> None:
-    """Adds a document with version 0, or replaces the version that is named; 409 if it is another one by now."""
+    """Creates a document (version 0), or replaces the given version; raises Conflict if the version has changed."""
     wanted = request.decode(SaveDocumentRequest)
     content = check_content(bytes(wanted.content))
     if wanted.version < 0:
@@ -63,7 +63,7 @@ async def delete_document(request: Request) -> None:
 
 def _version(request: Request) -> int:
     text = request.query.get("version", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):  # what a column of 64 bits holds
+    if not (text.isascii() and text.isdigit() and len(text) < 19):  # fits in a 64-bit column
         raise BadRequest("Name the version to drop", hint="Add ?version=N, as it was read.")
     return int(text)
 
@@ -77,6 +77,6 @@ def _document(request: Request) -> str:
 
 
 def _answer(request: Request, found: Document) -> MigrationDocument:
-    """With the time of now by the same clock, so that a reader can tell how old it is."""
+    """Returns the document with the current time of the same clock, so that a reader can compute its age."""
     content = msgspec.Raw(found.content)
     return MigrationDocument(found.name, found.version, content, found.changed_ms, request.catalog.now_ms())

@@ -1,4 +1,4 @@
-"""Namespaces over HTTP."""
+"""Handlers of the namespace routes."""
 
 from nunatak.access import securables
 from nunatak.access.privileges import Privilege
@@ -73,7 +73,7 @@ async def drop_namespace(request: Request) -> None:
     except NamespaceNotEmpty as error:
         if sees_all(request, container, Privilege.TABLE_LIST) and sees_all(request, container, Privilege.NS_LIST):
             raise
-        # How much is in it is not told to somebody who may not list it.
+        # The message counts the contents, which a caller may not learn if it may not list them.
         raise NamespaceNotEmpty(f"Namespace {print_namespace(namespace)} is not empty.") from error
 
 

@@ -1,4 +1,4 @@
-"""Whose a table's places and other folders are, over HTTP: what a job asks before it reads or deletes files."""
+"""Handlers that tell which table owns a folder: a job asks before it reads or deletes files."""
 
 from nunatak.access import securables
 from nunatak.access.privileges import ENTRY_BITS
@@ -15,10 +15,11 @@ from nunatak.maintenance.overlaps import neighbours_of, sort_all_folders
 
 @handler
 async def list_neighbours(request: Request) -> NeighboursResponse:
-    """How many there are, and the names of those that the caller may know of."""
+    """Returns how many other tables keep files in the table's places, and the names of those the caller may see."""
     place, table = await load_table_at(request, request.query.get("securable"))
     catalog, key = request.catalog, key_of(request.warehouse, place.identifier)
     places = own_places(table)
+    # All are counted, also those the caller may not see: a job must not delete files that belong to them.
     found = await neighbours_of(catalog, key, table.table_uuid, places)
     names = [securables.entry(each.catalog, from_jdbc(each.namespace), each.name) for each in found]
     visible = [securables.format_securable(each) for each in names if await request.rights(each) & ENTRY_BITS]
@@ -33,7 +34,7 @@ async def list_neighbours(request: Request) -> NeighboursResponse:
 
 @handler
 async def sort_folders(request: Request) -> FoldersResponse:
-    """Of the folders that a job meets in metadata, those that are not the table's own; nothing is said of whose."""
+    """Returns which of the folders named in metadata are not the table's own; does not reveal their owners."""
     wanted = request.decode(FoldersRequest)
     place, table = await load_table_at(request, wanted.securable)
     key = key_of(request.warehouse, place.identifier)

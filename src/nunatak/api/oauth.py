@@ -1,8 +1,8 @@
-"""The token endpoint: a client's secret, or a token that is about to expire, for a new token; and our public keys.
+"""The OAuth token endpoint (client_credentials and token-exchange) and the JWKS document.
 
-Clients read a refusal here by the rules of OAuth, where `error` is a word. The envelope of all other errors has an
-object of that name, so its `message`, `type` and `code` stand beside the word instead. Answers for which OAuth has no
-word, such as 429, come in the envelope.
+Clients parse errors of this endpoint as OAuth errors, where `error` is a string. The Iceberg error envelope has an
+object of that name, so its `message`, `type` and `code` are siblings of the string instead. Responses for which OAuth
+has no error code, such as 429, use the envelope.
 """
 
 import base64
@@ -34,12 +34,12 @@ ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 TOKEN_TYPES = (ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt")
 
 MAX_FIELDS = 32
-MAX_ESCAPES = 1000  # ids, secrets and tokens need a few, and each takes its time
+MAX_ESCAPES = 1000  # ids, secrets and tokens need a few; decoding takes time per escape
 MAX_SECRET = 16 * 1024
 MAX_CLIENT_ID = 128
 JWKS_SECONDS = 300
 
-# RFC 6749, section 5.1: whatever holds a token must not be kept.
+# RFC 6749, section 5.1: a response with a token must not be cached.
 NOT_KEPT = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 CHALLENGE = (b"www-authenticate", b'Basic realm="nunatak"')
 
@@ -47,7 +47,7 @@ Word = Literal["invalid_request", "invalid_client", "unsupported_grant_type", "i
 
 
 class TokenRefused(Exception):
-    """What a token request is answered with if OAuth has a word for it."""
+    """A refused token request for which OAuth has an error code, `word`."""
 
     def __init__(self, word: Word, error: CatalogError) -> None:
         super().__init__(word)
@@ -57,7 +57,7 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True)
 class OAuthClient:
-    """Who a request says it comes from, and the secret to prove it."""
+    """The client id that a request claims, and its secret; not verified."""
 
     client_id: str
     secret: Secret
@@ -65,24 +65,25 @@ class OAuthClient:
 
 @dataclass(frozen=True)
 class ParsedTokenRequest:
-    """The form and the header, read but not believed."""
+    """The form and the Authorization header, parsed but not verified."""
 
     form: dict[str, str]
     client: OAuthClient | None
     bearer: str | None
-    address: str  # or network, of the client
+    address: str  # the client's address, or its network
 
     @property
     def origin(self) -> tuple[str, str]:
-        """Whose failures are counted together."""
+        """The client id and address by which failed requests are throttled."""
         return (self.client.client_id if self.client else "", self.address)
 
 
 async def post_token(request: Request) -> Response:
-    """POST /v1/oauth/tokens."""
+    """POST /v1/oauth/tokens: issues a token."""
     identity = _identity(request)
     try:
         asked = _parse_form(request)
+        # Before the secret is verified: a throttled client must not learn whether its guess was right.
         if (wait_ms := identity.throttle.wait_ms(*asked.origin)) > 0:
             request.context.note_failed_login(
                 NotAuthenticated("Too many failed token requests"), "getToken", request.host
@@ -107,7 +108,7 @@ async def post_token(request: Request) -> Response:
 
 
 async def explain_token(request: Request) -> Response:
-    """GET /v1/oauth/tokens, which people try in a browser."""
+    """GET /v1/oauth/tokens: raises MethodNotAllowed with a hint, for users who open the URL in a browser."""
     error = MethodNotAllowed("Tokens are asked for with POST", allowed="POST")
     error.hint = (
         f"POST a form with grant_type={CLIENT_CREDENTIALS}, client_id, client_secret and scope=catalog; "
@@ -117,7 +118,7 @@ async def explain_token(request: Request) -> Response:
 
 
 async def get_keys(request: Request) -> Response:
-    """GET /.well-known/jwks.json: what verifies our tokens."""
+    """GET /.well-known/jwks.json: the public keys that verify our tokens."""
     keys = await _identity(request).tokens.jwks()
     kept = (b"cache-control", f"public, max-age={JWKS_SECONDS}".encode("ascii"))
     return json_response(KeySet(keys["keys"]), kept)
@@ -134,7 +135,7 @@ def _identity(request: Request) -> EmbeddedIdentity:
 
 
 async def _grant_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
-    """The credential that a token may be issued for, and its scope."""
+    """Returns the credential that a token may be issued for, and its scope; raises TokenRefused."""
     grant = asked.form.get("grant_type")
     if grant == CLIENT_CREDENTIALS:
         return await _for_client(identity, asked)
@@ -157,7 +158,7 @@ async def _for_client(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> 
 
 
 async def _for_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
-    """A token that replaces one of ours, for the same principal and never wider; an actor token changes nothing."""
+    """Exchanges one of our tokens for a new one of the same principal, never wider; an actor token is ignored."""
     subject = asked.form.get("subject_token", "")
     if asked.form.get("subject_token_type", ACCESS_TOKEN) not in TOKEN_TYPES or not subject:
         raise TokenRefused(
@@ -190,8 +191,8 @@ async def _authenticate_client(identity: EmbeddedIdentity, client: OAuthClient) 
 
 
 async def _old_token(identity: EmbeddedIdentity, text: str) -> tuple[str, Scope]:
-    """Whose token it is, and its scope, though it may have expired."""
-    # Java's client, back from a long sleep, sends it along with its secret, and that alone would get it a token.
+    """Returns the principal and the scope of a token that may have expired."""
+    # Java's client sends an expired token with its secret after a long pause; the secret alone would get it a token.
     try:
         token = await identity.tokens.verify(text, expired_too=True)
     except NotAuthenticated as error:
@@ -202,7 +203,7 @@ async def _old_token(identity: EmbeddedIdentity, text: str) -> tuple[str, Scope]
 async def _live_token(
     identity: EmbeddedIdentity, text: str, *, word: Word = "invalid_request"
 ) -> tuple[StoredCredential, Scope]:
-    """What a token is worth now; an API key may be exchanged, too, which Java's client tries after an hour."""
+    """Returns credential and scope of a valid token, or of an API key, which Java's client exchanges after an hour."""
     try:
         checked = identity.check_api_key if text.startswith(API_KEY_PREFIX) else identity.check_token
         bearer = await checked(text)
@@ -212,7 +213,7 @@ async def _live_token(
 
 
 def _scope(asked: ParsedTokenRequest, credential: StoredCredential, held: Scope) -> Scope:
-    """What is asked for, if it is no wider than `held` and what the credential may be used for."""
+    """Returns the requested scope, else `held`; raises TokenRefused if it is wider than `held` or the credential's."""
     try:
         wanted = parse_scope(asked.form.get("scope", ""))
         if wanted is not None and not wanted <= frozenset(credential.roles):
@@ -241,7 +242,7 @@ def _form(request: Request) -> dict[str, str]:
     try:
         text = request.body.decode("utf-8")
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
-    except ValueError as error:  # not chained: its text may hold the body, and the body a secret
+    except ValueError as error:  # not chained: its text may contain the body, and so a secret
         raise _malformed_request(f"it is no form ({type(error).__name__})") from None
     form = dict(fields)
     if len(form) != len(fields):
@@ -255,7 +256,7 @@ def _basic(authorization: bytes | None) -> OAuthClient | None:
         return None
     try:
         name, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except (binascii.Error, UnicodeDecodeError):  # not chained: the error may hold the secret
         raise _malformed_request("its Authorization header is not HTTP Basic") from None
     if not colon:
         raise _malformed_request("its Authorization header has no colon between id and secret")
@@ -282,13 +283,14 @@ def _slow_down(wait_ms: int) -> Response:
     answer = error_response(
         TooManyRequests("Too many failed token requests", hint=f"Check the client's secret; wait {seconds} seconds.")
     )
+    # The error class brings a Retry-After of its own: the throttle knows the exact one.
     kept = tuple(header for header in answer.headers if header[0] != b"retry-after")
     return Response(answer.status, answer.body, (*kept, (b"retry-after", str(seconds).encode("ascii")), *NOT_KEPT))
 
 
 def _refusal(refusal: TokenRefused, *, distinct: bool) -> Response:
     error = refusal.error
-    # RFC 6749, section 5.2: 401 is for a client that could not prove who it is, 400 for everything else.
+    # RFC 6749, section 5.2: 401 is for a client that failed to authenticate, 400 for everything else.
     status = 401 if refusal.word == "invalid_client" else 400
     kind = NotAuthenticated if status == 401 else BadRequest
     description = error.message if error.hint is None else f"{error.message}. {error.hint}"

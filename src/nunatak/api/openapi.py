@@ -1,7 +1,7 @@
-"""Our REST API as an OpenAPI document, made from the route table and the types of its bodies.
+"""The OpenAPI document of the catalog API, generated from the route table and the types of bodies.
 
-`python -m nunatak.api.openapi > spec/rest-catalog.json` writes the checked-in copy, and with the argument `management`
-that of the management API.
+`python -m nunatak.api.openapi > spec/rest-catalog.json` writes the checked-in copy; the argument `management` selects
+the management API instead.
 """
 
 import json
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def document() -> Json:
-    """The catalog's API."""
+    """Returns the OpenAPI document of the catalog API."""
     info = {
         "title": "Nunatak, an Apache Iceberg REST catalog",
         "description": "The Iceberg REST protocol as this server speaks it. The same paths answer without "
@@ -28,7 +28,7 @@ def document() -> Json:
 
 
 def format_document(described: Json | None = None) -> str:
-    """A document as the checked-in file holds it."""
+    """Returns a document as the text of its checked-in file."""
     return json.dumps(described or document(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The management API as an OpenAPI document: its parameters, and what no type says."""
+"""The OpenAPI document of the management API: its parameters, and the parts that no type describes."""
 
 from functools import lru_cache
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""How the route table becomes an OpenAPI document; the schemas that no type describes are given."""
+"""Generates an OpenAPI document from a route table; schemas that no type describes are passed in."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _RETRIED = (429, 503)
 
 
 def whole(info: Json, routes: Sequence[Route], components: Mapping[str, Json]) -> Json:
-    """A document. Of the components' schemas, parameters and headers, those are taken that the routes need."""
+    """Returns a document with only those schemas, parameters and headers of `components` that the routes need."""
     types = {(route.operation, role): kind for route in routes for role, kind in _types(route)}
     bodies, schemas = schemas_of(types, INNER, components["schemas"])
     for name in AMENDMENTS.keys() & schemas.keys():
@@ -60,7 +60,7 @@ def whole(info: Json, routes: Sequence[Route], components: Mapping[str, Json]) -
 
 
 def _types(route: Route) -> Iterator[tuple[str, Any]]:
-    """What its bodies hold, each with its role."""
+    """Yields the types of the route's bodies, each with its role: error, request or response."""
     described = route.described
     yield from ((f"error {number}", kind) for number, kind in enumerate(described.refusals))
     if described.request is not None:
@@ -114,7 +114,7 @@ def _answers(route: Route, bodies: Json) -> dict[int, Json]:
     for status in errors:
         retry = ("Retry-After",) if status in _RETRIED else ()
         answers[status] = {"description": _ERRORS[status], "headers": _headers(*retry, "X-Request-Id")}
-        if route.method != "HEAD":  # an answer to HEAD has no body
+        if route.method != "HEAD":  # a response to HEAD has no body
             answers[status]["content"] = {JSON: {"schema": refusals[0] if len(refusals) == 1 else {"anyOf": refusals}}}
     return answers
 

@@ -1,7 +1,7 @@
-"""What no type says of our REST API: schemas that are checked by hand, parameters and headers.
+"""Hand-written parts of the OpenAPI documents: schemas that no type describes, parameters and headers.
 
-Answers are described by what every client may rely on. Objects are open: a field that is not listed here is kept and
-given back, so a newer client loses nothing.
+Responses list what every client may rely on. Objects are open: a field that is not listed is stored and returned, so
+a newer client loses nothing.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ OF_NAME: Json = {**STRING, **NAME}
 
 
 def record(required: str, /, *, about: str = "", **fields: Json) -> Json:
-    """An object whose fields are spelled with underscores here and hyphens on the wire; `required` names some."""
+    """Returns an object schema; underscores in field names become hyphens, `required` names are separated by spaces."""
     properties = {name.replace("_", "-"): schema for name, schema in fields.items()}
     described = {"description": about} if about else {}
     return {"type": "object", "properties": properties, "required": required.split(), **described}
@@ -52,7 +52,7 @@ def _constant(value: str) -> Json:
     return {"type": "string", "const": value}
 
 
-# The schema of a table, which schema.py parses.
+# Types and schema of a table; schema.py parses them, so no msgspec type describes them.
 TYPES: Json = {
     "Type": any_of("PrimitiveType", "StructType", "ListType", "MapType")
     | {"description": "The type of a column or of a part of one."},
@@ -119,7 +119,7 @@ WRITTEN: Json = {
     },
     "TableUpdate": any_of(*(schema_name(each) for each in get_args(Update) if each not in _OF_VIEWS)),
     "TableRequirement": any_of(*(schema_name(each) for each in get_args(Requirement) if each not in _OF_VIEWS)),
-    # A view's updates are decoded by hand, to types that have no tag.
+    # View updates are decoded by hand, into types without a tag: the tagged types of table updates describe them.
     "ViewUpdate": any_of(*(schema_name(_TAGGED[action]) for action in view_commit.ACTIONS)),
     "ViewRequirement": any_of(schema_name(AssertViewUuid)),
     "CommitViewRequest": record(
@@ -132,7 +132,7 @@ WRITTEN: Json = {
     "OpenApiDocument": {"type": "object"},
 }
 
-# Types of what other types hold as any JSON.
+# Types of fields that other types declare as arbitrary JSON.
 INNER = (
     EncryptedKeyShape,
     MetadataLogEntryShape,
@@ -149,7 +149,7 @@ INNER = (
 
 @dataclass(frozen=True)
 class Amendment:
-    """What the document says of a type's fields beyond the type: decoders are lenient, for the sake of old clients."""
+    """Constraints that the document adds to a type's schema; decoders are more lenient, for old clients."""
 
     required: tuple[str, ...] = ()
     not_null: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""JSON schemas for OpenAPI, derived from the types that bodies are decoded to and encoded from."""
+"""Derives the JSON schemas of the OpenAPI documents from the types of request and response bodies."""
 
 import inspect
 import re
@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 
 Json = dict[str, Any]
-Use = TypeVar("Use")  # where a type is used
+Use = TypeVar("Use")  # the key of a use of a type, such as (operation, role)
 
 REFS = "#/components/schemas/"
-# Types whose Python name is not the schema's; `…Shape` is `…` in any case.
+# Types whose schema has another name than the class; the suffix `Shape` is always removed.
 NAMES = {
     "AddSpec": "AddPartitionSpec",
     "AssertTableUuid": "AssertTableUUID",
@@ -24,14 +24,14 @@ NAMES = {
     "VersionLogEntryShape": "ViewVersionLogEntry",
     "WireIdentifier": "Identifier",
 }
-# Types of the same content as another, whose schema stands for both.
+# Types with the same content as another type, whose schema is used for both.
 SAME = {"TableIdentifier": "Identifier"}
-_KEPT = ("default", "properties")  # what is in them may be called as the words of a schema are
+_KEPT = ("default", "properties")  # their keys are data, and may equal schema keywords
 _FORMATS = {2**31 - 1: "int32", 2**63 - 1: "int64"}
 
 
 def schema_name(kind: Any) -> str:
-    """Of a class; empty for types that have no name, as a list."""
+    """Returns the schema name of a class; empty for types without a name, such as a list."""
     return _schema_name(kind.__name__) if isinstance(kind, type) else ""
 
 
@@ -42,10 +42,9 @@ def _schema_name(name: str) -> str:
 def schemas_of(
     types: Mapping[Use, Any], inner: Iterable[Any], written: Mapping[str, Json]
 ) -> tuple[dict[Use, Json], Json]:
-    """A schema for each of the types, and by name the schemas that these refer to.
+    """Returns a schema for each of the types, and by name the schemas that these refer to.
 
-    `inner` are types that only schemas refer to. Those in `written` are taken as they are, in place of what would be
-    derived.
+    `inner` are types to which only schemas refer. A schema in `written` replaces the derived one.
     """
     taken = {use: ref(name) for use, kind in types.items() if (name := schema_name(kind)) in written}
     derived = {use: kind for use, kind in types.items() if use not in taken}
@@ -70,7 +69,7 @@ def ref(name: str) -> Json:
 
 
 def references(value: object) -> Iterator[str]:
-    """The names of the schemas that a schema refers to."""
+    """Yields the names of the schemas to which a schema refers."""
     if isinstance(value, dict):
         if isinstance(target := value.get("$ref"), str):
             yield target.removeprefix(REFS)
@@ -93,7 +92,7 @@ def _reachable(roots: Iterable[Json], known: Mapping[str, Json]) -> Json:
 
 
 def _tidy_schema(schema: Any) -> Any:
-    """As our documents write it: without titles, with formats, and where a type names its schema, only that name."""
+    """Returns a schema in the form of our documents: no titles, integer formats, beside a `$ref` only a description."""
     if isinstance(schema, list):
         return [_tidy_schema(each) for each in schema]
     if not isinstance(schema, dict):
@@ -102,9 +101,9 @@ def _tidy_schema(schema: Any) -> Any:
         named = ref(_schema_name(schema["$ref"].removeprefix(REFS)))
         return named | {key: value for key, value in schema.items() if key == "description"}
     tidied = {key: value if key in _KEPT else _tidy_schema(value) for key, value in schema.items() if key != "title"}
-    if {} in schema.get("anyOf", ()):  # anything, or null
+    if {} in schema.get("anyOf", ()):  # any JSON, or null
         del tidied["anyOf"]
-    elif "anyOf" in schema:  # null last, whatever the version of msgspec
+    elif "anyOf" in schema:  # null last: the order depends on the version of msgspec
         tidied["anyOf"].sort(key=lambda option: option == {"type": "null"})
     if "properties" in schema:
         tidied["properties"] = {name: _tidy_schema(each) for name, each in schema["properties"].items()}

@@ -1,4 +1,4 @@
-"""Pages of a list: encrypted tokens that say where the next page starts, bound to the caller and the list."""
+"""Paging: encrypted tokens with the start of the next page, bound to the caller and the list."""
 
 import base64
 import binascii
@@ -17,22 +17,22 @@ from nunatak.errors import BadRequest
 from nunatak.settings import LARGEST_PAGE
 
 MAX_PAGE = LARGEST_PAGE
-EVERYTHING = 1_000_000_000  # a list asked for without paging has no end of its own
+EVERYTHING = 1_000_000_000  # the limit of a list that is requested without paging
 _NONCE_BYTES = 12
-_PADDED_BYTES = 64  # a token tells the length of the name it holds only so exactly
-_END = b"\x80"  # what follows is padding
+_PADDED_BYTES = 64  # tokens are padded to a multiple of this, which hides the length of the name inside
+_END = b"\x80"  # the padding starts after it
 _PAGING = frozenset({"pageToken", "pageSize"})
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
+    """The requested part of a list: at most `limit` entries after the position `after`."""
 
     after: str
     limit: int
 
 
 class ListRequest(Protocol):
-    """A request for a list; http.py has the whole of it."""
+    """The part of http.Request that paging uses."""
 
     @property
     def caller(self) -> Caller: ...
@@ -41,16 +41,16 @@ class ListRequest(Protocol):
 
 
 def list_of(request: ListRequest, *names: str) -> str:
-    """What the tokens of a list are bound to: who asks, which list it is, and how the query filters it."""
+    """Returns what the tokens of a list are bound to: the principal, the list and the filters of the query."""
     filters = sorted(pair for pair in request.query.items() if pair[0] not in _PAGING) if request.query else ()
     return msgspec.json.encode((request.caller.principal, names, filters)).decode()
 
 
 class Tokens:
-    """Makes and reads page tokens. One that was changed by hand or is of another list is refused, and nobody else reads
-    the name in it, which may be one that the caller may not know.
+    """Makes and reads page tokens; a token that was modified or belongs to another list is refused.
 
-    Every server on a database has the same secret, so a token is good at all of them.
+    Tokens are encrypted because the name inside may be one that the caller may not see. All servers on a database
+    share the secret, so each accepts the tokens of the others.
     """
 
     def __init__(self, secret: bytes, page_size: int = MAX_PAGE) -> None:
@@ -60,11 +60,12 @@ class Tokens:
     def make(self, resource: str, after: str) -> str:
         nonce, data = os.urandom(_NONCE_BYTES), after.encode("utf-8") + _END
         padded = data.ljust(-(-len(data) // _PADDED_BYTES) * _PADDED_BYTES, b"\0")
+        # The list is the associated data: decryption fails for a token of another list or caller.
         sealed = self._cipher.encrypt(nonce, padded, resource.encode("utf-8"))
         return base64.urlsafe_b64encode(nonce + sealed).decode("ascii").rstrip("=")
 
     def after(self, resource: str, last: str | None) -> str | UnsetType:
-        """The token of the page behind `last`; unset if there is none."""
+        """Returns the token of the page after `last`; UNSET if `last` is None, after the last page."""
         return UNSET if last is None else self.make(resource, last)
 
     def read(self, resource: str, token: str) -> str:
@@ -77,7 +78,7 @@ class Tokens:
         raise BadRequest("Invalid pageToken", hint="Use the next-page-token of the previous answer to the same list.")
 
     def page(self, resource: str, query: Mapping[str, str]) -> Page:
-        """No pageToken and no pageSize means everything at once."""
+        """Returns the page that the query requests; without pageToken and pageSize, the whole list."""
         token, size = query.get("pageToken"), query.get("pageSize")
         if token is None and size is None:
             return Page("", EVERYTHING)

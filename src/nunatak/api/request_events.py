@@ -1,6 +1,7 @@
-"""What the spool is told of a request that wanted a change: an event for tables, views and namespaces, else who did it.
+"""Adds mutating requests to the telemetry spool: events for tables, views and namespaces, else audit records.
 
-Told after the answer is known, and of refusals, too. What costs more than a microsecond is left to the spool's thread.
+Called when the response is known; events include refused requests. Work of more than a microsecond is left to the
+spool's thread.
 """
 
 import time
@@ -23,7 +24,7 @@ from nunatak.iceberg import requirements
 from nunatak.iceberg.commit_request import AddSnapshot
 from nunatak.iceberg.identifiers import Identifier, to_jdbc
 
-# Operations that are events, as the commit log and the audit trail call them.
+# Operations that are events, with their names in the commit log and the audit trail.
 EVENTS = {
     "createNamespace": "create-namespace",
     "updateProperties": "update-namespace",
@@ -41,16 +42,16 @@ EVENTS = {
     "renameView": "rename-view",
     "dropView": "drop-view",
 }
-# Nobody's change, or far too often.
+# Operations without an audit record: they change nothing in the catalog, or are too frequent.
 QUIET = frozenset({"reportMetrics", "getToken", "leaseMaintenanceJob", "extendMaintenanceLease"})
 SMALL_BODY = 16 * 1024
 LONGEST_TEXT = 255
 
 
 def tell(route: Route, request: Request, status: int, started: float, error: CatalogError | None = None) -> None:
-    """Note what became of a request; `started` is when it began, by time.perf_counter."""
+    """Adds the outcome of a request to the spool; `started` is its start time by time.perf_counter."""
     spool = request.catalog.spool
-    if spool is None or isinstance(error, KeyTaken):  # that was the same request, which is told of where it was first
+    if spool is None or isinstance(error, KeyTaken):  # the first request with this key is recorded where it ran
         return
     operation = EVENTS.get(route.operation)
     if operation is None:
@@ -69,18 +70,19 @@ def tell(route: Route, request: Request, status: int, started: float, error: Cat
         event = events.get((namespace, name))
         if event is not None:
             uuid, size = event.object_uuid, event.metadata_bytes
-        else:  # refused, or it changed nothing
+        else:  # refused, or nothing was changed
             known = request.catalog.cache.known_uuid(Key(request.warehouse.name, namespace, name)) if name else None
             uuid, size = known, None
         record = partial(_event, answered, caller, agent, seconds, touched, uuid, size)
-        if len(request.body) > SMALL_BODY:  # what is told of it is small, and needs the request no longer
+        if len(request.body) > SMALL_BODY:  # built now: waiting records must not keep large bodies in memory
             spool.add(*record())
         else:
+            # The records share the decoded request: each counts for its part of the bytes kept in memory.
             spool.add("events", record, len(request.body) // len(request.touched))
 
 
 def tell_report(request: Request, identifier: Identifier) -> None:
-    """Hand on what an engine reports."""
+    """Adds the metrics report of an engine to the spool."""
     spool = request.catalog.spool
     if spool is None:
         return
@@ -98,7 +100,7 @@ def _sender(caller: Caller, agent: bytes | None) -> Fields:
 
 
 def _administration_event(operation: str, securable: str, touched: list[Any], sender: Fields) -> tuple[Kind, Fields]:
-    """Of administration; its handler may have left the securable itself, and a detail that holds no secret."""
+    """Builds the audit record of a management request; `touched` may hold its securable and a detail, no secret."""
     if touched:
         ((securable, detail),) = touched
         told = msgspec.json.encode(detail).decode()
@@ -117,7 +119,7 @@ def _event(
     table_uuid: str | None,
     metadata_bytes: int | None,
 ) -> tuple[Kind, Fields]:
-    """It is given nothing that keeps the metadata itself alive."""
+    """Builds an event; runs later, so its arguments hold no reference to the metadata, which would stay in memory."""
     operation, warehouse, status, error = answered
     fields: dict[str, Any] = {
         "operation": operation,
@@ -145,7 +147,7 @@ def _event(
 
 
 def _key_of(touched: Any) -> tuple[str, str | None]:
-    """Of what a request changes, as its event names it."""
+    """Returns the namespace and name of what a request changes, as its event names it."""
     match touched:
         case TableCommit():
             return to_jdbc(touched.identifier.namespace), touched.identifier.name
@@ -162,7 +164,7 @@ def _name_fields(identifier: Identifier) -> Fields:
 
 
 def _snapshot(commit: TableCommit) -> Fields:
-    """What the client says about the snapshot it adds last."""
+    """Returns id, operation and counters of the last snapshot that the commit adds, as the client gave them."""
     for update in reversed(commit.updates):
         if isinstance(update, AddSnapshot):
             summary = update.snapshot.get("summary")
@@ -176,4 +178,4 @@ def _snapshot(commit: TableCommit) -> Fields:
 
 
 def _is_count(text: Any) -> bool:
-    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18  # fits in 64 bits

@@ -1,6 +1,6 @@
-"""How much one caller may ask and how much is worked on at once; what is refused here has had no effect.
+"""Rate limits per caller and the limit of requests in flight; a request refused here has had no effect.
 
-Both count in this process alone: several workers or servers allow so many times as much.
+Both count in this process only: N workers or servers allow N times as much.
 """
 
 import math
@@ -14,13 +14,13 @@ from nunatak.access.addresses import network_of
 from nunatak.errors import ServiceUnavailable, TooManyRequests
 from nunatak.settings import Settings
 
-BURST_SECONDS = 2.0  # a caller that was quiet for so long may ask for all of it at once
-_ROUNDING_SECONDS = 1e-6  # more than adding up the moments of a burst can be wrong by
+BURST_SECONDS = 2.0  # a caller that was idle this long may use the whole allowance at once
+_ROUNDING_SECONDS = 1e-6  # more than the floating-point error of adding up a burst
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Which limit was reached, and when to come back."""
+    """The limit that was reached, and when to retry."""
 
     of: str
     limit: int
@@ -42,9 +42,10 @@ class Refusal:
 
 
 class _Buckets:
-    """A bucket for each key, told by one number: when it will be full again. A full one need not be kept.
+    """A token bucket per key, stored as one number: the time when it is full again. Full buckets need no entry.
 
-    It is full after BURST_SECONDS at the latest, so those that nobody touched for a whole turn are forgotten together.
+    A bucket is full after BURST_SECONDS at the latest, so all that were not used between two calls of `turn` are
+    dropped together.
     """
 
     __slots__ = ("limit", "of", "older", "seconds_each", "younger")
@@ -52,7 +53,7 @@ class _Buckets:
     def __init__(self, of: str, limit: int) -> None:
         self.of = of
         self.limit = limit
-        self.seconds_each = 1 / limit if limit else 0.0  # 0: no limit, and a bucket is always full
+        self.seconds_each = 1 / limit if limit else 0.0  # 0: no limit, a bucket is always full
         self.younger: dict[str, float] = {}
         self.older: dict[str, float] = {}
 
@@ -67,12 +68,12 @@ class _Buckets:
 
 
 class Rates:
-    """Token buckets for principals and addresses: so many requests a second, and twice as many after a pause."""
+    """Token buckets of principals and addresses: a limit per second, and twice that at once after a pause."""
 
     def __init__(
         self, per_principal: int, per_address: int, clock: Callable[[], float], now_ms: Callable[[], int]
     ) -> None:
-        """`clock` counts seconds and never goes back; `now_ms` is the time of day, for those who are refused."""
+        """`clock` is monotonic, in seconds; `now_ms` is the wall clock, for the headers of a refusal."""
         self._principals = _Buckets("principal", per_principal)
         self._addresses = _Buckets("address", per_address)
         self._clock = clock
@@ -80,9 +81,9 @@ class Rates:
         self._turn_at = clock() + BURST_SECONDS
 
     def take(self, principal: str, address: str | None) -> Refusal | None:
-        """Count one request of both, or of neither if one of them asks too much.
+        """Counts one request of both, or of neither if one is over its limit; returns the refusal, or None.
 
-        A principal that is not known yet is "", an address that was counted before is None: neither is counted.
+        An empty principal (not authenticated yet) and the address None (counted before) are not counted.
         """
         now = self._clock()
         if now >= self._turn_at:
@@ -90,7 +91,7 @@ class Rates:
         latest = now + BURST_SECONDS + _ROUNDING_SECONDS
         addresses, principals = self._addresses, self._principals
         if address is not None:
-            if ":" in address:
+            if ":" in address:  # an IPv6 client owns a whole /64 network
                 address = network_of(address)
             address_full = addresses.full_after_one_more(address, now)
             if address_full > latest:
@@ -105,13 +106,13 @@ class Rates:
         return None
 
     def __len__(self) -> int:
-        """How many buckets are kept."""
+        """The number of stored buckets."""
         return sum(
             len(kept) for buckets in (self._principals, self._addresses) for kept in (buckets.younger, buckets.older)
         )
 
     def _turn(self, now: float) -> None:
-        # What is forgotten was touched before the last turn, which is BURST_SECONDS ago: it is full.
+        # Dropped buckets were last used at least BURST_SECONDS ago: they are full.
         quiet = now >= self._turn_at + BURST_SECONDS
         for buckets in (self._principals, self._addresses):
             buckets.turn()
@@ -131,16 +132,16 @@ class Rates:
 
 
 def rates_of(settings: Settings, clock: Callable[[], float], now_ms: Callable[[], int]) -> Rates | None:
-    """None where nobody is limited: without authentication, or if both limits are 0."""
+    """Returns the rate limits, or None without authentication or if both limits are 0."""
     if settings.auth == ("none",) or not (settings.rate_limit or settings.address_rate_limit):
         return None
     return Rates(settings.rate_limit, settings.address_rate_limit, clock, now_ms)
 
 
 class InFlight:
-    """Counts requests that are worked on; enter one with `with`, which refuses if there are too many.
+    """Counts the requests in flight; `with` enters one, and raises ServiceUnavailable if there are too many.
 
-    One caller has at most half of them, so that there is always room for others.
+    One caller may have at most half of them, so that there is room for others.
     """
 
     __slots__ = ("_most", "_shares", "count")
@@ -151,7 +152,7 @@ class InFlight:
         self.count = 0
 
     def take_share(self, caller: str) -> None:
-        """Of a request that has entered, once it is known whose it is; has to be given back."""
+        """Counts an entered request against its caller; raises ServiceUnavailable. End it with `give_back_share`."""
         held = self._shares.get(caller, 0)
         if held >= max(1, self._most // 2):
             raise ServiceUnavailable(
@@ -181,9 +182,10 @@ class InFlight:
 
     @contextmanager
     def paused(self, caller: str | None) -> Iterator[None]:
-        """While one that has entered waits for its client; refuses at the end if there are too many by then.
+        """Stops counting an entered request while it waits for its client.
 
-        `caller` is whose share it has, if it has one.
+        Counts it again at the end, and raises ServiceUnavailable if there are too many by then. `caller` is the owner
+        of its share, or None if it has none.
         """
         self.count -= 1
         if caller is not None:
@@ -192,6 +194,7 @@ class InFlight:
             yield
         finally:
             self.count += 1
+            # Taken without a check: `__exit__` and `give_back_share` follow even if this raises below.
             if caller is not None:
                 self._shares[caller] = self._shares.get(caller, 0) + 1
         if self.count > self._most:

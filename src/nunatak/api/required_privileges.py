@@ -1,6 +1,6 @@
-"""What a request needs before it may be carried out: which privileges, on what, as its path and its body say.
+"""The privileges that a request requires and their securables, derived from its path, query and body.
 
-The route table names one function of this file for every route. Nothing here decides; admission.py does.
+The route table names one such function for every route. Nothing is checked here; admission.py does that.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,31 +38,31 @@ from nunatak.iceberg.identifiers import Identifier, Namespace, check_name, check
 
 P = Privilege
 
-# What a pure writer sends; every other update changes what the table is, not only what is in it.
+# Updates that need only TABLE_WRITE; every other update changes the table itself, and needs TABLE_ALTER too.
 DATA_UPDATES = (AddSnapshot, SetSnapshotRef, SetCurrentSnapshot, SetStatistics, SetPartitionStatistics)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One securable, and what is said to somebody who may not know that it exists."""
+    """A securable, and the error for a caller who may not see that it exists."""
 
     securable: str
     absent: CatalogError
     levels: Namespace = ()
     name: str | None = None
     kind: Kind | None = None
-    may_be_missing: bool = False  # what something new will lie in is made along with it
+    may_be_missing: bool = False  # the parent of a new namespace is created along with it
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     privilege: P
     target: Target
-    filtered: bool = False  # a list: whoever sees anything inside gets what they see
+    filtered: bool = False  # a list: without the privilege, the caller gets the entries it may see
 
 
 class Declared(Protocol):
-    """What the route table says about a route."""
+    """The part of a route that required privileges depend on."""
 
     @property
     def operation(self) -> str: ...
@@ -82,7 +82,7 @@ def server_target() -> Target:
 
 
 def warehouse_target(request: Request) -> Target:
-    """Whoever may not see it is told that there is none of the name that was asked for, which may be its location."""
+    """Returns the warehouse; its error repeats the name from the request, which may be a location."""
     absent = request.catalog.no_such_warehouse(request.asked_warehouse)
     return Target(securables.warehouse(request.warehouse.name), absent)
 
@@ -102,11 +102,11 @@ def entry_target(request: Request, identifier: Identifier, kind: Kind) -> Target
     return Target(securable, absent, identifier.namespace, identifier.name, kind)
 
 
-# What a route needs
+# Required privileges of routes
 
 
 async def as_declared(route: Declared, request: Request) -> list[Need]:
-    """The route's privilege on what its path names; the rule, from which a route may differ."""
+    """Requires the route's privilege on the securable that its path names; the default."""
     match route.securable:
         case Securable.SERVER:
             target = server_target()
@@ -122,7 +122,7 @@ async def as_declared(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_configure(route: Declared, request: Request) -> list[Need]:
-    """Whoever is known may ask what the server can do; of a warehouse that is named they must see something."""
+    """Requires nothing of an authenticated caller, or, if a warehouse is named, that it may see something inside."""
     name = request.query.get("warehouse")
     if not name:
         return []
@@ -146,7 +146,7 @@ async def to_list_entries(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_create_namespace(route: Declared, request: Request) -> list[Need]:
-    """On whatever it will lie in, of which nothing is said, not even whether it exists."""
+    """Requires the privilege on the parent; the response does not reveal whether the parent exists."""
     wanted = request.decode(CreateNamespaceRequest)
     levels = check_namespace(tuple(wanted.namespace))
     home = warehouse_target(request)
@@ -175,12 +175,12 @@ async def to_replace_view(route: Declared, request: Request) -> list[Need]:
 
 
 async def with_answer(route: Declared, request: Request) -> list[Need]:
-    """As declared, of a route whose answer is the metadata: whoever may not load it gets it by no other route."""
+    """As `as_declared`, plus TABLE_READ_META: the response contains the metadata, as that of a load does."""
     return [Need(need.privilege | P.TABLE_READ_META, need.target) for need in await as_declared(route, request)]
 
 
 async def to_register(route: Declared, request: Request) -> list[Need]:
-    """A place is chosen by its very nature; replacing a table needs what a commit to it needs."""
+    """Requires LOCATION_CHOOSE, since registering names a file; replacing a table needs what a commit to it needs."""
     needs = [Need(P.TABLE_CREATE | P.LOCATION_CHOOSE, namespace_target(request, request.namespace()))]
     if route.operation == "registerTable":
         wanted = request.decode(RegisterTableRequest)
@@ -194,7 +194,7 @@ async def to_register(route: Declared, request: Request) -> list[Need]:
 
 
 async def to_rename(route: Declared, request: Request) -> list[Need]:
-    """Moving to another namespace takes the entry away from whoever holds rights on the old one, as a drop does."""
+    """Also requires TABLE_DROP to move to another namespace: like a drop, it ends rights inherited from the old one."""
     wanted = request.decode(RenameRequest)
     kind: Kind = "VIEW" if route.operation == "renameView" else "TABLE"
     source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
@@ -225,14 +225,14 @@ async def _to_change(request: Request, identifier: Identifier, commit: CommitTab
             offered = await _offered_folder(request, identifier, commit)
             places = [each for each in places if each != offered]
         return _with_location([Need(P.TABLE_CREATE, namespace_target(request, identifier.namespace))], places)
-    needed = P.TABLE_WRITE | P.TABLE_READ_META  # its answer is the metadata
+    needed = P.TABLE_WRITE | P.TABLE_READ_META  # the response contains the metadata
     if not all(isinstance(update, DATA_UPDATES) for update in commit.updates):
         needed |= P.TABLE_ALTER
     return _with_location([Need(needed, entry_target(request, identifier, "TABLE"))], places)
 
 
 async def _offered_folder(request: Request, identifier: Identifier, commit: CommitTableRequest) -> ChosenPlace | None:
-    """The folder that staging this table has offered: taking it is no choice."""
+    """Returns the location that stage-create proposed for this table; using it does not need LOCATION_CHOOSE."""
     table_uuid = next((update.uuid for update in commit.updates if isinstance(update, AssignUuid)), None)
     if table_uuid is None:
         return None
@@ -241,7 +241,7 @@ async def _offered_folder(request: Request, identifier: Identifier, commit: Comm
 
 
 def _with_location(needs: Sequence[Need], places: Iterable[ChosenPlace]) -> list[Need]:
-    """Whoever names a place for files needs LOCATION_CHOOSE besides."""
+    """Adds LOCATION_CHOOSE to the needs if the request names a location for files."""
     if not any(True for _ in places):
         return list(needs)
     return [Need(need.privilege | P.LOCATION_CHOOSE, need.target) for need in needs]

@@ -1,4 +1,4 @@
-"""One row of the route table, as a value; the rows are in routes.py and management_routes.py."""
+"""The type of a row of the route table; the rows are in routes.py, management_routes.py and audit.py."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from nunatak.api.http import NO_CONTENT, Request, Response, json_response
 from nunatak.api.required_privileges import Needs, as_declared
 from nunatak.api.wire import ErrorResponse
 
-# What may follow /v1 without a prefix; a warehouse of such a name could not be addressed.
+# Segments that may follow /v1 without a prefix; a warehouse with such a name could not be addressed.
 TOP_WORDS = frozenset({"v1", "config", "oauth", "namespaces", "tables", "views", "transactions", "search"})
 
 SMALL_BODY = 64 * 1024  # a form, or a few names
-REPORT_BODY = 256 * 1024  # what an engine measured of one scan
+REPORT_BODY = 256 * 1024  # the metrics report of one scan
 DOCUMENT_BODY = 1024 * 1024  # policies, roles, the results of a job
 ANY_BODY = 1 << 62  # as much as the setting max_body_bytes allows: schemas, snapshots and properties
 
@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def handler(answer: Callable[[Request], Awaitable[Value]]) -> Handler:
-    """A handler made from a function that returns the value to answer with, or None for 204.
+    """Makes a handler from a function that returns the value of the response, or None for 204.
 
     Its return type is the response type of its routes in the OpenAPI document.
     """
@@ -38,11 +38,11 @@ def handler(answer: Callable[[Request], Awaitable[Value]]) -> Handler:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What the OpenAPI document says of a route besides its path, method, privilege and summary."""
+    """The OpenAPI description of a route besides its path, method, privilege and summary."""
 
     tag: str
     request: Any = None  # the type of the body
-    response: Any = None  # the type of the answer, of a handler that makes its bytes itself
+    response: Any = None  # the type of the response, for a handler that encodes it itself
     query: tuple[str, ...] = ()  # names of parameters
     errors: tuple[int, ...] = ()  # statuses that are not common to all routes
     request_headers: tuple[str, ...] = ()
@@ -56,11 +56,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class Route:
-    """One operation. `privilege` on `securable` is required, and all that `needs` finds in the request.
+    """One operation. It requires what `needs` derives from the request, by default `privilege` on `securable`.
 
-    `endpoint` means that /v1/config names it; `reads_pointer` that its handler compares the version of the rights,
-    which it reads along with the pointer; `body_bytes` is the largest body it takes, before and after unpacking;
-    `always` that it is answered however many requests are worked on.
+    `endpoint`: /v1/config lists it. `reads_pointer`: its handler compares the policy version, which it reads with the
+    pointer. `body_bytes`: the largest body, before and after decompression. `always`: it is served however many
+    requests are in flight.
     """
 
     operation: str
@@ -79,7 +79,7 @@ class Route:
 
     @property
     def response_type(self) -> Any:
-        """What the body of a success holds; None if it has no body."""
+        """The type of the body of a success; None if it has no body."""
         returned = get_type_hints(self.handler)["return"]
         return self.described.response if returned is Response else None if returned is type(None) else returned
 

@@ -1,4 +1,4 @@
-"""From a raw path to a route: split first, decode later, and forgive what users get wrong about base paths."""
+"""Maps a raw path to a route: splits before decoding, and accepts common mistakes in base paths."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,25 +9,25 @@ from nunatak.api.route import TOP_WORDS, Route
 from nunatak.api.routes import ROUTES
 from nunatak.errors import MethodNotAllowed, NoSuchRoute
 
-# The same API under each of these; clients put them before /v1.
+# Base paths under which the same API is served; clients put them before /v1.
 ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api", "catalog"))
 MANAGEMENT = ("management", "v1")
 _ANY = "*"
 
-MOST_REMEMBERED, LONGEST_REMEMBERED = 4096, 300  # paths: engines ask for the same ones again and again
+MOST_REMEMBERED, LONGEST_REMEMBERED = 4096, 300  # entries and characters: engines request the same paths repeatedly
 
 Tree = dict[str, Any]
 Match = tuple[Route, str, Sequence[str]]
 
 
 class Router:
-    """Two trees of path words, in which `*` stands for a name, and the paths that have none."""
+    """Two trees of path segments, in which `*` matches a name, and a dictionary of the other paths."""
 
     def __init__(self, routes: Sequence[Route] = (*ROUTES, *MANAGEMENT_ROUTES), base_paths: Sequence[str] = ()) -> None:
         roots = (*ROOTS, *(tuple(path.strip("/").split("/")) for path in base_paths))
-        self._roots = sorted(roots, key=len, reverse=True)  # of two that fit, the longer is meant
+        self._roots = sorted(roots, key=len, reverse=True)  # the longest match wins
         self.management_routes = tuple(route for route in routes if route.template.startswith("/management/"))
-        # What the audit trail calls them: operations that change nothing, and logins.
+        # Names in the audit trail of operations that change nothing, and of logins.
         self.reads = frozenset({route.operation for route in routes if not route.mutates} | {"getToken"})
         self._api: Tree = {}
         self._management: Tree = {}
@@ -45,7 +45,7 @@ class Router:
                 self._plain.setdefault(tuple(word for word in words if word), {})[route.method] = route
 
     def match(self, method: str, path: str) -> Match:
-        """The route, the raw prefix (empty for none) and the raw names in the path; remembered, not to be changed."""
+        """Returns the route, the raw prefix (or empty) and the raw names of the path; cached, must not be changed."""
         found = self._found.get((method, path))
         if found is None:
             found = self._match(method, path)
@@ -58,7 +58,7 @@ class Router:
     def _match(self, method: str, path: str) -> Match:
         words = path.split("/")[1:]
         if words and words[-1] == "":
-            words.pop()
+            words.pop()  # a trailing slash is ignored
         start = 0
         for root in self._roots:
             if tuple(words[: len(root)]) == root:
@@ -71,7 +71,7 @@ class Router:
             plain = self._plain.get(tuple(words)) or self._plain.get(tuple(words[start:])) or {}
             return _choose(plain, method, path), "", []
         start += 1
-        if len(words) > start and words[start] == "v1":  # a base URL that already ended in /v1
+        if len(words) > start and words[start] == "v1":  # the client appended /v1 to a base URL that ends in /v1
             start += 1
         prefix = ""
         if len(words) > start and words[start] not in TOP_WORDS:
@@ -89,10 +89,11 @@ def _add(tree: Tree, words: Sequence[str], route: Route) -> None:
 
 
 def _walk(tree: Tree, words: Sequence[str]) -> tuple[dict[str, Route], list[str]]:
-    """The routes at the end of the path by their methods, none if it leads nowhere, and the names on the way."""
+    """Returns the routes at a path by method, empty if there are none, and the names in the path."""
     node: Tree = tree
     names: list[str] = []
     for word in words:
+        # "" and "*" are keys of the tree itself: a segment of that text can only be a name.
         inner = node.get(word)
         if inner is None or word in ("", _ANY):
             inner = node.get(_ANY)
@@ -114,7 +115,7 @@ def _choose(methods: dict[str, Route], method: str, path: str) -> Route:
 
 
 def first_words() -> frozenset[str]:
-    """The first words of all paths: no base path may begin with one of them."""
+    """Returns the first segments of all paths; no base path may start with one of them."""
     return frozenset(route.template.split("/")[1] for route in (*ROUTES, *MANAGEMENT_ROUTES))
 
 

@@ -1,5 +1,5 @@
-"""Every URL on one screen: what answers it, and which privilege on what it needs."""
-# ruff: noqa: E501 - one line for one URL, and one for what its document says
+"""The route table of the catalog API: each URL with its handler and the privilege it requires."""
+# ruff: noqa: E501 - one line for each URL, and one for its OpenAPI description
 
 from nunatak.access.privileges import Privilege, Securable
 from nunatak.api import namespaces, oauth, required_privileges, service, tables, views
@@ -115,5 +115,5 @@ ROUTES: tuple[Route, ...] = (
 
 
 def endpoints() -> list[str]:
-    """What /v1/config says this server can do: the table above, in the specification's spelling."""
+    """Returns the `endpoints` of /v1/config: the routes above, as the Iceberg REST specification writes them."""
     return [f"{route.method} {route.template}" for route in ROUTES if route.endpoint]

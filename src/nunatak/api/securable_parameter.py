@@ -1,4 +1,4 @@
-"""A warehouse, namespace or table that a query or a body names, and the tables that the caller may look at in it."""
+"""The `securable` of a query or body: a warehouse, namespace or table, and the tables in it the caller may use."""
 
 import json
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from nunatak.iceberg.identifiers import (
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.maintenance.survey import tables_after
 
-CHUNK = 200  # names that are read and decided about together
-MOST_CHUNKS = 25  # for one page
+CHUNK = 200  # names that are read, and whose rights are checked, together
+MOST_CHUNKS = 25  # for one page: bounds the work for a caller who may see few of many tables
 
 
 class PlaceBody(Protocol):
-    """A request body that names a place."""
+    """A request body with a `securable`."""
 
     @property
     def securable(self) -> str: ...
@@ -36,7 +36,7 @@ class PlaceBody(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SecurablePlace:
-    """As the text names it; `name` is None for a container."""
+    """A parsed `securable`; `name` is None for a container."""
 
     securable: str
     levels: Namespace
@@ -49,7 +49,7 @@ class SecurablePlace:
 
 
 async def aim(request: Request, text: str | None) -> SecurablePlace:
-    """What `text` names; from here on the request is about the warehouse in which it lies."""
+    """Parses `text` and sets the warehouse of the request to the one it names; raises BadRequest or NoSuchWarehouse."""
     if not text:
         raise BadRequest(
             "The parameter securable is missing", hint="Write namespace:WAREHOUSE/A or table:WAREHOUSE/A/T."
@@ -60,7 +60,7 @@ async def aim(request: Request, text: str | None) -> SecurablePlace:
     home, levels, name = securables.parts(securable)
     warehouses = request.catalog.warehouses
     if home not in warehouses:
-        await warehouses.refresh()
+        await warehouses.refresh()  # another server may have created it
     if home not in warehouses:
         raise request.catalog.no_such_warehouse(home)
     request.warehouse, request.asked_warehouse = warehouses[home], home
@@ -70,7 +70,7 @@ async def aim(request: Request, text: str | None) -> SecurablePlace:
 
 
 async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePlace, TableMetadata]:
-    """The table that `text` names; BadRequest if it names a container."""
+    """Returns the table that `text` names; raises BadRequest for a container, NoSuchTable if there is none."""
     place = await aim(request, text)
     if place.name is None:
         raise BadRequest("A table is meant here", hint="Write table:WAREHOUSE/A/T.")
@@ -78,21 +78,21 @@ async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePl
     return place, loaded.table()
 
 
-# What the routes about places need
+# Required privileges
 
 
 async def on_place(route: Declared, request: Request) -> list[Need]:
-    """The route's privilege on the place that the query names."""
+    """Requires the route's privilege on the securable in the query."""
     return [required_on(route, request, await aim(request, request.query.get("securable")))]
 
 
 async def in_place(route: Declared, request: Request) -> list[Need]:
-    """The same, and whoever holds it only on something inside a container is shown that."""
+    """As `on_place`; a caller with the privilege only inside a container gets the entries where it holds it."""
     return [required_on(route, request, await aim(request, request.query.get("securable")), filtered=True)]
 
 
 def on_place_in_body(body: type[PlaceBody]) -> Needs:
-    """The same for a place that the body names."""
+    """As `on_place`, for the securable in the body."""
 
     async def needs(route: Declared, request: Request) -> list[Need]:
         wanted = request.decode(body)
@@ -107,7 +107,7 @@ def required_on(route: Declared, request: Request, place: SecurablePlace, *, fil
     return Need(route.privilege, namespace_target(request, place.levels), filtered=filtered)
 
 
-# What is in one
+# Contents of a container
 
 
 async def require_namespace(request: Request, place: SecurablePlace) -> None:
@@ -118,10 +118,10 @@ async def require_namespace(request: Request, place: SecurablePlace) -> None:
 async def tables_in(
     request: Request, place: SecurablePlace, privilege: Privilege, after: str, limit: int
 ) -> tuple[list[Identifier], str | None]:
-    """The tables directly in a namespace, or all of a warehouse, on which the caller holds the privilege, in order.
+    """Returns tables directly in a namespace, or all of a warehouse, on which the caller holds the privilege, in order.
 
-    A page, and where the next one starts; `after` is where this one does. It may be short although more follow: of
-    those that the caller may not see, so many are passed by and no more. Views may be among those of a warehouse.
+    Returns one page, which starts after `after`, and the position of the next page, or None. A page may be short
+    although more follow: at most MOST_CHUNKS chunks of names are read for it. Those of a warehouse may include views.
     """
     found: list[Identifier] = []
     for _ in range(MOST_CHUNKS):

@@ -1,4 +1,4 @@
-"""The server about itself: configuration, search, health, readiness and metrics."""
+"""Handlers of configuration, search, health, readiness and metrics."""
 
 import json
 from functools import partial
@@ -29,9 +29,9 @@ KINDS: dict[str, Kind] = {"table": "TABLE", "view": "VIEW"}
 
 @handler
 async def get_config(request: Request) -> CatalogConfig:
-    """What a client asks first; a warehouse may be named, by its name or its location, or left out.
+    """Returns the client configuration; the query may give the warehouse by name or location.
 
-    Of the default warehouse nothing is told to somebody who may see nothing in it.
+    The default warehouse is left out of the response if the caller may see nothing in it.
     """
     catalog = request.catalog
     named = request.query.get("warehouse")
@@ -39,9 +39,10 @@ async def get_config(request: Request) -> CatalogConfig:
     home = securables.warehouse(warehouse.name)
     told = bool(named) or await is_seen(request, home, await request.rights(home))
     overrides: dict[str, str] = {**catalog.client_overrides}
-    if told and len(catalog.warehouses) > 1:
+    if told and len(catalog.warehouses) > 1:  # a single warehouse is served without a prefix
         overrides["prefix"] = warehouse.name
     if catalog.namespace_separator != "\x1f":
+        # Clients expect it percent-encoded, and quote() leaves a dot as it is.
         overrides["namespace-separator"] = quote(catalog.namespace_separator, safe="").replace(".", "%2E")
     return CatalogConfig(
         defaults={**catalog.client_defaults, **({"warehouse": warehouse.location} if told else {})},
@@ -53,7 +54,7 @@ async def get_config(request: Request) -> CatalogConfig:
 
 @handler
 async def search(request: Request) -> SearchResponse:
-    """Tables and views whose name or namespace holds the query, whatever its case; a page at a time."""
+    """Returns a page of the tables and views whose name or namespace contains the query, case-insensitively."""
     resource = list_of(request, "search", request.warehouse.name)
     page = request.context.tokens.page(resource, request.query)
     found, position = await names.search(
@@ -83,7 +84,7 @@ def _kind(request: Request) -> Kind | None:
 
 
 def _position(text: str) -> names.Position:
-    """What a page token holds: it is authenticated, so it is one of ours."""
+    """Parses the content of a page token; not validated, since tokens are authenticated."""
     if not text:
         return names.START
     namespace, name = json.loads(text)
@@ -92,7 +93,7 @@ def _position(text: str) -> names.Position:
 
 @handler
 async def welcome(request: Request) -> WelcomeResponse:
-    """The base URL, which people open first."""
+    """Answers the base URL, which users open in a browser first."""
     return WelcomeResponse(name="Nunatak", version=__version__, config="/v1/config", health="/health")
 
 
@@ -103,12 +104,12 @@ async def health(request: Request) -> HealthResponse:
 
 @handler
 async def ready(request: Request) -> HealthResponse:
-    """200 once the database can be written, not merely read."""
+    """Returns 200 if the database can be written, not merely read."""
     await request.catalog.store.check()
     return HealthResponse("ready")
 
 
 async def metrics(request: Request) -> Response:
-    """What this process counted, or, if several share the address, what each of them did."""
+    """Returns the metrics of this process, or of each worker if several share the address."""
     page = await request.context.metrics_text()
     return Response(200, page, ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))

@@ -1,4 +1,4 @@
-"""Shadows over HTTP: which tables still belong to another catalog; set and lifted by a migration."""
+"""Handlers of shadows: tables that still belong to another catalog; a migration sets and removes the flag."""
 
 from nunatak.access import securables
 from nunatak.access.administration import audit_change
@@ -16,7 +16,7 @@ from nunatak.iceberg.identifiers import from_jdbc
 
 @handler
 async def get_shadows(request: Request) -> wire.ListShadowsResponse:
-    """Those of a warehouse, in a namespace and the ones below it, or of one table."""
+    """Lists the shadows of a warehouse, of a namespace and those below it, or of one table."""
     place = await aim(request, request.query.get("securable"))
     if place.name is None:
         await require_namespace(request, place)
@@ -39,7 +39,7 @@ async def put_shadow(request: Request) -> None:
 
 @handler
 async def delete_shadow(request: Request) -> None:
-    """Lifts the flag; a table that has none stays as it is."""
+    """Removes the shadow flag; does nothing to a table without one."""
     place, table = await load_table_at(request, request.query.get("securable"))
     row = audit_change(request.actor, "drop-shadow", place.securable, {"table-uuid": table.table_uuid})
     changes = [drop_shadow(request.warehouse.name, table.table_uuid), row]

@@ -1,4 +1,4 @@
-"""Properties the catalog keeps about a table, over HTTP."""
+"""Handlers of the properties that the catalog stores about a table, outside of its metadata."""
 
 from nunatak.access.administration import audit_change
 from nunatak.api.http import Request
@@ -38,7 +38,7 @@ async def patch_table_properties(request: Request) -> None:
 
 @handler
 async def delete_table_properties(request: Request) -> None:
-    """Removes all of them; a table that has none stays as it is."""
+    """Removes all properties; does nothing to a table without any."""
     place, table = await load_table_at(request, request.query.get("securable"))
     key = key_of(request.warehouse, place.identifier)
     row = audit_change(request.actor, "drop-table-properties", place.securable, {"table-uuid": table.table_uuid})

@@ -1,4 +1,4 @@
-"""Tables over HTTP."""
+"""Handlers of the table routes, and the replay of stored responses for an Idempotency-Key."""
 
 import msgspec
 
@@ -27,13 +27,13 @@ NOT_MODIFIED = 304
 
 
 def load_response(loaded: Loaded) -> Response:
-    """The answer to a load, a create or a commit: bytes that were made once for this metadata."""
+    """Returns the response to a load, create or commit; its bytes are built once per metadata file."""
     headers = (JSON_TYPE, (b"etag", loaded.etag.encode("ascii")))
     return Response(200, loaded.answer, headers, loaded.packed)
 
 
 def unless_matching(request: Request, etag: str, body: bytes, packed: dict[str, bytes] | None) -> Response:
-    """The body, or 304 if the client says it has it."""
+    """Returns the body, or 304 if If-None-Match names its ETag."""
     header = (b"etag", etag.encode("ascii"))
     wanted = request.header(b"if-none-match")
     if wanted is not None and matches(wanted, etag):
@@ -62,6 +62,7 @@ async def list_entries(request: Request, kind: Kind) -> Response:
         )
     else:
         listed, last = await filtered_lists.list_entries(request, namespace, kind, page.after, page.limit)
+    # `listed` is JSON text, built by the store: this hot path does not create an object for each identifier.
     token = f',"next-page-token":"{request.context.tokens.make(resource, last)}"' if last is not None else ""
     return raw_json(f'{{"identifiers":[{listed}]{token}}}'.encode())
 
@@ -89,6 +90,7 @@ async def load_table(request: Request) -> Response:
     mode = request.query.get("snapshots", "all") if request.query_string else "all"
     if mode not in ("all", "refs"):
         raise BadRequest(f"Invalid snapshots: {mode[:50]!r} is neither all nor refs")
+    # After a lost commit, competing writers reload one at a time, so that the next commit can succeed.
     if request.catalog.contention.tables and request.caller.address is not None:
         await request.catalog.contention.await_turn(key_of(request.warehouse, identifier), request.caller.address)
     loaded = await tables.load_table(request.catalog, request.warehouse, identifier, request.caller.policy)
@@ -98,7 +100,7 @@ async def load_table(request: Request) -> Response:
         fresh = loaded.refs_answer is None
         is_large = fresh and len(loaded.answer) > LARGE_METADATA_BYTES
         body = await request.catalog.large_work.run_if(is_large, loaded.with_refs_only)
-        if fresh:
+        if fresh:  # the cache entry has grown by the refs-only response: its weight is counted again
             request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
         return unless_matching(request, loaded.refs_etag, body, None)
     return unless_matching(request, loaded.etag, loaded.answer, loaded.packed)
@@ -120,7 +122,7 @@ async def commit_table(request: Request) -> Response:
         raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
     wanted = request.touched = [commits.table_commit(identifier, [commit], len(request.body))]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
-    if request.caller.progress.repeated:  # an earlier request did it: the answer is what the table is now
+    if request.caller.progress.repeated:  # an earlier request made this change: the response shows the current table
         await _require_to_tell(request, identifier)
     return load_response(loaded[0])
 
@@ -194,7 +196,7 @@ async def unregister_table(request: Request) -> Response:
 
 
 async def report_metrics(request: Request) -> Response:
-    """Accepted with or without `report-type`; what counts is that it is a JSON object, and not what is in it."""
+    """Stores a metrics report, with or without `report-type`; only checks that the body is a JSON object."""
     identifier = request.identifier("table")
     request.decode(dict[str, msgspec.Raw])
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
@@ -203,7 +205,7 @@ async def report_metrics(request: Request) -> Response:
 
 
 async def replay_response(request: Request, answer: StoredResponse) -> Response:
-    """The answer of an earlier request with the same idempotency key."""
+    """Returns the stored response of an earlier request with the same Idempotency-Key."""
     if answer.metadata_location is None:
         return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)
     try:
@@ -214,7 +216,7 @@ async def replay_response(request: Request, answer: StoredResponse) -> Response:
 
 
 async def require_to_read(route: Declared, request: Request) -> None:
-    """The right to load the table or view whose metadata a stored answer holds."""
+    """Checks that the caller may load the table or view of a stored response; raises Forbidden or NotFound."""
     kind: Kind = "VIEW" if route.operation.endswith("View") else "TABLE"
     if len(request.path_names) == 2:
         identifier = request.identifier(kind.lower())
@@ -224,14 +226,17 @@ async def require_to_read(route: Declared, request: Request) -> None:
 
 
 async def rights_went_along(route: Declared, request: Request) -> bool:
-    """Whether the request itself has ended the rights it needed: unregistering a table forgets every grant on it."""
+    """Whether the request itself removed the rights it needed: unregistering a table deletes all grants on it."""
     if route.operation != "unregisterTable":
         return False
     return await request.catalog.store.find_kind(key_of(request.warehouse, request.identifier("table"))) is None
 
 
 async def _what_became_of(request: Request, cause: NotFound) -> Loaded:
-    """A request was carried out and the file of its answer cleaned up since: a 404 would deny that it happened."""
+    """Returns the current table or view when the metadata file of a stored response was deleted since.
+
+    Raises OutcomeUnknown if there is none: a 404 would deny that the request was carried out.
+    """
     if len(request.path_names) == 2:
         key = key_of(request.warehouse, request.identifier("table"))
         loaded = await find_pointer(request.catalog, key, "TABLE") or await find_pointer(request.catalog, key, "VIEW")

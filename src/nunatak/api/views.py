@@ -1,4 +1,4 @@
-"""Views over HTTP."""
+"""Handlers of the view routes."""
 
 from nunatak.api.http import NO_CONTENT, Request, Response, decode_body, mark_sender
 from nunatak.api.tables import list_entries, load_response, rename_entry, unless_matching

@@ -1,7 +1,7 @@
-"""Request and response bodies of the catalog's routes, and what all bodies have in common.
+"""Request and response bodies of the catalog routes, and the base types of all bodies.
 
-The OpenAPI documents are derived from these types. `Meta(extra_json_schema=…)` is only said there: a decoder does not
-check it, because the function that uses the value refuses it with a better message.
+The OpenAPI documents are derived from these types, including their docstrings. `Meta(extra_json_schema=…)` appears only
+there: decoders do not check it, because the function that uses the value raises a better error.
 """
 
 from typing import Annotated, Any, Literal, Protocol
@@ -20,7 +20,7 @@ class Wire(msgspec.Struct, frozen=True, rename="kebab"):
     pass
 
 
-# Names are refused only if no client could address them again.
+# Only names that no client could address again are refused.
 NAME = {"minLength": 1, "maxLength": 255, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f]+$"}
 Name = Annotated[str, Meta(extra_json_schema=NAME)]
 NamespaceLevels = Annotated[list[str], described_by("Namespace")]
@@ -93,7 +93,7 @@ class ListIdentifiersResponse(PagedResponse, frozen=True):
 
 
 class NamedRequest(Wire, frozen=True):
-    """What every request that makes a table or view says of it."""
+    """The name in a request that creates or registers a table or view; other fields are ignored."""
 
     name: Name
 
@@ -186,7 +186,7 @@ class MetricsReport(Wire, frozen=True, kw_only=True):
     metadata: Properties | UnsetType = UNSET
 
 
-# The server about itself
+# Configuration, search and health
 
 
 class CatalogConfig(Wire, frozen=True):
@@ -222,7 +222,7 @@ class HealthResponse(Wire, frozen=True):
     status: str
 
 
-# Tokens, spelled as OAuth spells them
+# Tokens; OAuth writes field names with underscores
 
 
 class TokenRequest(msgspec.Struct, frozen=True):
@@ -263,12 +263,12 @@ class KeySet(msgspec.Struct, frozen=True):
 
 
 def stored_answer(caller: Caller, value: object) -> StoredResponse:
-    """What is remembered for the caller's Idempotency-Key, if it has one: `value` was the answer."""
+    """Returns the response to store for the caller's Idempotency-Key; without a key, `value` is not encoded."""
     return StoredResponse(200, body=None if caller.key is None else msgspec.json.encode(value))
 
 
 class NamedEntry(Protocol):
-    """A table or view as a body names it."""
+    """The identifier of a table or view in a body."""
 
     @property
     def namespace(self) -> list[str]: ...
@@ -277,5 +277,5 @@ class NamedEntry(Protocol):
 
 
 def identifier_of(wire: NamedEntry, what: str) -> Identifier:
-    """A name from a body, checked like one from a path."""
+    """Returns the identifier in a body, checked like one in a path; raises BadRequest."""
     return Identifier(check_namespace(tuple(wire.namespace)), check_name(wire.name, what))

@@ -1,4 +1,4 @@
-"""Metadata served or committed lately, by table; bytes behind a location never change, so nothing goes stale."""
+"""Cache of recently used metadata by table; a metadata file never changes, so an entry is valid for its location."""
 
 import hashlib
 from collections import OrderedDict
@@ -17,7 +17,7 @@ _TAIL = b',"config":{}}'
 
 
 class Loaded:
-    """What stands behind one metadata location, with the answers made from it; parsed only when a commit needs it."""
+    """The metadata of one location with the HTTP responses made from it; parsed only when a commit needs it."""
 
     __slots__ = (
         "_end",
@@ -35,16 +35,17 @@ class Loaded:
     )
 
     def __init__(self, metadata_location: str, pieces: Sequence[bytes | memoryview], path: str | None) -> None:
-        """Put together, the pieces are the metadata's JSON."""
+        """The concatenated pieces are the JSON of the metadata."""
         head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
         self.metadata_location = metadata_location
         self.answer = b"".join((head, *pieces, _TAIL))
         self._start, self._end = len(head), len(self.answer) - len(_TAIL)
-        self._settled = slice(0)  # where the settled piece of a table is, if that was one
+        self._settled = slice(0)  # position of the settled piece in `answer`; empty if not made by `of_table`
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None
         self.packed: dict[str, bytes] = {}
         self.refs_answer: bytes | None = None
+        # A metadata file never changes: a hash of its location is a valid ETag, cheaper than one of the content.
         digest = hashlib.blake2b(metadata_location.encode(), digest_size=12).hexdigest()
         self.etag = f'"{digest}"'
         self.http_head: bytes | None = None
@@ -54,7 +55,7 @@ class Loaded:
     def of_table(
         cls, metadata_location: str, metadata: TableMetadata, path: str | None, before: "Loaded | None"
     ) -> Self:
-        """A version that has no file yet; what it has in common with the one before is copied from there."""
+        """Makes a version that has no file yet; copies the unchanged JSON from `before` instead of encoding it."""
         pieces = table_metadata.pieces(metadata, before.settled_for(metadata) if before is not None else None)
         made = cls(metadata_location, pieces, path)
         start = made._start + len(pieces[0])
@@ -63,7 +64,7 @@ class Loaded:
         return made
 
     def settled_for(self, metadata: TableMetadata) -> memoryview | None:
-        """The settled piece, if another version has the same."""
+        """Returns the encoded settled piece if `metadata` has the same, else None."""
         parsed = self.parsed
         if not self._settled.stop or not isinstance(parsed, TableMetadata):
             return None
@@ -86,7 +87,7 @@ class Loaded:
         return self.parsed
 
     def with_refs_only(self) -> bytes:
-        """The answer to `snapshots=refs`, made once."""
+        """Returns the response for `snapshots=refs`, encoded once."""
         if self.refs_answer is None:
             small = table_metadata.encode(table_metadata.only_referenced_snapshots(self.table()))
             self.refs_answer = b"".join((self.answer[: self._start], small, _TAIL))
@@ -94,7 +95,7 @@ class Loaded:
 
     def weight(self) -> int:
         size = len(self.answer)
-        # Compressed forms are added later, where this is not counted anew: a quarter holds both of them.
+        # Compressed forms are added later without a new count: a quarter of the size covers both of them.
         extra = size // 4 + len(self.refs_answer or b"")
         return size + extra + (_weight_of(self.parsed, size) if self.parsed is not None else 0)
 
@@ -102,13 +103,14 @@ class Loaded:
 def _weight_of(parsed: TableMetadata | ViewMetadata, size: int) -> int:
     if isinstance(parsed, ViewMetadata):
         return PARSED_WEIGHT * size
+    # These lists stay encoded in memory, so PARSED_WEIGHT would count them several times over.
     long = (parsed.snapshots, parsed.snapshot_log, parsed.metadata_log)
     written = sum([entries.size_bytes for entries in long])
     return PARSED_WEIGHT * (size - written) + sum([entries.memory_bytes for entries in long])
 
 
 class MetadataCache:
-    """The most recently used tables up to a number of bytes."""
+    """LRU cache of metadata by table, limited in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -123,7 +125,7 @@ class MetadataCache:
         return entry[0]
 
     def known_uuid(self, key: Key) -> str | None:
-        """The uuid of the table or view, if its metadata is here and was parsed."""
+        """Returns the UUID of the table or view, or None if its metadata is not cached or not parsed."""
         entry = self._entries.get(key)
         parsed = entry[0].parsed if entry is not None else None
         if parsed is None:
@@ -131,12 +133,12 @@ class MetadataCache:
         return parsed.table_uuid if isinstance(parsed, TableMetadata) else parsed.view_uuid
 
     def keep(self, key: Key, loaded: Loaded) -> None:
-        """Keep `loaded`, also to count it anew after something was added to it."""
+        """Adds or replaces an entry; call it again to update the weight after something was added to `loaded`."""
         old = self._entries.pop(key, None)
         if old is not None:
             self.bytes -= old[1]
         weight = loaded.weight()
-        if weight > self._limit:
+        if weight > self._limit:  # it would evict all other entries, and then itself
             return
         self._entries[key] = (loaded, weight)
         self.bytes += weight

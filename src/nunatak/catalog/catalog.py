@@ -1,4 +1,4 @@
-"""What every operation is handed: the stores, the clock, the warehouses and the caller."""
+"""The dependencies of every operation: the stores, the clock, the warehouses and the caller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,11 +23,11 @@ __all__ = ["Caller", "Catalog", "WarehousePlace"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks and under which request; `key` and `request_hash` recognise a request that is sent again.
+    """The principal and the request; `key` (the idempotency key) and `request_hash` identify a retried request.
 
-    `policy` is the version of the rights under which it was let in; `owns` says that what it creates becomes its own;
-    `origin` is what the audit trail keeps of where it came from. `rights` tells what it may do with a securable; None
-    means everything.
+    `policy` is the policy version under which the request was authorized; with `owns` the principal becomes the owner
+    of what it creates; `origin` is the origin of the request in the audit trail. `rights` returns the privileges on a
+    securable; None means all.
     """
 
     principal: str = "anonymous"
@@ -44,9 +44,9 @@ class Caller(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Catalog:
-    """Built once by server.py; nothing in it is needed by another server on the same database.
+    """The dependencies of every operation, built once by server.py; other servers on the database need none of it.
 
-    `server_id` tells this process from every other, to say whose work a job is.
+    `server_id` identifies this process as the owner of a job lease.
     """
 
     store: Store
@@ -60,20 +60,20 @@ class Catalog:
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
     maintenance_lease_seconds: int = 90
-    client_defaults: Mapping[str, str] = field(default_factory=dict)  # what an operator adds to /v1/config
+    client_defaults: Mapping[str, str] = field(default_factory=dict)  # an operator's additions to /v1/config
     client_overrides: Mapping[str, str] = field(default_factory=dict)
-    tells_names: bool = True  # whether a hint may name what was not asked for; not where names are secret
+    tells_names: bool = True  # whether a hint may contain names that the request did not; False where names are secret
     table_locks: TableLocks = field(default_factory=TableLocks)
     contention: Contention = field(default_factory=Contention)
     large_work: LargeWork = field(default_factory=LargeWork)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
-    spool: Spool | None = None  # None: nobody wants to analyse what happened
+    spool: Spool | None = None  # None: this process does not spool events
     write_behind: WriteBehind | None = (
-        None  # None: others serve this database, too, and find metadata beside its pointer
+        None  # None: other servers use this database, and read the content stored with a pointer
     )
 
     def warehouse(self, name: str) -> WarehousePlace:
-        """By name, or by its location as some engines are configured; an empty name means the default."""
+        """Returns the warehouse by name or, as some engines are configured, by location; "" means the default."""
         place = self.warehouses.get(name or self.default_warehouse)
         if place is not None:
             return place
@@ -87,7 +87,7 @@ class Catalog:
         raise self.no_such_warehouse(name)
 
     async def load_warehouse(self, name: str) -> WarehousePlace:
-        """As `warehouse`, and one that another server has made is found, too."""
+        """Returns what `warehouse` does, and also finds a warehouse that another server created."""
         try:
             return self.warehouse(name)
         except NoSuchWarehouse:

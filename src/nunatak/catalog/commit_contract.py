@@ -1,7 +1,7 @@
-"""What a change may be answered with, by how far it came: the commit contract as a table.
+"""The commit contract as a table: the HTTP statuses allowed for a change, by how far it came.
 
-Clients delete the files of a commit that was refused and keep those of one whose outcome they cannot tell. So a refusal
-is a promise that nothing was applied, and once the change was handed to the database only the database can give it.
+Clients delete the files of a refused commit and keep those of a commit with an unknown outcome. So a refusal promises
+that nothing was applied, and once the change was sent to the database, only the database can make that promise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from nunatak.events.change_events import ChangeEvent
 
 
 class Moment(Enum):
-    """How far a change came, as far as we know."""
+    """How far a change came, as far as the server knows."""
 
     NOT_SENT = "nothing was handed to the database"
     SENT = "it was handed to the database, which has not said what became of it"
@@ -20,12 +20,12 @@ class Moment(Enum):
 
 
 SUCCESSES = frozenset({200, 204})
-# The client cleans up after itself, or sends the same request again: certain that nothing was applied.
+# The client deletes its files or retries the request: it relies on nothing having been applied.
 REFUSALS = frozenset({400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 429, 431, 503})
-# The client keeps every file and looks for itself: allowed at any time, and of use when nobody can tell.
+# The client keeps its files and checks the table: always allowed, and required while the outcome is unknown.
 UNKNOWN = frozenset({500, 502, 504})
 
-# A success without a change of its own is one that was made before: the same request, sent again.
+# A success without a change is that of a retry: the earlier request made the change.
 ALLOWED: Mapping[Moment, frozenset[int]] = {
     Moment.NOT_SENT: SUCCESSES | REFUSALS | UNKNOWN,
     Moment.SENT: UNKNOWN,
@@ -35,10 +35,10 @@ ALLOWED: Mapping[Moment, frozenset[int]] = {
 
 
 class Progress:
-    """How far the change of one request came; `write` notes it, and the answer is measured by it.
+    """How far the change of one request came; `write` updates it, and the response is checked against it.
 
-    `repeated` says that an earlier request made the change: the answer is what the table is now. `events` are those of
-    the change that was handed to the database last: they have happened if that was applied.
+    `repeated` says that an earlier request made the change: the response is the current state of the table. `events`
+    are those of the last change sent to the database: they are valid only if it was applied.
     """
 
     __slots__ = ("events", "moment", "repeated", "tries")

@@ -1,4 +1,4 @@
-"""Commits to tables, one or many at once: checks requirements and works out new metadata; `publish` writes it."""
+"""Commits to one or more tables: checks requirements and computes new metadata; `publish` writes it."""
 
 import asyncio
 import itertools
@@ -50,8 +50,8 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import is_inside_any
 
 MAX_TABLES = 1000  # in one transaction
-MAX_PARTS = 100  # of a transaction that are about the same table: each is worked out for the next one's requirements
-# What an append does costs the same however large the table is.
+MAX_PARTS = 100  # of a transaction for the same table: each is applied before the next one's requirements are checked
+# The updates of an append: their cost does not depend on the size of the table.
 QUICK_UPDATES = (AddSnapshot, SetSnapshotRef, SetProperties, RemoveProperties, SetStatistics, RemoveSnapshotRef)
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
@@ -61,18 +61,18 @@ NO_LONGER_THERE = "The commit was carried out, but a table of it is no longer un
 
 
 class TableCommit(msgspec.Struct, frozen=True):
-    """What one table is asked to change; several requests for one table come one after the other.
+    """The requested changes of one table; several requests for one table are applied in order.
 
-    Everything that is needed of the updates is read once, by `table_commit`. `size_bytes` is that of the request's
-    body, which may be about other tables, too.
+    `table_commit` reads everything that is needed from the updates once. `size_bytes` is the size of the request body,
+    which may also change other tables.
     """
 
     identifier: Identifier
     parts: tuple[tuple[Sequence[Requirement], Sequence[Update]], ...]
     updates: Sequence[Update]  # of all parts
-    places: Sequence[ChosenPlace]  # for files, that the updates name
-    paths: Sequence[NamedPath]  # that the updates bring in
-    snapshot_id: int | None  # added last: with the request's hash it recognises the same commit when it is sent again
+    places: Sequence[ChosenPlace]  # locations for files that the updates set
+    paths: Sequence[NamedPath]  # file paths that the updates add
+    snapshot_id: int | None  # the last one added; with the request hash it identifies a retry of the same commit
     size_bytes: int = 0
 
 
@@ -90,7 +90,7 @@ def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest],
 
 
 def check_tables(count: int) -> None:
-    """Of one transaction; asked before anything is told of each of them."""
+    """Checks the number of tables in one transaction, before their updates are read; raises BadRequest."""
     if count > MAX_TABLES:
         raise BadRequest(
             f"Too many tables: {count}, at most {MAX_TABLES} are allowed in one transaction",
@@ -99,7 +99,7 @@ def check_tables(count: int) -> None:
 
 
 def _together(part: Sequence[Update]) -> Sequence[Update]:
-    """Java's client removes thousands of snapshots one by one; those that follow each other are one removal."""
+    """Merges consecutive snapshot removals into one: the Java client removes thousands of snapshots one by one."""
     if len([update for update in part if isinstance(update, RemoveSnapshots)]) < 2:
         return part
     merged: list[Update] = []
@@ -115,7 +115,7 @@ def _together(part: Sequence[Update]) -> Sequence[Update]:
 async def commit_transaction(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, commits: Sequence[TableCommit]
 ) -> list[Loaded]:
-    """As `commit_tables`; a refusal says that no table was changed."""
+    """Calls `commit_tables`; adds to the hint of a refusal that no table was changed."""
     try:
         return await commit_tables(catalog, warehouse, caller, commits, StoredResponse(204))
     except CatalogError as error:
@@ -132,12 +132,13 @@ async def commit_tables(
     commits: Sequence[TableCommit],
     answer: StoredResponse | None = None,
 ) -> list[Loaded]:
-    """Plan and publish all commits, or none of them; if another process moves a pointer meanwhile, begin again.
+    """Plan and publish all commits or none; start again if another process moves a pointer in between.
 
-    `answer` is that of a transaction. Without it the answer is the metadata of the one table.
+    `answer` is the response of a transaction. Without it the response is the metadata of the single table.
     """
     keys = [key_of(warehouse, commit.identifier) for commit in commits]
     contention, is_transaction = catalog.contention, answer is not None
+    # `tables` is nearly always empty: the test spares most commits the loop.
     for key in keys if contention.tables else ():
         contention.arrived(key, caller.address)
     try:
@@ -147,6 +148,7 @@ async def commit_tables(
                     caller.progress.tries = attempt + 1
                     await _pause(attempt)
                 try:
+                    # A lost compare-and-swap proves the cache outdated: only the first attempt may use it.
                     remembered = None if attempt else await _plan_from_memory(catalog, warehouse, caller, keys, commits)
                     planned = remembered or await _plan_all(
                         catalog, warehouse, caller, keys, commits, is_transaction=is_transaction
@@ -162,6 +164,7 @@ async def commit_tables(
                 except PointerMoved as error:
                     moved: CatalogError = error
                 except NoSuchTable as error:
+                    # The cache may hold a table that was dropped: the next attempt reads the database.
                     if remembered is None:
                         raise
                     moved = error
@@ -179,7 +182,7 @@ async def commit_tables(
 
 
 async def _pause(attempt: int) -> None:
-    """Longer with each attempt, and never the same for two servers."""
+    """Sleeps with exponential backoff and jitter, so that two servers do not retry in step."""
     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
     await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
@@ -187,10 +190,10 @@ async def _pause(attempt: int) -> None:
 async def _plan_from_memory(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit]
 ) -> list[Publication] | None:
-    """As `_plan_all` without a look at the database: the pointer is compared when it is moved.
+    """Plans like `_plan_all`, but from the cache: the compare-and-swap of the pointer detects an outdated entry.
 
-    None if that has to be looked at: where others write, too, where rights are read along with the pointer, and for
-    whatever would be refused, or answered without a change, because of what may have changed meanwhile.
+    Returns None if the database must be read: if other servers write to it, if privileges are read with the pointer,
+    and if a commit would be refused or change nothing, since the cached state may be outdated.
     """
     if catalog.write_behind is None or caller.policy is not None:
         return None
@@ -207,7 +210,7 @@ async def _plan_from_memory(
             return None
         planned.append(plan)
         if len(planned) % AT_ONCE == 0:
-            await asyncio.sleep(0)  # other requests are served
+            await asyncio.sleep(0)  # lets the event loop serve other requests
     return planned
 
 
@@ -220,7 +223,7 @@ async def _plan_all(
     *,
     is_transaction: bool,
 ) -> list[Publication]:
-    """Plan each commit on what its pointer leads to now. The refusal of a transaction names the table it is about."""
+    """Plan each commit on the current metadata of its table. A refused transaction names the table that caused it."""
     planned: list[Publication] = []
     for key, commit in zip(keys, commits, strict=True):
         try:
@@ -234,13 +237,13 @@ async def _plan_all(
                 raise _name_table(error, commit.identifier) from error
             raise
         if len(planned) % AT_ONCE == 0:
-            await asyncio.sleep(0)  # other requests are served
+            await asyncio.sleep(0)  # lets the event loop serve other requests
     return planned
 
 
 def _name_table(error: CatalogError, identifier: Identifier) -> CatalogError:
-    """The refusal of a transaction with the table it is about: in the hint and, if it is a conflict, which programs log
-    and retry, in the message. Other messages stay those of the reference."""
+    """Adds the table to the error of a refused transaction: in the hint and, for a conflict, which clients log and
+    retry, in the message. Other messages stay equal to those of the reference implementation."""
     message = f"{identifier}: {error.message}" if isinstance(error, Conflict) else error.message
     refused = f"{identifier} was refused."
     return error.reworded(message, refused if error.hint is None else f"{refused} {error.hint}")
@@ -255,7 +258,7 @@ async def _plan(
     before: Loaded | None,
     base: TableMetadata | None,
 ) -> Publication:
-    """Check every requirement and work out the new metadata; nothing is written."""
+    """Check every requirement and compute the new metadata; writes nothing."""
     if base is None:
         await _check_creation(catalog, key, commit)
     state = base
@@ -264,10 +267,12 @@ async def _plan(
         if len(commit.parts) > 1:
             state = await _apply(catalog, warehouse, commit, part, state, before)
     check_chosen(warehouse, commit.places)
+    # All updates at once on `base`: the states between the parts only serve to check requirements.
     after = await _apply(catalog, warehouse, commit, commit.updates, base, before)
     operation = "create-table" if base is None else "commit-table"
     if after is base:
         return Publication(key, commit.identifier, operation, before, base, after)
+    # Only changed properties are checked: most commits leave them alone.
     if base is None or after.properties is not base.properties:
         check_properties(after.properties)
     own = await check_places(catalog, warehouse, key, after)
@@ -306,7 +311,7 @@ async def _apply(
 
 
 def _is_large(commit: TableCommit, part: Sequence[Update], before: Loaded | None) -> bool:
-    """Whether working it out may take longer than others should wait."""
+    """Whether applying the updates may block the event loop for too long."""
     if commit.size_bytes > LARGE_BYTES:
         return True
     if before is None or len(before.answer) <= LARGE_METADATA_BYTES:
@@ -317,7 +322,7 @@ def _is_large(commit: TableCommit, part: Sequence[Update], before: Loaded | None
 def _with_essentials(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, part: Sequence[Update]
 ) -> list[Update]:
-    """A table made by a commit needs a uuid and a folder; what the client leaves out the catalog chooses."""
+    """Adds a UUID and a location to the updates of a commit that creates a table, if the client left them out."""
     chosen: list[Update] = []
     table_uuid = next((update.uuid for update in part if isinstance(update, AssignUuid)), None)
     if table_uuid is None:
@@ -329,7 +334,7 @@ def _with_essentials(
 
 
 async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> None:
-    """A commit to a table that is not there is a creation, or it names a missing table."""
+    """Checks that a commit to a table that does not exist may create it; raises NoSuchTable without assert-create."""
     if not requirements.is_create(commit.parts[0][0]):
         raise await not_found(catalog, key, commit.identifier, "TABLE")
     if await catalog.store.find_kind(key) == "VIEW":
@@ -339,7 +344,7 @@ async def _check_creation(catalog: Catalog, key: Key, commit: TableCommit) -> No
 
 
 def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[Change]:
-    """Deletes the metadata files that the table's log names no longer."""
+    """Returns the job that deletes the metadata files dropped from the metadata log by this commit."""
     kept = {log["metadata-file"] for log in after.metadata_log}
     trimmed = [log["metadata-file"] for log in base.metadata_log if log["metadata-file"] not in kept]
     if not trimmed:
@@ -355,10 +360,11 @@ def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[
 
 
 def _last_added_snapshot(part: Sequence[Update]) -> int | None:
-    """The snapshot that is added last."""
+    """Returns the id of the snapshot that is added last, or None."""
     for update in reversed(part):
         if isinstance(update, AddSnapshot):
             found = update.snapshot.get("snapshot-id")
+            # Other values do not fit the database column; such a commit has no detection of retries.
             return found if isinstance(found, int) and 0 <= found < 2**63 else None
     return None
 
@@ -366,7 +372,10 @@ def _last_added_snapshot(part: Sequence[Update]) -> int | None:
 async def _already_done(
     catalog: Catalog, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit], error: CatalogError
 ) -> list[Loaded] | None:
-    """A request whose reply was lost is sent again and refused by its own effect: answer it as done."""
+    """Returns the current metadata if this request is a retry of a commit that was applied, else None.
+
+    A client that lost the response sends the commit again, and its own effect then violates its requirements.
+    """
     if not any(commit.snapshot_id is not None for commit in commits) or not caller.request_hash:
         return None
     loaded: list[Loaded] = []
@@ -374,6 +383,7 @@ async def _already_done(
         snapshot_id = commit.snapshot_id
         current = await find_pointer(catalog, key, "TABLE", caller.policy)
         here = current.table().table_uuid if current is not None else None
+        # The asserted UUID finds the commit even if the table was renamed or replaced since.
         uuid = _asserted_uuid(commit) or here
         if snapshot_id is not None and (
             uuid is None or not await catalog.store.find_commit(uuid, snapshot_id, caller.request_hash)
@@ -382,13 +392,13 @@ async def _already_done(
         if current is not None and here == uuid:
             loaded.append(current)
     if len(loaded) < len(keys):
-        # Renamed or dropped since: a 404 would deny what happened, and the client would delete files that are needed.
+        # Renamed or dropped since: after a 404 the client would delete the files of a commit that was applied.
         raise OutcomeUnknown(NO_LONGER_THERE) from error
     return loaded
 
 
 async def _was_created(catalog: Catalog, caller: Caller, commit: TableCommit) -> bool:
-    """Whether this very request has made the table once: doing it again would make a second one of the same files."""
+    """Whether this same request already created the table: a second creation would give two tables the same files."""
     uuid = next((each.uuid for each in commit.updates if isinstance(each, AssignUuid)), None)
     if uuid is None or commit.snapshot_id is None or not caller.request_hash:
         return False

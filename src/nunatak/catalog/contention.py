@@ -1,8 +1,8 @@
-"""Writers that compete for one table: after a conflict their reloads take turns, so that each next commit can win.
+"""Queues the reloads of writers that compete for one table after a conflict, so that each next commit can succeed.
 
 Optimistic writers reload after a refusal and try again; with many of them most reloads are outdated before their commit
-arrives. While a table is contended, a load by one of its writers waits until the writer before it has committed (or
-has had its time). It is a courtesy only: nothing is locked, no other load waits, and a commit never depends on it.
+arrives. While a table is contended, a load by one of its writers waits until the writer before it has committed (or its
+hold has timed out). It is only an optimization: nothing is locked, no other load waits, and no commit depends on it.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from nunatak.database.records import Key
 
-CONTENDED_SECONDS = 2.0  # a table without a conflict for this long is quiet again
-HOLD_SECONDS = 0.05  # from a writer's load to its commit; whoever takes longer gives up the turn
-LONGEST_WAIT_SECONDS = 2.0  # a load is never held back longer
-MAX_WRITERS = 1000  # remembered per table
+CONTENDED_SECONDS = 2.0  # a table without a conflict for this long is no longer contended
+HOLD_SECONDS = 0.05  # from a writer's load to its commit; then the next writer may load
+LONGEST_WAIT_SECONDS = 2.0  # a load never waits longer
+MAX_WRITERS = 1000  # tracked per table
 
-Writer = tuple[str, int]  # the client's address: one connection is taken for one writer
+Writer = tuple[str, int]  # the client's address and port: one connection counts as one writer
 
 
 @dataclass
@@ -29,31 +29,31 @@ class _Table:
 
 
 class Contention:
-    """The contended tables of this process; empty, and free of cost, while nobody competes."""
+    """The contended tables of this process; empty, and without cost, while no writers compete."""
 
     def __init__(self) -> None:
         self.tables: dict[Key, _Table] = {}
 
     def refused(self, key: Key, writer: Writer | None) -> None:
-        """A commit lost: from now on the table is contended."""
+        """Marks the table as contended after a commit conflict."""
         if writer is None:
             return
         table = self.tables.setdefault(key, _Table())
         loop = asyncio.get_running_loop()
-        if table.until == 0.0:
+        if table.until == 0.0:  # a new entry: one timer per table, which `_look_again` restarts
             loop.call_later(CONTENDED_SECONDS, self._look_again, key)
         table.until = loop.time() + CONTENDED_SECONDS
         self.attempted(key, writer)
 
     def arrived(self, key: Key, writer: Writer | None) -> None:
-        """The commit of whoever has the turn is here: however long it takes, the turn lasts until it is over."""
+        """Stops the timeout of the holder when its commit arrives: the hold then lasts until the commit ends."""
         table = self.tables.get(key)
         if table is not None and table.holder == writer and table.timer is not None:
             table.timer.cancel()
             table.timer = None
 
     def attempted(self, key: Key, writer: Writer | None) -> None:
-        """A writer's commit is over, won or lost: the next one's turn."""
+        """Ends the hold of a writer whose commit succeeded or failed; the next waiting writer may load."""
         table = self.tables.get(key)
         if table is None or writer is None:
             return
@@ -65,7 +65,7 @@ class Contention:
             self._pass_on(table)
 
     async def await_turn(self, key: Key, writer: Writer) -> None:
-        """Called before a load; returns at once unless this is one of several competing writers."""
+        """Waits before a load; returns at once unless the caller is one of several competing writers."""
         table = self.tables.get(key)
         if table is None or writer not in table.writers or table.holder == writer:
             return
@@ -76,7 +76,7 @@ class Contention:
         table.waiting.append((writer, turn))
         await asyncio.wait([turn], timeout=LONGEST_WAIT_SECONDS)
         if not turn.done():
-            turn.cancel()  # it goes ahead without a turn
+            turn.cancel()  # the load proceeds without a hold
 
     def _hold(self, table: _Table, writer: Writer) -> None:
         table.holder = writer
@@ -94,7 +94,7 @@ class Contention:
                 return
 
     def _look_again(self, key: Key) -> None:
-        """Forget a table that has been quiet; whoever still waits goes on."""
+        """Removes the table if it is no longer contended and no load waits; otherwise checks again later."""
         table = self.tables[key]
         loop = asyncio.get_running_loop()
         if loop.time() < table.until or table.waiting:

@@ -1,9 +1,9 @@
-"""Whose a path is: the table's own, another live table's, or nobody's.
+"""Decides whether a path belongs to the table itself, to another live table, or to no table.
 
-A table's own places are its location and those its steering properties name. Metadata may name any other path as well:
-manifest lists, manifests, statistics, earlier metadata files. Such a path is kept as given if no table lies there. If
-it lies in another live table's places, only somebody who may read and write that table can bring it in: engines,
-workers and this server follow paths, and would read or delete the other table's files.
+A table's own places are its location and those in its steering properties. Metadata may also contain other paths:
+manifest lists, manifests, statistics, earlier metadata files. Such a path is accepted as given if no table lies there.
+If it lies in another live table's places, only a caller who may read and write that table can add it: engines, workers
+and this server follow paths, and would read or delete the other table's files.
 """
 
 import asyncio
@@ -27,26 +27,26 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 from nunatak.objectstore.location import Location, is_inside_any, missing_file, parse_location, possible_locations
 
-# What somebody needs on another table to make its files their own table's.
+# The privileges a caller needs on another table to reference its files.
 READ_AND_WRITE = Privilege.TABLE_READ_META | Privilege.TABLE_READ_DATA | Privilege.TABLE_WRITE
-# The updates that bring paths in; most others are as frequent as these, and all are looked at.
+# The updates that contain paths; a quick filter, since every update of every commit is checked.
 WITH_PATHS = (AddSnapshot, SetStatistics, SetPartitionStatistics)
 
-PAGE = 1000  # pointers read at a time
-CHUNK = 500  # paths asked for together; between two chunks other requests have their turn
+PAGE = 1000  # pointers per query
+CHUNK = 500  # paths per query; the event loop serves other requests between two chunks
 MOST_REFERENCES = 1000  # folders; tables that point elsewhere point into one or two
 LONGEST_SHOWN = 100  # characters of a path in an error
 LONGEST_PATH = 4096  # characters; no file system and no object store has longer names
-LONGEST_PLACE = 1000  # characters of a location, as the databases keep it
+LONGEST_PLACE = 1000  # characters of a location, the width of the database column
 
 Metadata = TableMetadata | ViewMetadata
-NamedPath = tuple[str, str]  # the field, and the path that stands in it
+NamedPath = tuple[str, str]  # the field and the path in it
 Owner = tuple[Key, Location]  # a table or view, and which of its places
 Standing = Literal["own", "foreign", "outside"]
 
 
 def own_places(metadata: Metadata) -> tuple[Location, ...]:
-    """The location, and where the steering properties send writers; what cannot be read as a place is none."""
+    """Returns the location and the write locations of the steering properties; skips what cannot be parsed."""
     found: dict[Location, None] = {}
     for chosen in places_of(metadata.location, metadata.properties):
         try:
@@ -58,11 +58,11 @@ def own_places(metadata: Metadata) -> tuple[Location, ...]:
     return tuple(found)
 
 
-# Where paths come in
+# Paths in updates and metadata
 
 
 def paths_in_updates(updates: Iterable[Update]) -> Iterator[NamedPath]:
-    """Every path that a commit brings in."""
+    """Yields every path that a commit adds."""
     for update in updates:
         if not isinstance(update, WITH_PATHS):
             continue
@@ -78,7 +78,7 @@ def paths_in_updates(updates: Iterable[Update]) -> Iterator[NamedPath]:
 
 
 def paths_in_metadata(metadata: Metadata) -> Iterator[NamedPath]:
-    """Every path that a registered file brings in."""
+    """Yields every path in the metadata, for a register."""
     if isinstance(metadata, ViewMetadata):
         return
     for snapshot in metadata.snapshots:
@@ -103,8 +103,10 @@ def _path_of_statistics(statistics: Json) -> Iterator[NamedPath]:
 
 
 def referenced_places(metadata: Metadata) -> tuple[str, ...]:
-    """The folders outside the table's own places that its metadata points into, as `nunatak_places` keeps them: whoever
-    deletes files there is told that this table may need them. The prefix tells them from places to write to."""
+    """Returns the folders outside the table's own places that its metadata references, as stored in `nunatak_places`.
+
+    Before files are deleted there, this table is found and checked. A prefix distinguishes them from write locations.
+    """
     own = own_places(metadata)
     found: dict[str, None] = {}
     for _, path in paths_in_metadata(metadata):
@@ -120,7 +122,7 @@ def reference_to(place: Location) -> str:
     return f"points-into:{place}"
 
 
-# What is refused
+# Refusals
 
 
 async def refuse_foreign(
@@ -132,15 +134,16 @@ async def refuse_foreign(
     own: Sequence[Location],
     outside: Iterable[NamedPath],
 ) -> None:
-    """Refuses a path, or a place that `base` did not have, in another table's places, unless the caller may use those.
+    """Refuses a new path or place inside another table's places unless the caller may read and write that table.
 
-    `own` are the places of `after`, and `outside` are the new paths that do not lie in them: see `paths_outside`. The
-    refusal says nothing of whose the place is: the caller may not know of it.
+    `own` are the places of `after`; those that `base` had are not checked. `outside` are the new paths outside `own`:
+    see `paths_outside`. The error does not name the other table, which the caller may not be allowed to see.
     """
     if caller.rights is None:
         return
     known: Sequence[Location] = ()
     if base is not None:
+        # Most commits change neither: then the places need not be parsed again.
         is_settled = after.properties is base.properties and after.location == base.location
         known = own if is_settled else own_places(base)
     for place in own:
@@ -153,12 +156,12 @@ async def refuse_foreign(
 
 
 def paths_outside(places: Sequence[Location], paths: Iterable[NamedPath]) -> list[NamedPath]:
-    """Those that lie in none of the places. Writers put their files into the table's own places: as a rule, none."""
+    """Returns the paths that lie in none of the places; usually none, since writers use the table's own places."""
     return [each for each in paths if not is_inside_any(places, each[1])]
 
 
 async def _refuse_place(catalog: Catalog, caller: Caller, key: Key, place: Location, *, fresh: bool) -> None:
-    """Of a place that somebody chose: whoever writes there would lose files, or have them read."""
+    """Refuses a location shared with another table: a writer there could lose files, or expose them to readers."""
     owners = await writers_around(catalog, key, place, fresh=fresh)
     if not fresh:
         owners += (await owners_of_paths(catalog, key, [str(place)]))[str(place)]
@@ -180,7 +183,7 @@ async def _refuse_paths(catalog: Catalog, caller: Caller, key: Key, paths: Seque
 
 
 async def may_use_all(caller: Caller, owners: Iterable[Key]) -> bool:
-    """Whether the caller may read and write each of these tables."""
+    """Whether the caller may read and write all of these tables."""
     if caller.rights is None:
         return True
     for owner in owners:
@@ -190,12 +193,15 @@ async def may_use_all(caller: Caller, owners: Iterable[Key]) -> bool:
 
 
 class Registering:
-    """One register: reads the file and checks what it names. A file in another table's places is not there for somebody
-    who may not read and write that table: the same answer as for a file that is absent, after the same work."""
+    """Reads and checks the metadata file of one register request.
+
+    For a caller who may not read and write the table whose places hold the file, the response is the same as for a
+    missing file, after the same work, so that neither its content nor its timing reveals the table.
+    """
 
     def __init__(self, catalog: Catalog, caller: Caller, key: Key, metadata_location: str) -> None:
         self._catalog, self._caller, self._key, self._location = catalog, caller, key, metadata_location
-        self._unknown: list[Owner] = []  # what another client has put somewhere: rare enough to ask for that, too
+        self._unknown: list[Owner] = []  # tables of other clients; a register is rare enough to read all of them
 
     async def read(self) -> bytes:
         objects = self._catalog.objects
@@ -203,15 +209,16 @@ class Registering:
             return await objects.read_metadata(self._location)
         self._unknown = [each async for each in unknown_folders(self._catalog)]
         owners = await self._owners_of([self._location])
-        # Rights are asked for once in any case: neither the answer nor its time tells whether a table is there.
+        # Privileges are checked in any case: neither the response nor its timing reveals whether a table exists.
         if await may_use_all(self._caller, owners or [self._key]) or not owners:
             return await objects.read_metadata(self._location)
+        # Reads a file that does not exist, to take as long as for a missing file.
         with suppress(CatalogError):
             await objects.read(f"{self._location.rpartition('/')[0]}/{self._catalog.new_uuid()}")
         raise missing_file(self._location)
 
     async def check(self, metadata: Metadata) -> None:
-        """Refuses a file whose location, or anything else in it, is another table's."""
+        """Refuses a metadata file whose location, or any path in it, belongs to another table."""
         if self._caller.rights is None:
             return
         own = own_places(metadata)
@@ -229,12 +236,12 @@ class Registering:
         return [owner for owner in found if owner != self._key]
 
 
-# Whose a place is
+# Owners of places
 
 
 async def unknown_folders(catalog: Catalog) -> AsyncIterator[Owner]:
-    """Tables that another client put into the database or moved, and where each lies as far as its pointer tells: files
-    lie in FOLDER/metadata, as a rule. Reads all pointers: not for what is asked often."""
+    """Yields the tables that another client created or moved, with the folder derived from the pointer: metadata files
+    usually lie in FOLDER/metadata. Reads all pointers of the database: not for frequent calls."""
     after = Key("", "", "")
     while True:
         values = {"catalog": after.catalog, "namespace": after.namespace, "name": after.name, "limit": PAGE}
@@ -247,11 +254,11 @@ async def unknown_folders(catalog: Catalog) -> AsyncIterator[Owner]:
         if len(rows) < PAGE:
             return
         after = Key(*rows[-1][:3])
-        await asyncio.sleep(0)  # other requests have their turn
+        await asyncio.sleep(0)  # lets the event loop serve other requests
 
 
 async def owners_of_paths(catalog: Catalog, key: Key, paths: Sequence[str]) -> dict[str, list[Key]]:
-    """For each path the live tables and views, besides `key`, in whose places it lies, however it is understood."""
+    """Returns for each path the live tables and views, except `key`, whose places hold any interpretation of it."""
     meanings = await _meanings(catalog, paths)
     owners = await owners_of_all(catalog, [place for places in meanings.values() for place in places])
     found: dict[str, list[Key]] = {}
@@ -262,9 +269,9 @@ async def owners_of_paths(catalog: Catalog, key: Key, paths: Sequence[str]) -> d
 
 
 async def owners_of_all(catalog: Catalog, places: Sequence[Location]) -> dict[Location, list[Owner]]:
-    """For each place the live tables and views whose location, or place to write to, holds it; one question to the
-    database."""
+    """Returns for each place the live tables and views whose location or write location contains it; one query."""
     around = {str(each): each for place in places for each in ancestry(place)}
+    # No stored location is longer than LONGEST_PLACE, so longer ones cannot match.
     asked = msgspec.json.encode([each for each in around if len(each) <= LONGEST_PLACE]).decode()
     taken: dict[Location, list[Owner]] = {}
     for catalog_name, namespace, name, text in await catalog.store.rows("owners_at", {"places": asked}):
@@ -279,12 +286,16 @@ async def sort_folders(
     folders: Iterable[str],
     others: Sequence[Owner] = (),
 ) -> dict[str, Standing]:
-    """For each folder whether it is the table's own, another table's, or nobody's; `others` are owners that the
-    database cannot name. Tables may share a place: a folder in one of `own` is another's only if that lies deeper."""
+    """Returns for each folder whether it belongs to the table, to another table, or to none.
+
+    `others` are owners that the query does not find. Tables may share a place: a folder inside one of `own` is foreign
+    only if the other table's place is deeper.
+    """
     meanings = await _meanings(catalog, folders)
     owners = await owners_of_all(catalog, [each for places in meanings.values() for each in places])
     found: dict[str, Standing] = {}
     for text, places in meanings.items():
+        # `is_inside_any` takes the path of a file: any name inside the folder gives the same result.
         is_own = is_inside_any(own, f"{text.rstrip('/')}/file")
         if any(_is_foreign(key, place, [*owners[place], *others], own if is_own else ()) for place in places):
             found[text] = "foreign"
@@ -299,7 +310,7 @@ def _is_foreign(key: Key, place: Location, owners: Iterable[Owner], own: Sequenc
 
 
 async def _meanings(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Location]]:
-    """The places that a reader may take each path for, also behind links of this machine."""
+    """Returns the locations that readers may resolve each path to, including through local symbolic links."""
     found = {path: possible_locations(path[:LONGEST_PATH]) for path in paths}
     places = list(dict.fromkeys(place for each in found.values() for place in each))
     real = dict(zip(places, await catalog.objects.without_links(places), strict=True))
@@ -307,11 +318,12 @@ async def _meanings(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Lo
 
 
 async def writers_around(catalog: Catalog, key: Key, place: Location, *, fresh: bool = False) -> list[Key]:
-    """The other tables that write into this place, into one inside it or, unless it is `fresh`, into one around it.
+    """Returns the other tables that write into this place, inside it or, unless it is `fresh`, into an ancestor of it.
 
-    Those whose location overlaps it are not among them: no table may lie in another's, whoever asks for it.
+    Tables whose location overlaps it are not included: the database refuses that for every caller.
     """
     asked = [str(place)] if fresh else [str(each) for each in ancestry(place)]
+    # "0" follows "/" in ASCII: the range from PLACE/ to PLACE0 holds everything inside the place.
     values = {"places": msgspec.json.encode(asked).decode(), "first": f"{place}/", "behind": f"{place}0"}
     return [
         owner for owner in (Key(*row) for row in await catalog.store.rows("writers_around", values)) if owner != key
@@ -319,19 +331,22 @@ async def writers_around(catalog: Catalog, key: Key, place: Location, *, fresh: 
 
 
 def _is_fresh(place: Location, key: Key, metadata: Metadata) -> bool:
-    """Whether this is a folder as the catalog itself chooses it for a new table: nobody's file lies there. Such a one
-    must not be refused because of somebody who writes to a place around it."""
+    """Whether the folder is named as the catalog names that of a new table, so that no other table has files there.
+
+    It must not be refused because another table writes to an ancestor of it.
+    """
     uuid = metadata.table_uuid if isinstance(metadata, TableMetadata) else metadata.view_uuid
     return bool(place.segments) and place.segments[-1] == f"{slug(key.name)}-{uuid}"
 
 
 async def pointing_into(catalog: Catalog, place: Location) -> list[Key]:
-    """The live tables elsewhere whose metadata points at files in this place."""
+    """Returns the live tables elsewhere whose metadata references files in this place."""
     reference = reference_to(place)
+    # "0" follows "/" in ASCII: the range holds the references to all folders inside the place.
     inside = await catalog.store.rows("places_inside", {"first": f"{reference}/", "behind": f"{reference}0"})
     return [*await catalog.store.tables_writing_to([reference]), *(Key(*row) for row in inside)]
 
 
 def ancestry(place: Location) -> list[Location]:
-    """The place and everything it lies in."""
+    """Returns the place and all its ancestors."""
     return [place.parent(size) for size in range(len(place.segments) + 1)]

@@ -1,4 +1,4 @@
-"""Whether what the catalog remembers and what lies in the warehouse agree: looks only; mending is in fsck_repair.py."""
+"""Checks that the database and the files in the warehouse agree. Changes nothing; fsck_repair.py repairs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,15 +23,15 @@ from nunatak.iceberg.java_readable import contradictions
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import Location, is_inside_any, parse_location
 
-AT_ONCE = 16  # tables looked at together: enough to keep disk and database busy, little enough to hold in memory
-PAGE = 500  # names held at a time
-LOOKS = 3  # at a table that changes while it is looked at
-STUCK_ATTEMPTS = 5  # a job that failed so often will not mend itself
-EXPIRED_MS = 3_600_000  # a running server forgets expired answers within a minute; an hour means that none does
+AT_ONCE = 16  # tables checked concurrently: enough to keep disk and database busy, few enough to hold in memory
+PAGE = 500  # names per query
+LOOKS = 3  # checks of a table that changes during the check
+STUCK_ATTEMPTS = 5  # a job that failed so often needs an operator
+EXPIRED_MS = 3_600_000  # a running server deletes expired responses within a minute; an hour means that none does
 
 Severity = Literal["error", "warning", "notice"]
 
-# Every kind of finding: how bad it is, and what to do about it. A notice is the catalog's daily life, not damage.
+# Every kind of finding with its severity and remedy. A notice is normal operation, not damage.
 KINDS: dict[str, tuple[Severity, str]] = {
     "lost-file": ("error", "--repair writes it again from the stored bytes; without those, restore it from a backup."),
     "torn-file": ("error", "--repair sets it aside and writes it again from the stored bytes, if there are any."),
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be; `object` is what it is about, as printed."""
+    """One inconsistency; `object` is the printed name of what it concerns."""
 
     kind: str
     object: str
@@ -80,8 +80,10 @@ class Finding:
 async def check(
     catalog: Catalog, age_ms: int | None, advance: Callable[[int], None] = lambda _: None
 ) -> AsyncIterator[Finding]:
-    """Every finding as it is found. Metadata files that nothing names count once they are `age_ms` old; with None no
-    one looks for them. `advance` is told of each name that is done."""
+    """Yields every finding. Unreferenced metadata files are reported once they are `age_ms` old; None skips that check.
+
+    Calls `advance` with the number of names just checked.
+    """
     stock = await take_stock(catalog)
     for finding in _of_stock(stock):
         yield finding
@@ -116,18 +118,19 @@ def _of_stock(stock: Stock) -> list[Finding]:
 
 
 async def check_entry(catalog: Catalog, key: Key, age_ms: int | None) -> list[Finding]:
-    """What is wrong with one name. Beside a running server it may change meanwhile: then it is looked at again."""
+    """Returns the findings of one name; checks again if a running server changed the pointer during the check."""
     findings: list[Finding] = []
     for _ in range(LOOKS):
         pointer = await catalog.store.inspect_pointer(key)
         findings = [] if pointer is None else await _Look(catalog, key, pointer, age_ms).findings()
+        # Findings count only if the pointer did not move: otherwise they may mix two versions.
         if not findings or await catalog.store.inspect_pointer(key) == pointer:
             break
     return findings
 
 
 class _Look:
-    """One look at one name: the pointer, the file behind it, what is stored beside it, and the folder around it."""
+    """One check of one name: its pointer, the metadata file, the row stored with the pointer, and the folder."""
 
     def __init__(self, catalog: Catalog, key: Key, pointer: InspectedPointer, age_ms: int | None) -> None:
         self._catalog, self._key, self._pointer, self._age_ms = catalog, key, pointer, age_ms
@@ -182,7 +185,7 @@ class _Look:
             return None
 
     async def _compared(self, location: str, kept: bytes | None) -> bytes | None:
-        """The metadata, from the database if it has it: that is what is served."""
+        """Compares the file with the stored content; returns the stored content if any: the server serves that."""
         repairable = kept is not None
         try:
             data = await self._catalog.objects.read_metadata(location)
@@ -229,12 +232,12 @@ class _Look:
     async def _check_overlap(self, stored: Stored) -> None:
         for other in await self._catalog.store.find_overlapping(stored.location, ancestors_of(stored.location)):
             same = other.location == stored.location and other.table_uuid == stored.table_uuid
-            # Each pair is met twice and told once. One table may stand under two names.
+            # Each pair occurs twice and is reported once. One table may have two names.
             if not same and _order(self._key) < _order(other.key):
                 self._add("overlap", f"{stored.location} overlaps {other.location} of {format_key(other.key)}")
 
     async def _check_folder(self, stored: Stored, metadata: Metadata) -> None:
-        """The commit log, the files it and the metadata name, and those in the folder that nothing names."""
+        """Checks the commit log, the files that it and the metadata name, and unreferenced files in the folder."""
         try:
             files = await sweep.metadata_files(self._catalog, self._key, self._pointer, self._age_ms or 0)
         except CatalogError as error:
@@ -260,7 +263,7 @@ class _Look:
 
     def _check_named_files(self, own: Sequence[Location], named: Sequence[str], present: frozenset[str]) -> None:
         for location in named:
-            # What lies outside the table's own places is not ours to look at.
+            # The server does not read files outside the table's own places.
             there = file_name(location) in present or not is_inside_any(own, location)
             if not there and not self._catalog.objects.exists(location):
                 self._add("lost-log-file", f"{location} is not there")

@@ -1,4 +1,4 @@
-"""What `fsck --repair` does about a finding: only what loses nothing, and each only if it still holds."""
+"""The repairs of `fsck --repair`: only those that lose no data, and each only if the finding still holds."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,12 +18,12 @@ CALLER = Caller("fsck")
 
 
 async def repair(catalog: Catalog, finding: Finding, age_ms: int) -> str:
-    """Mend it and say in a sentence what was done; CatalogError if it cannot be."""
+    """Repair the finding and return a sentence that says what was done; raises CatalogError if it fails."""
     return await _REPAIRS[finding.kind](catalog, finding.key or Key("", "", ""), age_ms)
 
 
 async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
-    """From the stored bytes, under the name that is free or freed: a file that can be read is never touched."""
+    """Write the metadata file from the stored content; a torn file is renamed first, a readable one never touched."""
     pointer = await catalog.store.find_pointer(key, None)
     if pointer is None or pointer.content is None:
         return "the table moved on; nothing to do"
@@ -37,7 +37,7 @@ async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
         done = f"set the torn file aside as {aside} and wrote it again"
     except NotFound:
         done = "wrote the file again from the stored bytes"
-    except CatalogError:  # it cannot even be unfolded
+    except CatalogError:  # the file cannot even be decompressed
         await catalog.objects.set_aside(pointer.metadata_location, aside)
         done = f"set the torn file aside as {aside} and wrote it again"
     await catalog.objects.write_metadata(pointer.metadata_location, data, lambda _: None)
@@ -45,7 +45,7 @@ async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
 
 
 async def _store_again(catalog: Catalog, key: Key, age_ms: int) -> str:
-    """As a load does when another client moved the pointer."""
+    """Store the content of the file, as a load does after another client moved the pointer."""
     pointer = await catalog.store.find_pointer(key, None)
     if pointer is None:
         return "it was dropped meanwhile"

@@ -1,16 +1,16 @@
-"""A table's lines in the commit log: whether they form one chain, whose history it is, and which files it names."""
+"""Reads a table's lines in the commit log: whether they form one chain, who wrote them, and which files they name."""
 
 from dataclasses import dataclass, field
 
 from nunatak.database.records import LogLine
 from nunatak.database.store import Store
 
-PAGE = 1000  # lines held at a time; a table may have a million
+PAGE = 1000  # lines per query; a table may have a million
 
 
 @dataclass
 class CommitHistory:
-    """What the lines seen so far say. One table may stand under several names: each has its own line of files."""
+    """The state after the lines read so far. A table may have several names, each with its own chain of files."""
 
     gaps: list[str] = field(default_factory=list)
     ours: bool = True  # created here, and never moved by another client or registered from a file
@@ -26,7 +26,7 @@ class CommitHistory:
         kind = line.operation.partition("-")[0]
         known = self._heads.get(name, set())
         if kind == "external" and new is not None:
-            # A server may note it late, when another has noted it already and moved on: both may be the next base.
+            # A server may log the move late, after another server logged it and committed: both may be the next base.
             self.ours = self.ours and new in known
             self._heads[name] = known | {new}
         elif new is None:
@@ -52,14 +52,14 @@ class CommitHistory:
     def _rename(self, name: tuple[str, str], metadata_location: str) -> None:
         old = next((each for each, heads in self._heads.items() if metadata_location in heads), None)
         if old is None:
-            self.ours = False  # moved by another client, and renamed before anybody looked
+            self.ours = False  # another client moved it, and it was renamed before a server logged the move
         else:
             del self._heads[old]
         self._heads[name] = {metadata_location}
 
 
 async def read_history(store: Store, table_uuid: str, unnamed: dict[str, str]) -> CommitHistory:
-    """The whole history; of `unnamed`, locations by file name, those that a line names are taken out."""
+    """Reads the whole history; removes from `unnamed` (locations by file name) the files that a line names."""
     history = CommitHistory()
     after = 0
     while True:

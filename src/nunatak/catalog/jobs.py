@@ -1,7 +1,7 @@
-"""Work that follows a change and survives a crash: purging dropped tables and deleting files nobody needs any more.
+"""Durable background jobs that follow a change: purging dropped tables and deleting unneeded files.
 
-Of several servers on one database one works on a job. A job may still be begun again, by whoever takes over from a
-server that died: each kind here finds done what was done before.
+A lease makes sure that one of several servers on a database runs a job. If that server dies, another one starts the job
+again: every kind of job here is idempotent.
 """
 
 import asyncio
@@ -40,17 +40,18 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 30.0
 LEASE_MS = 90_000  # three missed heartbeats
-IDLE_SECONDS = 60.0  # how long a server sleeps that has nothing to do; a new job wakes it at once
-OUTAGE_SECONDS = 5.0  # how long it leaves a database alone that does not answer
+IDLE_SECONDS = 60.0  # sleep if no job is due; a new job of this server ends it at once
+OUTAGE_SECONDS = 5.0  # pause after a database error
 HAND_OVER_SECONDS = 2.0
 LONGEST_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
-SERVER = "nunatak"  # who did it, in the audit trail: the server itself
+SERVER = "nunatak"  # the principal in the audit trail: the server itself
 
 
 async def run_jobs(catalog: Catalog) -> None:
-    """Work off jobs until cancelled; one that fails is tried again later, and never lost."""
+    """Run jobs until cancelled; a failed job is retried later, and never lost."""
     while True:
+        # Clear before reading the database: a job added after the read then still ends the wait below.
         catalog.job_added.clear()
         try:
             if await run_next(catalog):
@@ -68,11 +69,12 @@ async def _idle_seconds(catalog: Catalog) -> float:
     due_ms = await catalog.store.next_job_time()
     if due_ms is None:
         return IDLE_SECONDS
+    # At least 50 ms, so that a due job which cannot be leased causes no busy loop.
     return min(IDLE_SECONDS, max(0.05, (due_ms - catalog.now_ms()) / 1000))
 
 
 async def run_next(catalog: Catalog) -> bool:
-    """Do one job that is due; returns whether there was one."""
+    """Run one due job; returns whether there was one."""
     now_ms = catalog.now_ms()
     (job,) = await catalog.store.apply([LeaseJob(catalog.server_id, now_ms, now_ms + LEASE_MS)])
     if not isinstance(job, Job):
@@ -82,16 +84,17 @@ async def run_next(catalog: Catalog) -> bool:
         async with lease.keep_extended():
             result = await _run(catalog, job, lease)
     except asyncio.CancelledError:
-        # A server that stops hands its job on at once, or if it cannot, when the lease runs out.
+        # At shutdown the job is released at once, or if that fails, when the lease expires.
         with contextlib.suppress(CatalogError, TimeoutError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 await _postpone(catalog, job, 0, None)
         raise
     except Exception as error:
-        # A job must outlive whatever is wrong today, also an error of ours.
+        # A job must survive every error, including a bug in this code.
         log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
         await _postpone(catalog, job, min(LONGEST_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12)), str(error)[:500])
     else:
+        # One transaction: the audit row is stored exactly if the job is finished.
         await catalog.store.apply([*result, FinishJob(job.job_id, catalog.server_id)])
     return True
 
@@ -101,12 +104,12 @@ async def _postpone(catalog: Catalog, job: Job, pause_ms: int, error: str | None
 
 
 class LeaseLost(CatalogError):
-    """Another server may work on the job by now: this one must not touch anything any more."""
+    """The lease expired: another server may run the job by now, so this one must change nothing more."""
 
 
 class Lease:
-    """Until when a job is ours. One who slept longer than that, as a stopped process does, finds out before it goes on:
-    what it was about to delete may have come back since."""
+    """The lease of a running job. A process that was suspended past its end notices before it continues: the files it
+    was about to delete may be in use again."""
 
     def __init__(self, catalog: Catalog, job: Job, until_ms: int) -> None:
         self._catalog = catalog
@@ -119,7 +122,7 @@ class Lease:
 
     @contextlib.asynccontextmanager
     async def keep_extended(self) -> AsyncIterator[None]:
-        """Kept for as long as the block takes."""
+        """Extends the lease by heartbeats while the block runs."""
         beating = asyncio.create_task(self._extend_again_and_again())
         try:
             yield
@@ -137,13 +140,14 @@ class Lease:
             except CatalogError:
                 log.warning("the lease of job %d could not be extended", self._job.job_id, exc_info=True)
                 continue
+            # 0 makes the next check() fail: another server has the job.
             self._until_ms = until_ms if still_ours else 0
             if not still_ours:
                 return
 
 
 async def _run(catalog: Catalog, job: Job, lease: Lease) -> list[Change]:
-    """Does the job; returns what is to be recorded of it when it is done."""
+    """Runs the job; returns the changes to apply with its completion."""
     payload = msgspec.json.decode(job.payload)
     warehouse = catalog.warehouses.get(payload["catalog"])
     if warehouse is None:
@@ -162,13 +166,13 @@ async def _run(catalog: Catalog, job: Job, lease: Lease) -> list[Change]:
 async def _delete_old_metadata(
     catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease
 ) -> None:
-    """Metadata files that a commit has dropped from the table's log. Those of a shadow are the source's."""
+    """Delete metadata files that a commit dropped from the metadata log; those of a shadow belong to its source."""
     table_uuid = payload["table-uuid"]
     if await find_shadow(catalog.store, warehouse.name, table_uuid) is not None:
         log.info("old metadata files of %s stay: it is not this catalog's alone yet", table_uuid)
         return
     places = payload.get("places")
-    if places is None:  # a job of an earlier version, which did not tell
+    if places is None:  # a job of an earlier version, which did not store them
         places = await _places_now(catalog, table_uuid)
     own = OwnFiles(catalog, warehouse, NOBODY, [parse_location(each) for each in places])
     unneeded = Unneeded(catalog, own, warehouse, table_uuid)
@@ -178,7 +182,7 @@ async def _delete_old_metadata(
 
 
 async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
-    """The own places of a live table, under whichever name."""
+    """Returns the own places of a live table, under all its names."""
     found: list[str] = []
     for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid}):
         loaded = await find_pointer(catalog, Key(*row), "TABLE")
@@ -187,8 +191,8 @@ async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
 
 
 async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> list[Change]:
-    """Delete what the metadata reaches in the table's own places, the metadata last: a purge that is cut off can start
-    again from it. Returns the audit row that tells what was left."""
+    """Delete the files that the metadata reaches in the table's own places, the metadata file last: an interrupted
+    purge can start again from it. Returns an audit row if files were left."""
     metadata_location: str = payload["metadata-location"]
     location: str | None = payload["location"]
     if payload.get("shadow-of") is not None:
@@ -215,11 +219,11 @@ async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str,
 
 
 async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, location: str) -> None:
-    """Remove the empty folders of a table that is gone, or was staged and never came."""
+    """Remove the empty folders of a dropped table, or of a staged table that was never created."""
     if not is_inside(warehouse, location):
         return
     place = parse_location(location)
-    # Somebody may have made a table here since; its folders are empty as long as it is new, and they are its own.
+    # A table may have been created here since; its folders are empty while it is new and must stay.
     if not await catalog.store.find_overlapping(str(place), [str(place.parent(n)) for n in range(len(place.segments))]):
         await catalog.objects.remove_empty_folders(location)
 
@@ -227,7 +231,7 @@ async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, locatio
 async def _delete_reached(
     catalog: Catalog, warehouse: WarehousePlace, metadata_location: str, metadata: Any, lease: Lease
 ) -> Left:
-    """Stage by stage; returns what was named and not deleted."""
+    """Delete the reachable files in stages; returns the files that were named and not deleted."""
     own = OwnFiles(catalog, warehouse, NOBODY, own_places(metadata))
     unneeded = Unneeded(catalog, own, warehouse)
     if isinstance(metadata, TableMetadata):
@@ -240,7 +244,7 @@ async def _delete_reached(
 
 
 def _result_of(catalog: Catalog, payload: dict[str, Any], detail: dict[str, object]) -> Write:
-    """What became of a purge, for the audit trail: a job that is done leaves nothing else behind."""
+    """Returns an audit row with the result of a purge: the row of a finished job is deleted."""
     key = Key(payload["catalog"], payload["namespace"], payload["name"])
     detail = {"metadata-location": payload["metadata-location"], **detail}
     return audit_row(

@@ -1,4 +1,4 @@
-"""Computations that would hold up the event loop: one at a time, in a thread of their own."""
+"""Runs computations that would block the event loop: one at a time, in one separate thread."""
 
 import asyncio
 import gc
@@ -13,24 +13,24 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LARGE_BYTES = 32 * 1024  # of a request; what comes below is computed faster than a thread is woken up a few times
-LARGE_METADATA_BYTES = 256 * 1024  # of a file that has to be read or gone through
-# Python's default of 5 ms would be added to each of several steps of every other request meanwhile.
+LARGE_BYTES = 32 * 1024  # of a request; below this the computation takes less time than a few thread switches
+LARGE_METADATA_BYTES = 256 * 1024  # of a file to parse or iterate over
+# Python's default of 5 ms would delay each of several steps of every other request while the thread works.
 SWITCH_SECONDS = 0.00025
-SENDER: ContextVar[str] = ContextVar("sender", default="")  # of the request that is worked on
+SENDER: ContextVar[str] = ContextVar("sender", default="")  # the sender of the current request
 
 
 class LargeWork:
-    """One thread: several would only take the interpreter away from the event loop more often."""
+    """A queue with one worker thread: more threads would only take the GIL from the event loop more often."""
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call `work` when those before it are done; whoever is cancelled stops waiting.
+        """Call `work` in the thread after the calls before it; a cancelled caller stops waiting.
 
-        Each sender has one work in the queue: whoever sends hundreds of large requests waits for himself.
+        Each sender has one call in the queue: a client that sends hundreds of large requests delays only itself.
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-work")
@@ -42,11 +42,12 @@ class LargeWork:
                     self._thread, lambda: _beside_others(work, *arguments, **named)
                 )
         finally:
+            # The last user removes the lock: the dictionary must not grow with every sender.
             if not turn.locked() and self._turns.get(sender) is turn:
                 del self._turns[sender]
 
     async def run_if(self, is_large: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """As `run` if it may take long, else right here."""
+        """Calls `run` if the work is large, else `work` in the event loop."""
         return await self.run(work, *arguments, **named) if is_large else work(*arguments, **named)
 
 
@@ -56,7 +57,7 @@ def _beside_others(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) 
 
 
 class _Sharing:
-    """How many threads work beside the event loop right now, and what to restore after the last of them."""
+    """The number of threads that work beside the event loop, and the settings to restore after the last of them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -70,10 +71,10 @@ _sharing = _Sharing()
 
 @contextmanager
 def interpreter_shared() -> Iterator[None]:
-    """Makes threads give the interpreter away often while a large work lasts; call it in the thread that works.
+    """Shortens the GIL switch interval during large work; call it in the working thread.
 
-    Kept for good, the short interval would cost every commit a tenth of its time. The garbage collector rests
-    meanwhile: each run of it would go through ten thousands of columns at once, and they hold no cycles.
+    As a permanent setting, the short interval would cost every commit a tenth of its time. The garbage collector is
+    off meanwhile: each run would traverse tens of thousands of columns at once, and they hold no cycles.
     """
     with _sharing.lock:
         if not _sharing.threads:

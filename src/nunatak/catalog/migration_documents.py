@@ -1,6 +1,6 @@
-"""Documents that migrations keep in the catalog's database: small JSON texts, each replaced by compare and swap.
+"""Documents that migrations store in the catalog's database: small JSON texts, replaced by compare-and-swap.
 
-The catalog does not look inside. What they mean is decided by `nunatak migrate`, which runs elsewhere.
+The catalog does not parse them. `nunatak migrate`, which runs in another process, defines their meaning.
 """
 
 import re
@@ -45,7 +45,7 @@ def check_content(content: bytes) -> str:
 
 
 def save_document(migration: str, name: str, content: str, version: int, now_ms: int) -> Write:
-    """Replaces version `version`, or adds the document if that is 0; refused if it is another one by now."""
+    """Replaces version `version`, or adds the document if that is 0; Conflict if the version differs by now."""
     values = {"migration": migration, "document": name, "content": content, "changed_ms": now_ms}
     refusal = Conflict(f"Document {name} of migration {migration} is no longer at version {version}")
     if version == 0:
@@ -66,7 +66,8 @@ async def load_document(store: Store, migration: str, name: str) -> Document:
 
 
 async def list_documents(store: Store, migration: str, prefix: str, after: str, limit: int) -> list[Document]:
-    """Those whose names begin with the prefix, in the order of their names."""
+    """Returns the documents whose names start with the prefix, ordered by name."""
+    # The largest code point ends the range of names that start with the prefix.
     values = {"migration": migration, "first": prefix, "behind": prefix + "\U0010ffff", "after": after, "limit": limit}
     return [_document(row) for row in await store.rows("list_migration_documents", values)]
 

@@ -1,4 +1,4 @@
-"""Namespaces: create, list, load, change and drop."""
+"""Namespaces: create, list, load, update and drop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from nunatak.iceberg.identifiers import Namespace, from_jdbc, print_namespace, t
 from nunatak.iceberg.metadata_files import slug
 from nunatak.objectstore.location import require_inside
 
-RESERVED_PROPERTY = "exists"  # how JDBC clients mark a namespace; it is not a property of anybody's
+RESERVED_PROPERTY = "exists"  # the row with which JDBC clients mark a namespace; no client may set or remove it
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatedProperties:
-    """What became of the properties that an update named; `missing` were to be removed and not there."""
+    """The result of a properties update; `missing` are the keys to remove that did not exist."""
 
     updated: list[str]
     removed: list[str]
@@ -36,7 +36,7 @@ async def create_namespace(
     properties: Mapping[str, str],
     answer: StoredResponse,
 ) -> None:
-    """Create it, and the levels above it that are missing; `answer` is remembered for the caller's key."""
+    """Create the namespace and its missing ancestors; `answer` is stored for the caller's idempotency key."""
     check_properties(properties)
     _check_location(warehouse, properties)
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
@@ -47,13 +47,13 @@ async def create_namespace(
 
 
 def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:
-    """BadRequest for a `location` that cannot be served: tables would silently be created somewhere else."""
+    """Raises BadRequest for a `location` outside the warehouse: tables would silently be created somewhere else."""
     if "location" in properties:
         require_inside(properties["location"], warehouse.allowed, "namespace location")
 
 
 async def load_namespace(catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace) -> dict[str, str]:
-    """Its properties; `location` is always among them, since some engines build table locations from it."""
+    """Returns the properties, always with `location`, since some engines build table locations from it."""
     properties = await catalog.store.find_namespace(warehouse.name, to_jdbc(namespace))
     if properties is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
@@ -69,7 +69,7 @@ async def namespace_exists(catalog: Catalog, warehouse: WarehousePlace, namespac
 async def list_namespaces(
     catalog: Catalog, warehouse: WarehousePlace, parent: Namespace | None, after: str, limit: int
 ) -> tuple[list[Namespace], str | None]:
-    """Direct children and where the next page starts."""
+    """Returns the direct children of `parent` and the position of the next page; raises NoSuchNamespace."""
     if parent is not None and not await namespace_exists(catalog, warehouse, parent):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(parent)}")
     joined = to_jdbc(parent) if parent is not None else ""
@@ -86,7 +86,7 @@ async def update_namespace(
     removals: Sequence[str],
     answer_of: Callable[[UpdatedProperties], StoredResponse],
 ) -> UpdatedProperties:
-    """Set and remove properties; what `answer_of` makes of the result is remembered for the caller's key."""
+    """Set and remove properties; `answer_of` makes the response to store for the caller's idempotency key."""
     check_properties(updates)
     _check_location(warehouse, updates)
     both = [key for key in removals if key in updates]
@@ -108,7 +108,7 @@ async def update_namespace(
         change = UpdateNamespace(warehouse.name, name, kept, unique, printed, removed)
         try:
             await write(catalog, caller, [change], answer_of(updated))
-        except PointerMoved as error:  # what we were about to say is not true any more
+        except PointerMoved as error:  # the properties changed since they were read, so `updated` may be wrong
             moved = error
             continue
         return updated

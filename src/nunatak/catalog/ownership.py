@@ -1,4 +1,4 @@
-"""What becomes of grants and policies when something is created, dropped or renamed; in the transaction of that."""
+"""Changes of grants and policies when a securable is created, dropped or renamed, for the same transaction."""
 
 from nunatak.access import securables
 from nunatak.access.privileges import OWNER
@@ -8,14 +8,14 @@ from nunatak.database.records import Change, Key, Write
 
 
 def securable_of(key: Key) -> str:
-    """The securable of a table or view, from how the database names it."""
+    """Returns the securable of a table or view from its database key."""
     return f"{key.catalog}{securables.WAREHOUSE_END}{key.namespace}.{securables.ENTRY}{key.name}"
 
 
 def grant_ownership(catalog: Catalog, caller: Caller, securable: str) -> list[Change]:
-    """The creator owns it, and nobody else: whatever was granted here is left by what another client has dropped.
+    """Makes the creator the only owner; removes stale grants, left by an object that another client dropped.
 
-    If nothing was, the policy's version stays: nobody lost a right, and a missing one is never remembered.
+    Without stale grants the policy version stays: no principal lost a privilege, and missing ones are never cached.
     """
     if not caller.owns:
         return []
@@ -35,13 +35,14 @@ def grant_ownership(catalog: Catalog, caller: Caller, securable: str) -> list[Ch
 
 
 def revoke_all_grants(key: Key) -> list[Change]:
-    """Whoever creates something of that name later starts anew."""
+    """Removes grants and policies of a dropped object, so that a new one of the same name starts without them."""
     where = {"securable": securable_of(key)}
+    # The version is increased first: that statement looks for the grants which the next one deletes.
     return [Write("bump_if_granted", where), Write("forget_grants_on", where), Write("forget_policies_on", where)]
 
 
 def move_grants(key: Key, to: Key) -> list[Change]:
-    """What was granted and set goes along with what it is about; what a dropped table left behind does not count."""
+    """Moves grants and policies to the new name; removes stale ones that a dropped table left there."""
     where = {"securable": securable_of(key)}
     stale = {"securable": securable_of(to)}
     return [
@@ -54,7 +55,7 @@ def move_grants(key: Key, to: Key) -> list[Change]:
 
 
 def revoke_grants_inside(catalog_name: str, namespace: str) -> list[Change]:
-    """A namespace and, since it was empty, whatever was once granted or set inside it."""
+    """Removes grants and policies on a namespace and inside it: it was empty, so those inside are stale."""
     securable = f"{catalog_name}{securables.WAREHOUSE_END}{namespace}."
     where = {"securable": securable, "behind": securables.behind(securable)}
     return [

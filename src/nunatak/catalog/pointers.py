@@ -1,4 +1,4 @@
-"""Pointers of tables and views alike: loads what a pointer leads to, and checks the places that metadata names."""
+"""Pointers of tables and views: loads the metadata of a pointer, and checks the locations that metadata names."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ def metadata_uuid(metadata: Metadata) -> str:
 async def load_pointer(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, kind: Kind, policy: int | None = None
 ) -> Loaded:
-    """What the pointer says now, or NoSuchTable or NoSuchView."""
+    """Returns the metadata of the current pointer; raises NoSuchTable or NoSuchView."""
     key = key_of(warehouse, identifier)
     loaded = await find_pointer(catalog, key, kind, policy)
     if loaded is None:
@@ -58,11 +58,12 @@ async def load_pointer(
 
 
 async def find_pointer(catalog: Catalog, key: Key, kind: Kind, policy: int | None = None) -> Loaded | None:
-    """One read of the database; the bytes come with it unless this process holds them already.
+    """Returns the metadata of the current pointer, or None. One database read, without the content if it is cached.
 
-    PolicyChanged if the caller was let in under another version of the rights than is read along with it.
+    Raises PolicyChanged if the caller was authorized under another policy version than the one read with the pointer.
     """
     cached = catalog.cache.find(key)
+    # The database leaves out the content if the pointer still leads to the cached location.
     pointer = await catalog.store.find_pointer(key, cached.metadata_location if cached is not None else None)
     if pointer is None or pointer.kind != kind:
         return None
@@ -89,7 +90,7 @@ async def _unpack(content: bytes) -> bytes:
 
 
 async def read_table(catalog: Catalog, loaded: Loaded) -> TableMetadata:
-    """What the bytes say; read in a thread if they are many and nobody has read them yet."""
+    """Returns the parsed metadata; parses in a thread if it is large and not parsed yet."""
     if loaded.parsed is None and len(loaded.answer) > LARGE_METADATA_BYTES:
         return await catalog.large_work.run(loaded.table)
     return loaded.table()
@@ -102,7 +103,7 @@ def keep(catalog: Catalog, key: Key, metadata_location: str, data: bytes, metada
 
 
 def make_loaded(metadata_location: str, data: bytes, metadata: Metadata | None = None) -> Loaded:
-    """What a file holds, and what that says, if it is known already."""
+    """Makes a Loaded from the content of a metadata file, with the parsed metadata if the caller has it."""
     loaded = Loaded(metadata_location, (data,), local_path(metadata_location))
     loaded.parsed = metadata
     return loaded
@@ -114,10 +115,10 @@ def local_path(metadata_location: str) -> str | None:
 
 
 def has_file(loaded: Loaded) -> bool:
-    """Whether the metadata file is there, as every load asks before it answers from memory.
+    """Whether the metadata file exists; every load checks this before it responds from the cache.
 
-    It has to be a regular file; a link to one will do, and whether it can be read is not asked. True for a file that
-    is not on this machine.
+    It must be a regular file or a symbolic link to one; read permission is not checked. True for a file that is not in
+    the local file system.
     """
     if loaded.path is None:
         return True
@@ -128,13 +129,13 @@ def has_file(loaded: Loaded) -> bool:
 
 
 def check_file(loaded: Loaded) -> None:
-    """A local table whose metadata file is gone must say so, although the bytes are still known here."""
+    """Raises an error if the local metadata file is missing, even if its content is cached."""
     if not has_file(loaded):
         raise missing_file(loaded.metadata_location)
 
 
 async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind) -> Loaded:
-    """Another client moved the pointer, or the bytes were not stored: read the file and remember it."""
+    """Reads and stores the file of a pointer without stored content, e.g. after another client moved the pointer."""
     data = await catalog.objects.read_metadata(metadata_location)
     metadata: Metadata
     if kind == "TABLE":
@@ -149,37 +150,37 @@ async def _adopt(catalog: Catalog, key: Key, metadata_location: str, kind: Kind)
 
 
 async def make_stored(metadata_location: str, metadata: Metadata, data: bytes | memoryview) -> Stored:
-    """What goes beside the pointer of a file that exists."""
+    """Returns the row to store with the pointer to an existing file."""
     stored = stored_with_content(metadata_location, metadata, await asyncio.to_thread(compress_metadata, data))
     return with_references(stored, metadata)
 
 
 def with_references(stored: Stored, metadata: Metadata) -> Stored:
-    """With the folders elsewhere that the metadata points into. It looks at all snapshots: not for every commit."""
+    """Adds the folders outside the table that its metadata references. Reads all snapshots: not for every commit."""
     references = referenced_places(metadata)
     return msgspec.structs.replace(stored, places=(*stored.places, *references)) if references else stored
 
 
 def compress_metadata(data: bytes | memoryview) -> bytes | None:
-    """Compressed, or None if it would still be too large; called in threads, each with a compressor of its own."""
+    """Returns the compressed data, or None if it is too large to store. Thread-safe: one compressor per thread."""
     packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
-    if packer is None:
+    if packer is None:  # a low level, since commits wait for it
         packer = _of_thread.packer = zstandard.ZstdCompressor(level=1)
     content = packer.compress(data)
     return content if len(content) <= LARGE_METADATA_FILE_BYTES else None
 
 
 def stored_with_content(metadata_location: str, metadata: Metadata, content: bytes | None) -> Stored:
-    """What the database keeps beside a pointer; `content` is the file, compressed."""
+    """Returns the row to store with a pointer; `content` is the compressed file."""
     try:
         location = str(parse_location(metadata.location))
     except CatalogError:
-        location = metadata.location  # made by another client, in a spelling of its own
+        location = metadata.location  # another client wrote a location that we cannot parse
     return Stored(metadata_location, metadata_uuid(metadata), location, content, places_outside(metadata))
 
 
 def places_outside(metadata: Metadata) -> tuple[str, ...]:
-    """Where writers put files outside the table's folder; what cannot be read as a place is nobody's."""
+    """Returns the write locations outside the table's folder; skips those that cannot be parsed."""
     if metadata.properties.keys().isdisjoint(STEERING_PROPERTIES):
         return ()
     places: list[str] = []
@@ -194,7 +195,7 @@ def places_outside(metadata: Metadata) -> tuple[str, ...]:
 
 
 async def not_found(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
-    """The 404 with a hint: the other kind of that name, or a name that differs only in case."""
+    """Returns the 404 error; its hint names the view or table of that name, or a name that differs only in case."""
     hint = None
     found = await catalog.store.find_kind(key) if catalog.tells_names else None
     if found is not None:
@@ -211,8 +212,10 @@ async def not_found(catalog: Catalog, key: Key, identifier: Identifier, kind: Ki
 async def check_places(
     catalog: Catalog, warehouse: WarehousePlace, key: Key, metadata: Metadata
 ) -> tuple[Location, ...]:
-    """Checks that every field that says where somebody writes lies inside the warehouse, and not in another table's
-    folder. Returns the table's own places, as `own_places` does."""
+    """Checks that all write locations lie inside the warehouse and outside other tables' folders; raises BadRequest.
+
+    Returns the table's own places, as `own_places` does.
+    """
     home = require_inside(metadata.location, warehouse.allowed, "location")
     own: tuple[Location, ...] = (home,)
     for chosen in places_of(None, metadata.properties):
@@ -230,6 +233,6 @@ async def check_places(
 
 
 def check_chosen(warehouse: WarehousePlace, places: Iterable[ChosenPlace]) -> None:
-    """Every place that a request names lies inside the warehouse, also one that the metadata does not keep."""
+    """Checks that every location in a request lies inside the warehouse, even if the new metadata does not keep it."""
     for chosen in places:
         require_inside(chosen.text, warehouse.allowed, chosen.field)

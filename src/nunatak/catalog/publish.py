@@ -36,10 +36,10 @@ AT_ONCE = 32  # tables of one transaction that are worked on before the event lo
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """One pointer that is to lead to `after`.
+    """A pointer to set or move to the metadata `after`.
 
-    `before` is where it leads now and `base` is the metadata there; both are None for a new table or view. If `after`
-    is `base` itself, nothing is published. `operation` is the name in the commit log.
+    `before` is the current version and `base` its metadata; both are None for a new table or view. If `after` is `base`
+    itself, nothing is published. `operation` is the name in the commit log.
     """
 
     key: Key
@@ -48,9 +48,9 @@ class Publication(msgspec.Struct, frozen=True):
     before: Loaded | None
     base: Metadata | None
     after: Metadata
-    snapshot_id: int | None = None  # that the change adds: recognises the same commit when it is sent again
+    snapshot_id: int | None = None  # that the change adds; identifies a retry of the same commit
     points_elsewhere: bool = False  # a new path lies in the warehouse, but outside the table's own places
-    registered: Loaded | None = None  # `after` in a file of somebody else: it is not written, and never deleted
+    registered: Loaded | None = None  # `after` in a file that another writer made: neither written nor deleted here
     folders: Sequence[str] = ()  # that must exist before the pointer does
     first: Sequence[Change] = ()  # applied before the pointer, in the same transaction
     then: Sequence[Change] = ()  # applied after it
@@ -59,10 +59,10 @@ class Publication(msgspec.Struct, frozen=True):
 async def publish(
     catalog: Catalog, caller: Caller, publications: Sequence[Publication], answer: StoredResponse | None = None
 ) -> list[Loaded]:
-    """Publish all or none; returns what each pointer leads to.
+    """Publish all or none; returns the metadata that each pointer leads to.
 
-    `answer` is kept for the request's idempotency key; None means the metadata of the first publication. Raises
-    PointerMoved if a pointer does not lead to `before` any more, and whatever else `write` raises.
+    `answer` is stored for the request's idempotency key; None means the metadata of the first publication. Raises
+    PointerMoved if a pointer no longer leads to `before`, and the errors of `write`.
     """
     changed = [each for each in publications if each.after is not each.base]
     commit_ids, versions = await _new_versions(catalog, changed)
@@ -74,6 +74,7 @@ async def publish(
             for each, stored, commit_id in zip(changed, written, commit_ids, strict=True)
             for change in _changes(catalog, caller, each, stored, commit_id)
         ]
+        # Without changes the response must still be stored for the idempotency key.
         if changes or caller.key is not None:
             kept = answer or StoredResponse(200, metadata_location=loaded[0].metadata_location)
             sizes = {each.metadata_location: len(each.answer) for each in versions}
@@ -85,15 +86,17 @@ async def publish(
         raise
     for each, version, stored in zip(changed, versions, written, strict=True):
         catalog.cache.keep(each.key, version)
+        # A larger file without content is too large for the database, which never stores it.
         if catalog.write_behind is not None and stored.content is None and len(version.data) <= SMALL_BYTES:
             catalog.write_behind.add(each.key, version)
+    # A plain commit has one change per table: comparing the lengths spares it the search.
     if len(changes) > len(changed) and any(isinstance(change, AddJob) for change in changes):
         catalog.job_added.set()
     return loaded
 
 
 async def _new_versions(catalog: Catalog, changed: Sequence[Publication]) -> tuple[list[str], list[Loaded]]:
-    """A commit id and the new metadata for each; the id is also in the name of the file. Nothing is written."""
+    """Returns a commit id and the encoded metadata for each; the file name contains the id. Writes nothing."""
     commit_ids, versions = [], []
     for number, each in enumerate(changed, 1):
         commit_id, metadata, before = catalog.new_uuid(), each.after, each.before
@@ -109,12 +112,12 @@ async def _new_versions(catalog: Catalog, changed: Sequence[Publication]) -> tup
         commit_ids.append(commit_id)
         versions.append(version)
         if number % AT_ONCE == 0:
-            await asyncio.sleep(0)  # other requests are served
+            await asyncio.sleep(0)  # lets the event loop serve other requests
     return commit_ids, versions
 
 
 def _with_unchanged(publications: Sequence[Publication], versions: Sequence[Loaded]) -> list[Loaded]:
-    """The new versions, and what is there already of the publications that change nothing."""
+    """Returns one version for each publication: the new one, or the current one if nothing changes."""
     new, loaded = iter(versions), []
     for each in publications:
         if each.after is not each.base:
@@ -129,7 +132,7 @@ def _with_unchanged(publications: Sequence[Publication], versions: Sequence[Load
 
 
 async def _write_files(catalog: Catalog, changed: Sequence[Publication], versions: Sequence[Loaded]) -> list[Stored]:
-    """All files and folders; if one cannot be written, no file is kept. Returns what goes beside each pointer."""
+    """Write all files and folders; if one fails, delete the files. Returns the row to store with each pointer."""
     if len(changed) == 1 and not changed[0].folders:  # a commit to one table
         return [await _write_file(catalog, changed[0], versions[0])]
     writes: list[Awaitable[Stored | None]] = [
@@ -139,9 +142,10 @@ async def _write_files(catalog: Catalog, changed: Sequence[Publication], version
         catalog.objects.make_folder(folder)
         for each, version in zip(changed, versions, strict=True)
         for folder in each.folders
-        if not version.metadata_location.startswith(f"{folder}/")  # that one comes with the file
+        if not version.metadata_location.startswith(f"{folder}/")  # writing the file creates that folder
     ]
     outcomes: list[Stored | BaseException | None] = []
+    # Wait for all writes, also after a failure: one that is still running could leave its file behind.
     for start in range(0, len(writes), AT_ONCE):
         outcomes += await asyncio.gather(*writes[start : start + AT_ONCE], return_exceptions=True)
     written = [outcome for outcome in outcomes if isinstance(outcome, Stored)]
@@ -157,7 +161,7 @@ async def _write_file(catalog: Catalog, publication: Publication, version: Loade
     if publication.registered is not None:
         return await make_stored(metadata_location, metadata, data)
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
-        # A table may be written many times a second: the copy in the database follows when it is quiet.
+        # A table may be committed to many times a second: write-behind stores the copy when commits pause.
         is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
         content = None if is_rewritten and catalog.write_behind is not None else compress_metadata(data)
         await catalog.objects.write_synced(metadata_location, data)
@@ -167,9 +171,10 @@ async def _write_file(catalog: Catalog, publication: Publication, version: Loade
 
 
 async def _delete_files(catalog: Catalog, changed: Sequence[Publication], written: Sequence[Stored]) -> None:
-    """Known to be refused: no pointer leads to these. A registered file belongs to whoever wrote it, and stays."""
+    """Delete the files of a refused change: no pointer leads to them. Registered files are not ours and stay."""
     kept = {each.registered.metadata_location for each in changed if each.registered is not None}
     ours = [each.metadata_location for each in written if each.metadata_location not in kept]
+    # A failed deletion must not replace the refusal that the client gets; a sweep can delete the file later.
     await asyncio.gather(*map(catalog.objects.delete, ours), return_exceptions=True)
 
 
@@ -179,7 +184,7 @@ async def _delete_files(catalog: Catalog, changed: Sequence[Publication], writte
 def _changes(
     catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str
 ) -> list[Change]:
-    """The pointer set or moved, with what belongs to it."""
+    """Returns the change that sets or moves the pointer, with the changes that belong to its transaction."""
     key, before, base, after = publication.key, publication.before, publication.base, publication.after
     kind: Kind = "TABLE" if isinstance(after, TableMetadata) else "VIEW"
     printed, is_registered = str(publication.identifier), publication.registered is not None
@@ -191,6 +196,7 @@ def _changes(
             stored = with_references(stored, after)
         new = InsertPointer(key, kind, stored, line, printed, parent, registered=is_registered)
         return [*publication.first, new, *owned, *publication.then]
+    # Collecting references reads all snapshots, so it is done only if the places may have changed.
     has_moved = after.location != base.location
     has_other_places = publication.points_elsewhere or (
         (has_moved or after.properties is not base.properties) and stored.places != places_outside(base)

@@ -1,4 +1,4 @@
-"""Which files a table leads to, and which of them no other table needs: what a purge may delete."""
+"""Finds the files that a table reaches, and those of them that no other table needs: a purge may delete these."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,17 +13,17 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore import manifests
 from nunatak.objectstore.location import Location, is_inside_any, parse_location
 
-MOST_EXAMPLES = 20  # of the files that a purge left, as the log and the audit trail name them
+MOST_EXAMPLES = 20  # files left by a purge that the log and the audit row name
 LONGEST_SHOWN = 200  # characters of a path in a log or an error
 
 
-NOBODY = Key("", "", "")  # no table has this name: for one that was dropped, whatever has its name now is another
+NOBODY = Key("", "", "")  # the key of a dropped table: a table that has its name now is another one
 
 
 class OwnFiles:
-    """The files in a table's own places: the only ones of it that this server reads or deletes.
+    """The files in a table's own places: the only files of the table that this server reads or deletes.
 
-    What a snapshot or a statistics file names elsewhere is left alone, whether another live table lies there or not.
+    Paths elsewhere in snapshots and statistics are ignored, whether another live table lies there or not.
     """
 
     def __init__(self, catalog: Catalog, warehouse: WarehousePlace, key: Key, places: Sequence[Location]) -> None:
@@ -31,7 +31,7 @@ class OwnFiles:
         self._folders: dict[str, bool] = {}
 
     async def holds(self, path: str) -> bool:
-        """Whether the file is the table's own; a folder in which another table lies, inside its places, is not."""
+        """Whether the file is the table's own; not if it lies in another table's folder inside the table's places."""
         if not is_inside_any(self.places, path) or not is_inside(self._warehouse, path):
             return False
         folder = path.rpartition("/")[0]
@@ -41,17 +41,17 @@ class OwnFiles:
         return self._folders[folder]
 
     async def read(self, path: str) -> bytes:
-        """BadRequest if it is not the table's own, NotFound if it is gone."""
+        """Reads the file; raises BadRequest if it is not the table's own, NotFound if it is missing."""
         if not await self.holds(path):
             raise BadRequest(f"{path[:LONGEST_SHOWN]} lies outside the table's own places and is not read")
         return await self._catalog.objects.read(path)
 
 
 async def files_in_stages(own: OwnFiles, metadata: TableMetadata) -> list[list[str]]:
-    """The table's files in the order they may go: none before all that only it leads to are gone.
+    """Returns the table's files in the order of deletion: a file comes after all files that are found through it.
 
-    A file that is gone already leads nowhere, nor does one outside the table's own places. With gc.enabled=false the
-    data files are not the table's to delete.
+    Missing files, and files outside the table's own places, are not followed. With gc.enabled=false data files are not
+    deleted, since other tables may use them.
     """
     lists = [snapshot["manifest-list"] for snapshot in metadata.snapshots if snapshot.get("manifest-list")]
     paths = dict.fromkeys(path for snapshot in metadata.snapshots for path in snapshot.get("manifests") or ())
@@ -67,12 +67,12 @@ async def files_in_stages(own: OwnFiles, metadata: TableMetadata) -> list[list[s
 
 
 async def _read_in_thread(names: Iterator[str]) -> list[str]:
-    """Avro is read in a thread: a manifest may name a hundred thousand files."""
+    """Reads Avro in a thread: a manifest may name a hundred thousand files."""
     return await asyncio.to_thread(list, names)
 
 
 async def _read(own: OwnFiles, path: str) -> bytes:
-    """A file of the table, or nothing if it is gone or not the table's own."""
+    """Returns the content of a file, or no bytes if it is missing or not the table's own."""
     if not await own.holds(path):
         return b""
     try:
@@ -91,7 +91,7 @@ def is_inside(warehouse: WarehousePlace, location: str) -> bool:
 
 @dataclass
 class Left:
-    """Files that a purge named and did not delete: how many, and the first of them."""
+    """The files that a purge did not delete: their number and the first of them."""
 
     outside: int = 0  # the table's own places
     needed: int = 0  # by a live table
@@ -106,10 +106,12 @@ class Left:
 
 
 class Unneeded:
-    """Decides for one purge which files may go: only those in the table's `own` places, not in a live table's folder,
-    and not one that a live table leads to, where tables share a place for their data. `owner_uuid` names a table that
-    may lose files of its own folder, but none that it names by now: it may have been rolled back, or stand under two
-    names. What may not go is noted in `left`."""
+    """Decides for one purge which files may be deleted: only files in the table's `own` places that do not lie in a
+    live table's folder and that no live table reaches, where tables share a place for their data.
+
+    `owner_uuid` is a live table that may lose files of its own folder, but none that it names now: it may have been
+    rolled back, or have two names. Files that must stay are counted in `left`.
+    """
 
     def __init__(
         self, catalog: Catalog, own: OwnFiles, warehouse: WarehousePlace, owner_uuid: str | None = None
@@ -154,18 +156,19 @@ class Unneeded:
         return True
 
     async def _all_pointing(self) -> list[Key]:
-        """The live tables elsewhere whose metadata points into the purged table's places."""
+        """Returns the live tables elsewhere whose metadata references files in the purged table's places."""
         if self._pointing is None:
             found = [key for place in self._own.places for key in await pointing_into(self._catalog, place)]
             self._pointing = list(dict.fromkeys(found))
         return self._pointing
 
     async def _look_around(self, folder: Location) -> tuple[bool, list[Key], list[Key]]:
-        """Whether the folder is in no other live table's own, whose it is, and who shares a place around it."""
+        """Returns whether no other live table's folder contains this one, the keys of the owner, and the tables that
+        write into the folder or an ancestor of it."""
         store = self._catalog.store
         around = [str(folder.parent(size)) for size in range(len(folder.segments) + 1)]
         taken = await store.find_overlapping(str(folder), around)
-        # A live table inside the folder is no reason to keep a file beside it; one around the file is.
+        # A live table whose folder contains the file needs it; one in a subfolder beside the file does not.
         free = not any(
             other.table_uuid != self._owner_uuid and parse_location(other.location).contains(folder) for other in taken
         )
@@ -173,25 +176,26 @@ class Unneeded:
         return free, owners, await store.tables_writing_to(around)
 
     async def _named_by(self, key: Key) -> frozenset[str]:
-        """The metadata files that a live table is at, or can be rolled back to."""
+        """Returns the current metadata file of a live table and those of its metadata log, for a rollback."""
         if key not in self._named:
             loaded = await find_pointer(self._catalog, key, "TABLE")
             paths: list[str] = []
             if loaded is not None:
                 earlier = [log_entry["metadata-file"] for log_entry in loaded.table().metadata_log]
                 paths = [loaded.metadata_location, *earlier]
-            # What cannot be read as a place is none that a file of ours could have.
+            # A path that cannot be parsed as a location cannot be one of our files.
             inside = [path for path in paths if is_inside(self._warehouse, path)]
             self._named[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._named[key]
 
     async def _needed_by(self, key: Key, *, shares: bool) -> frozenset[str]:
-        """All a live table leads to. If it shares a place with the purged one, one of its files missing must stop the
-        purge: what it led to is not known. One that only points here names what it needs, or is broken already."""
+        """Returns all files that a live table reaches. If it shares a place with the purged table, a missing manifest
+        or manifest list must stop the purge, since the files listed in it are unknown. A table that only references
+        files here names those that it needs, or is already broken."""
         if key not in self._needed:
             loaded = await find_pointer(self._catalog, key, "TABLE")
             paths: set[str] = set()
-            seen: set[str] = set()  # a manifest may be of many snapshots
+            seen: set[str] = set()  # many snapshots may share a manifest
             if loaded is not None:
                 paths.update(path for _, path in paths_in_metadata(loaded.table()))
                 for snapshot in loaded.table().snapshots:

@@ -1,4 +1,4 @@
-"""Search by a part of a name: looks at the names of a warehouse piece by piece, so that no search blocks the server."""
+"""Searches a warehouse by part of a name, in small pieces, so that no search blocks the server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from nunatak.database.records import Found, Kind
 from nunatak.database.store import Store
 
-PIECE = 1000  # names one statement looks at: about a millisecond, for which SQLite blocks the event loop
-LOOKED_AT = 100_000  # names one page looks at; the next page continues after them
+PIECE = 1000  # names per statement: about a millisecond, for which SQLite blocks the event loop
+LOOKED_AT = 100_000  # names per page; the next page continues after them
 
-Position = tuple[str, str]  # the namespace and name that were looked at last
+Position = tuple[str, str]  # the last namespace and name that were searched
 START: Position = ("", "")
 Filter = Callable[[list[Found]], Awaitable[list[Found]]]
 
 
 @dataclass(frozen=True)
 class Query:
-    """A part of a name or of a namespace, in any case; `kind` None means tables and views."""
+    """A part of a name or of a namespace, case-insensitive; `kind` None means tables and views."""
 
     warehouse: str
     text: str
@@ -27,7 +27,7 @@ class Query:
 async def search(
     store: Store, query: Query, after: Position, limit: int, only_visible: Filter
 ) -> tuple[list[Found], Position | None]:
-    """The matches in order of their names, and the position the next page starts after, or None at the end."""
+    """Returns the matches ordered by name, and the position the next page starts after, or None at the end."""
     found: list[Found] = []
     position = after
     for _ in range(LOOKED_AT // PIECE):
@@ -40,5 +40,5 @@ async def search(
         position = end
         if len(found) == limit:
             break
-        await asyncio.sleep(0)  # SQLite does not wait for anything: other requests run between two pieces
+        await asyncio.sleep(0)  # SQLite queries never yield to the event loop: other requests run between two pieces
     return found, position

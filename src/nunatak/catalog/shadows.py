@@ -1,8 +1,8 @@
 """Shadows: tables whose files still belong to another catalog, because a migration registered that catalog's metadata.
 
-The flag is kept by warehouse and table uuid. In state `shadow` a table takes no commit; that is refused by the
-statement that moves the pointer (`database/queries/*_commit.sql`). In state `cut-over` it is written here, but files of
-before are not deleted until somebody says that the source is retired.
+The flag is stored by warehouse and table UUID. In state `shadow` a table accepts no commit; the statement that moves
+the pointer refuses it (`database/queries/*_commit.sql`). In state `cut-over` it is written here, but earlier files are
+not deleted until an operator retires the source.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
     since_ms: Long
 
     def refusal_of(self, job_type: str) -> str | None:
-        """Why a job of this type is not done, or None if it may be."""
+        """Returns why a job of this type must not run, or None if it may."""
         if self.state == "shadow":
             return (
                 f"it is a shadow of {self.source}, whose files these are; no job works on it before "
@@ -65,7 +65,7 @@ async def find_shadow(store: Store, catalog_name: str, table_uuid: str | None) -
 
 
 async def list_shadows(store: Store, catalog_name: str) -> list[NamedShadow]:
-    """Those of a warehouse, one for each name."""
+    """Returns the shadows of a warehouse, one for each table name."""
     rows = await store.rows("list_shadows", {"catalog": catalog_name})
     return [NamedShadow(Key(catalog_name, row[0], row[1]), row[2], _shadow(row[3:])) for row in rows]
 
@@ -75,7 +75,7 @@ def _shadow(row: Sequence[Any]) -> Shadow:
 
 
 def set_shadow(catalog_name: str, table_uuid: str, shadow: Shadow) -> Write:
-    """Sets or changes the flag; since when it is one stays as it was."""
+    """Sets or changes the flag; `since_ms` of an existing flag stays."""
     values = {"source": shadow.source, "state": shadow.state, "since_ms": shadow.since_ms}
     return Write("set_shadow", {**_of(catalog_name, table_uuid), **values})
 
@@ -85,17 +85,17 @@ def drop_shadow(catalog_name: str, table_uuid: str) -> Write:
 
 
 def forget_shadow(catalog_name: str, table_uuid: str) -> Write:
-    """Removes the flag of a table that has no name any more."""
+    """Removes the flag if the table has no name any more."""
     return Write("forget_shadow", _of(catalog_name, table_uuid))
 
 
 async def around_register(
     store: Store, key: Key, before: Loaded | None, table_uuid: str, shadow: Shadow | None
 ) -> tuple[list[Change], list[Change]]:
-    """What is done to the flags before and after the pointer is set by a register, in its transaction.
+    """Returns the flag changes to apply before and after a register sets the pointer, in its transaction.
 
-    `shadow` is given if the registered table is one: that creates or refreshes it. Without it a register over a shadow
-    is refused like a commit.
+    With `shadow` the register creates or refreshes a shadow. Without it a register over a shadow is refused like a
+    commit.
     """
     old_uuid = before.table().table_uuid if before is not None else None
     found = await find_shadow(store, key.catalog, old_uuid)
@@ -106,6 +106,7 @@ async def around_register(
     first: list[Change] = [forget_shadow(key.catalog, table_uuid)] if old_uuid != table_uuid else []
     then: list[Change] = []
     if shadow is not None:
+        # Moving the pointer is refused in state `shadow`; no other transaction sees the suspension.
         suspended = [each for each in dict.fromkeys((old_uuid, table_uuid)) if each is not None]
         first += [Write("suspend_shadow", _of(key.catalog, each)) for each in suspended]
         then.append(set_shadow(key.catalog, table_uuid, shadow))
@@ -115,7 +116,7 @@ async def around_register(
 
 
 async def _refuse_other_table(store: Store, key: Key, table_uuid: str, found: Shadow | None) -> None:
-    """The flag is for a table that only a migration has brought here."""
+    """Raises Conflict unless the table came here only by a migration: others must not become shadows."""
     if found is not None and found.state == "cut-over":
         raise Conflict(
             f"{key.name} was cut over from {found.source}: to refresh it would lose what was written here since",

@@ -1,16 +1,16 @@
-"""How much of something is too much: limits no honest client meets."""
+"""Limits on the size of requests; no regular client reaches them."""
 
 import re
 from collections.abc import Mapping
 
 from nunatak.errors import BadRequest
 
-MAX_TRIES = 11  # the first try and ten more; only another process on the same database can make us need them
+MAX_TRIES = 11  # the first try and ten retries; only another process on the same database makes a retry necessary
 MAX_UPDATES = 1000  # of one table or view in one request
 MAX_REQUIREMENTS = 1000
 MAX_PROPERTIES = 1000
 MAX_PROPERTY_BYTES = 32 * 1024
-# Whoever may load a table or namespace reads its properties. These names are what clients call a secret of theirs.
+# Every principal that may load a table or namespace sees its properties. Clients use these names for secrets.
 _SECRETS = re.compile(
     r"^(?:token|credential|.*\.(?:secret-access-key|session-token|sas-token(?:\..+)?|account\.key|oauth2\.token|password))$"
 )

@@ -1,9 +1,10 @@
-"""Metadata files that a commit wrote and never became the table's, because the server died before it moved the pointer.
+"""Deletes metadata files of commits that never moved the pointer, because the server died in between.
 
-A file goes only if nothing can ever lead to it: it lies in the table's own folder under a name of ours, it is old, no
-pointer, log of the current metadata or line of the commit log names it, the whole history of the table is ours, and the
-pointer has passed its version. The last means that even a server that slept since it wrote the file can no longer move
-the pointer there. A file ahead of the pointer may be all that is left of a commit after an older backup was restored.
+A file is deleted only if nothing can ever lead to it: it lies in the table's own folder with a name in our format, it
+is old, no pointer, metadata log or line of the commit log names it, the whole history of the table was written here,
+and the pointer has passed its version. The last means that even a server that was suspended since it wrote the file can
+no longer move the pointer there. A file ahead of the pointer may be all that is left of a commit after an older backup
+was restored.
 """
 
 import asyncio
@@ -27,17 +28,18 @@ from nunatak.objectstore.location import parse_location
 
 log = logging.getLogger(__name__)
 
-PAGE = 500  # names held at a time
-REST = 9  # a sweep rests nine times as long as it works: requests come first
+PAGE = 500  # names per query
+REST = 9  # a sweep sleeps nine times as long as it works: requests have priority
 
 ENDING = ".metadata.json"
+# VERSION-UUID.metadata.json, as this server names its files; other names may be of other writers.
 _OUR_NAME = re.compile(r"^\d{5,9}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
 
 
 @dataclass(frozen=True)
 class MetadataFiles:
-    """The metadata files in a table's own folders, locations by file name; `old` are ours by name and beyond the age
-    that protects commits in flight."""
+    """The metadata files in a table's own folders; `old` maps file names to locations of files with a name in our
+    format, beyond the age that protects commits in flight."""
 
     present: frozenset[str]
     old: dict[str, str]
@@ -49,7 +51,7 @@ class _Owner(msgspec.Struct, rename="kebab"):
 
 
 async def run_sweeps(catalog: Catalog, every_seconds: float, age_seconds: float) -> None:
-    """Sweep again and again until cancelled; servers that start together soon do not sweep together."""
+    """Sweep periodically until cancelled; jitter spreads the sweeps of servers that start together."""
     while True:
         await asyncio.sleep(every_seconds * random.uniform(0.8, 1.2))
         try:
@@ -61,7 +63,7 @@ async def run_sweeps(catalog: Catalog, every_seconds: float, age_seconds: float)
 
 
 async def sweep(catalog: Catalog, age_ms: int) -> int:
-    """Look at every table once; returns how many files were deleted."""
+    """Sweep every table once; returns the number of deleted files."""
     deleted, after = 0, Key("", "", "")
     while keys := await catalog.store.keys_after(after, PAGE):
         for key in keys:
@@ -76,11 +78,11 @@ async def sweep(catalog: Catalog, age_ms: int) -> int:
 
 
 async def sweep_table(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
-    """Delete what is lost for good in one table's folders; returns the locations."""
+    """Delete the unreachable metadata files in one table's folders; returns their locations."""
     found = await _lost_files(catalog, key, age_ms)
     if not found:
         return []
-    # All is asked a second time: between the first questions the pointer may have moved.
+    # Check everything a second time: the pointer may have moved between the queries of the first check.
     again = set(await _lost_files(catalog, key, age_ms))
     lost = [location for location in found if location in again]
     for location in lost:
@@ -95,7 +97,7 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
         return []
     assert pointer.stored is not None
     if await find_shadow(catalog.store, key.catalog, pointer.stored.table_uuid) is not None:
-        return []  # the files are those of another catalog, which may lead to them
+        return []  # the files belong to another catalog, whose pointers may lead to them
     files = await metadata_files(catalog, key, pointer, age_ms)
     if not files.old:
         return []
@@ -107,7 +109,7 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
 
 
 async def find_lost_files(catalog: Catalog, pointer: InspectedPointer, unnamed: dict[str, str]) -> list[str]:
-    """Of files that neither the pointer nor its metadata names, those that nothing can ever lead to."""
+    """Returns those of the `unnamed` files that nothing can ever lead to; takes out files that the commit log names."""
     assert pointer.stored is not None
     table_uuid = pointer.stored.table_uuid
     history = await read_history(catalog.store, table_uuid, unnamed)
@@ -118,13 +120,13 @@ async def find_lost_files(catalog: Catalog, pointer: InspectedPointer, unnamed: 
 
 
 async def is_nobodys(catalog: Catalog, location: str, table_uuid: str) -> bool:
-    """Whether a file that the table does not name is not another's either."""
+    """Whether a file that the table does not name also belongs to no other table."""
     return await _belongs_to(catalog, location, table_uuid) and not await catalog.store.points_at(file_name(location))
 
 
 async def leftovers(catalog: Catalog, metadata_location: str, metadata: Metadata) -> list[str]:
-    """The metadata files of a table that is being purged, besides the one it was at: what its log forgot and what
-    killed commits left. None if another catalog may lead to them."""
+    """Returns the metadata files of a table that is being purged, except the current one: files dropped from its
+    metadata log and files of interrupted commits. Empty if another catalog may lead to them."""
     folder, uuid = f"{parse_location(metadata.location)}/metadata", metadata_uuid(metadata)
     names = [file.name for file in await catalog.objects.list_files(folder, ENDING)]
     found = [name for name in names if _OUR_NAME.match(name) and name != file_name(metadata_location)]
@@ -134,7 +136,7 @@ async def leftovers(catalog: Catalog, metadata_location: str, metadata: Metadata
 
 
 def is_known(pointer: InspectedPointer) -> bool:
-    """Whether what is stored beside the pointer is what it points at."""
+    """Whether the row stored with the pointer is of the metadata file that it leads to."""
     return pointer.stored is not None and pointer.stored.metadata_location == pointer.metadata_location
 
 
@@ -145,7 +147,7 @@ def is_passed(location: str, pointer: InspectedPointer) -> bool:
 
 
 async def metadata_files(catalog: Catalog, key: Key, pointer: InspectedPointer, age_ms: int) -> MetadataFiles:
-    """What the folder of the pointer's file and the usual one beside the data hold, if these are the table's own."""
+    """Lists the current file's folder and the default metadata folder, as far as they are inside the table's own."""
     assert pointer.stored is not None
     assert pointer.metadata_location is not None
     home = parse_location(pointer.stored.location)
@@ -171,14 +173,14 @@ def _is_allowed(catalog: Catalog, key: Key, location: str) -> bool:
 
 
 def without(files: dict[str, str], pointer: InspectedPointer, metadata_log: list[str]) -> dict[str, str]:
-    """Those files that neither the pointer nor the log of its metadata names."""
+    """Returns the files that neither the pointer nor the metadata log names."""
     named = {file_name(location) for location in metadata_log}
     named |= {file_name(each) for each in (pointer.metadata_location, pointer.previous_metadata_location) if each}
     return {name: location for name, location in files.items() if name not in named}
 
 
 async def _metadata_log(catalog: Catalog, key: Key, pointer: InspectedPointer) -> list[str] | None:
-    """The earlier files that the table's metadata names; None if it moved on meanwhile."""
+    """Returns the files in the table's metadata log, or None if the pointer moved in between."""
     if pointer.kind == "VIEW":
         return []
     assert pointer.stored is not None
@@ -205,7 +207,7 @@ _owner = msgspec.json.Decoder(_Owner)
 
 
 async def _belongs_to(catalog: Catalog, location: str, table_uuid: str) -> bool:
-    """Whether the file says so. One that breaks off belongs to nobody else: it was never whole."""
+    """Whether the file has this UUID. A truncated file counts as the table's: it was never published."""
     try:
         owner = _owner.decode(await catalog.objects.read_metadata(location))
     except NotFound:

@@ -1,4 +1,4 @@
-"""Commits to one table take turns inside this process, so that the loser of a race writes no file."""
+"""Locks per table: serializes commits to one table in this process, so that none writes a file and loses the race."""
 
 import asyncio
 from collections import deque
@@ -10,20 +10,20 @@ Waiting = deque["asyncio.Future[None]"]
 
 
 class TableLocks:
-    """By table whose turn is taken: those who wait for it, first come first served."""
+    """Locks of tables inside this process; waiters get a lock in the order of arrival."""
 
     def __init__(self) -> None:
-        self._taken: dict[Key, Waiting] = {}
+        self._taken: dict[Key, Waiting] = {}  # the waiters of each locked table
 
     def take(self, keys: Sequence[Key]) -> "_TableLock":
-        """Hold the turn of every key, taken in one order by everybody so that no two wait for each other."""
+        """Locks every key; all callers lock in the same order, which prevents deadlocks."""
         if len(keys) > 1:
             keys = sorted(set(keys), key=lambda k: (k.catalog, k.namespace, k.name))
         return _TableLock(self._taken, keys)
 
 
 class _TableLock:
-    """A context written out: every commit enters one, and a generator would cost it several times as much."""
+    """The context manager of `take`. A class: every commit enters one, and a generator costs several times more."""
 
     __slots__ = ("_held", "_keys", "_taken")
 
@@ -47,7 +47,7 @@ class _TableLock:
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled():  # it came at the very moment when we went away
+            if turn.done() and not turn.cancelled():  # the lock was granted at the moment of the cancellation
                 self._pass_on(key)
             self._release()
             raise
@@ -60,7 +60,7 @@ class _TableLock:
             self._pass_on(key)
 
     def _pass_on(self, key: Key) -> None:
-        """To whoever waits longest and has not gone away; if there is nobody, it is free."""
+        """Hands the lock to the first waiter that was not cancelled; removes it if there is none."""
         waiting = self._taken[key]
         while waiting:
             turn = waiting.popleft()

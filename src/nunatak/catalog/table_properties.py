@@ -1,7 +1,7 @@
-"""Properties the catalog keeps about a table apart from its metadata file: the rows of iceberg_table_properties.
+"""Properties of a table that the catalog stores outside its metadata file: the rows of iceberg_table_properties.
 
-They stand under the table's name and go with it when it is renamed or dropped here. Another client of the database that
-drops a table leaves them behind; so a row of ours says of which table they are, and those of another are not shown.
+They are stored by table name, and are renamed and dropped with the table. Another client of the database that drops a
+table leaves them behind; so an additional row holds the table's UUID, and properties of another table are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,25 @@ from nunatak.database.records import Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Unprocessable
 
-OWNER = "nunatak.table-uuid"  # the row that says of which table the others are
+OWNER = "nunatak.table-uuid"  # the row with the UUID of the table that the others belong to
 LONGEST_KEY, LONGEST_VALUE = 255, 1000  # characters, the widths of the columns
 
 
 async def load_table_properties(store: Store, key: Key, table_uuid: str) -> dict[str, str]:
     properties = await _rows(store, key)
-    owner = properties.pop(OWNER, table_uuid)  # another client may have written them without a word about the table
+    owner = properties.pop(OWNER, table_uuid)  # another client may have written properties without the owner row
     return properties if owner == table_uuid else {}
 
 
 async def update_table_properties(
     store: Store, key: Key, table_uuid: str, updates: Mapping[str, str], removals: Sequence[str]
 ) -> list[Write]:
-    """The changes that set and remove properties; BadRequest for what the columns or a reader could not hold."""
+    """Returns the changes that set and remove properties; raises BadRequest, or Unprocessable for a key in both."""
     _check(updates, removals)
     present = await load_table_properties(store, key, table_uuid)
     if len({*present, *updates} - set(removals)) > MAX_PROPERTIES:
         raise BadRequest(f"Too many properties: a table has at most {MAX_PROPERTIES} of them in the catalog")
+    # Without properties of this table, other rows under its name belong to an earlier table.
     stale = [] if present else [forget_table_properties(key)]
     forgotten = [Write("forget_table_property", {**key_values(key), "key": each}) for each in dict.fromkeys(removals)]
     written = {**updates, OWNER: table_uuid} if updates else {}

@@ -1,4 +1,4 @@
-"""Tables: create, list, load, drop, rename and register. Changing one is in commits.py."""
+"""Tables: create, list, load, drop, rename and register. Commits are in commits.py."""
 
 import asyncio
 from collections.abc import Mapping
@@ -49,12 +49,12 @@ from nunatak.objectstore.location import Location, parse_location, require_insid
 
 STAGED_MS = 86_400_000  # a day: longer than it takes to write a table's first files
 
-NARROW = 200  # columns, of which a table is made faster than a thread is woken up a few times
+NARROW = 200  # columns; up to here creating the metadata takes less time than a few thread switches
 
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a client says about a table it wants."""
+    """The table that a client asks to create."""
 
     identifier: Identifier
     schema: dict[str, Any]
@@ -67,14 +67,15 @@ class NewTable:
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted, claims_folder=warehouse.plain)
-    # The folders come before the pointer: once the table is there, nothing may answer that it was refused.
+    # Make the folders before the pointer: once the table exists, no later failure may turn the response into a refusal.
     folders = _local_folders(metadata)
     new = Publication(key, wanted.identifier, "create-table", None, None, metadata, folders=folders)
     try:
         (loaded,) = await publish(catalog, caller, [new])
     except OutcomeUnknown:
-        raise  # the table may be there
+        raise  # the table may exist
     except CatalogError:
+        # An existing folder is never claimed: left behind, it would cost the next attempt the plain name.
         if warehouse.plain and wanted.location is None:
             await catalog.objects.remove_empty_folders(metadata.location)
         raise
@@ -82,15 +83,16 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
 
 
 async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> bytes:
-    """The metadata a table would have; nothing is created until a commit with assert-create says so."""
+    """Returns the metadata that the table would have; only a commit with assert-create creates it."""
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
     place = parse_location(metadata.location)
+    # Only a requested location is checked: the default one ends in a new UUID.
     if wanted.location is not None:
         await _refuse_overlap(catalog, place)
     body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
     await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
-    # A job removes the folders if no table comes to use them.
+    # A job removes the folders if no table uses them after STAGED_MS.
     changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
     if changes or caller.key is not None:
         await write(catalog, caller, changes, StoredResponse(200, body=body))
@@ -98,7 +100,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
 
 
 async def _refuse_overlap(catalog: Catalog, place: Location) -> None:
-    """Asked at the staging, lest a client writes into another table's folder; the commit asks again."""
+    """Checks at staging, before the client writes into another table's folder; the commit checks again."""
     if await _overlaps(catalog, place):
         raise refusals.overlap(str(place))
 
@@ -157,9 +159,9 @@ async def _new_metadata(
 async def _claim_folder(
     catalog: Catalog, warehouse: WarehousePlace, namespace: Mapping[str, str], identifier: Identifier
 ) -> str | None:
-    """The folder `<namespace>/<table>`, made just now; None if it is there already, or touches another table.
+    """Creates the folder `<namespace>/<table>`; returns None if it exists already or overlaps another table.
 
-    A folder that is there may hold files of a table that was dropped or renamed: it is never used again.
+    An existing folder may hold files of a table that was dropped or renamed: it is never used again.
     """
     given = _namespace_location(warehouse, namespace)
     base, named = (given, Identifier((), identifier.name)) if given else (warehouse.location, identifier)
@@ -172,7 +174,7 @@ async def _claim_folder(
 
 
 def is_wide(schema: Mapping[str, Any]) -> bool:
-    """Whether it may hold many columns, nested ones included."""
+    """Whether the schema may have many columns, including nested ones."""
     fields = schema.get("fields")
     if not isinstance(fields, list) or len(fields) > NARROW:
         return True
@@ -182,16 +184,16 @@ def is_wide(schema: Mapping[str, Any]) -> bool:
 def default_location(
     warehouse: WarehousePlace, namespace: Mapping[str, str] | None, identifier: Identifier, table_uuid: str
 ) -> str:
-    """Its own folder: below the namespace's location if that lies inside the warehouse, else below the warehouse."""
+    """Returns a new folder in the namespace's location if that lies inside the warehouse, else in the warehouse."""
     given = _namespace_location(warehouse, namespace)
     if given or warehouse.plain:
-        # Beside plain folders: `<a>/<b>` may be the table b of a, and then no table of the namespace a.b can lie in it.
+        # Without the namespace in a plain layout: `<a>/<b>` may be table b of a, which no table of a.b may lie in.
         return new_folder(given or warehouse.location, Identifier((), identifier.name), table_uuid)
     return new_folder(warehouse.location, identifier, table_uuid)
 
 
 def _namespace_location(warehouse: WarehousePlace, namespace: Mapping[str, str] | None) -> str | None:
-    """The location of the namespace, if tables can lie there."""
+    """Returns the location of the namespace, or None if it has none inside the warehouse."""
     given = (namespace or {}).get("location")
     if not given:
         return None
@@ -203,7 +205,7 @@ def _namespace_location(warehouse: WarehousePlace, namespace: Mapping[str, str] 
 
 
 def _local_folders(metadata: TableMetadata) -> list[str]:
-    """Those that some clients write into without making them, if the table lies on this machine."""
+    """Returns the folders that some clients write into without creating them, for a table in a local file system."""
     if parse_location(metadata.location).scheme != "file":
         return []
     base = metadata.location.rstrip("/")
@@ -211,7 +213,7 @@ def _local_folders(metadata: TableMetadata) -> list[str]:
 
 
 async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
-    """Ask before writing a file; the database asks again when it counts."""
+    """Raises AlreadyExists before a file is written; the database checks again in the transaction."""
     found = await catalog.store.find_kind(key)
     if found is None:
         return
@@ -231,10 +233,11 @@ async def load_table(
 async def list_entries(
     catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace, kind: Kind, after: str, limit: int
 ) -> tuple[str, str | None]:
-    """Identifiers in order as JSON, and the name the next page starts after; NoSuchNamespace if it is missing."""
+    """Returns sorted identifiers as JSON, and the name the next page starts after; raises NoSuchNamespace."""
     joined = to_jdbc(namespace)
     head = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
     listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, head)
+    # An entry proves that the namespace exists: only an empty page needs a second query.
     if not listed and not await catalog.store.namespace_exists(warehouse.name, joined):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
     return listed, last if more else None
@@ -243,12 +246,13 @@ async def list_entries(
 async def drop_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, kind: Kind, *, purge: bool
 ) -> None:
-    """Forget the table or view; with `purge` a durable job deletes exactly the files it reaches. Needs no file."""
+    """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches. Reads no file itself."""
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.table_locks.take([key]):
         change = DeletePointer(key, kind, line, str(identifier), purge=purge)
         await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
+        # Inside the lock: the next commit must not plan on the cached metadata of the dropped table.
         catalog.cache.forget(key)
     if purge:
         catalog.job_added.set()
@@ -257,7 +261,7 @@ async def drop_entry(
 async def unregister_table(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier
 ) -> Loaded:
-    """Forget the table and say where its metadata is; every file stays."""
+    """Delete the pointer and return the table's last metadata; deletes no file."""
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.take([key]):
         for _ in range(MAX_TRIES):
@@ -267,7 +271,7 @@ async def unregister_table(
             try:
                 changes = [change, *ownership.revoke_all_grants(key)]
                 await write(catalog, caller, changes, StoredResponse(200, metadata_location=loaded.metadata_location))
-            except PointerMoved as error:  # by another server: what it committed belongs to what we hand out
+            except PointerMoved as error:  # another server committed: return its metadata, not the version before
                 moved = error
                 continue
             catalog.cache.forget(key)
@@ -278,10 +282,10 @@ async def unregister_table(
 async def rename_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, source: Identifier, to: Identifier, kind: Kind
 ) -> None:
-    """One change of the pointer's name: no file is written, the table keeps its uuid and its folder."""
+    """Rename the pointer; writes no file, and the table keeps its UUID and its folder."""
     key, new_key = key_of(warehouse, source), key_of(warehouse, to)
     if key == new_key:
-        # It has that name already: nothing to do, if it is there.
+        # The names are equal: there is nothing to rename, but a missing table is still an error.
         if await catalog.store.find_kind(key) != kind:
             raise await not_found(catalog, key, source, kind)
         if caller.key is not None:
@@ -306,9 +310,11 @@ async def register_table(
     may_replace: bool = True,
     shadow_of: str | None = None,
 ) -> Loaded:
-    """Take an existing metadata file as the table's state; only from a place the warehouse allows, and if all clients
-    could load it. `shadow_of` names the table of another catalog whose file it is. PolicyChanged if a table is there
-    now, and the caller was let in while there was none."""
+    """Register an existing metadata file as the table; it must lie inside the warehouse and be readable by all clients.
+
+    `shadow_of` names the table of another catalog that owns the file. Raises PolicyChanged if a table exists now, and
+    the caller was authorized when there was none.
+    """
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.take([key]):
         if not overwrite:
@@ -326,7 +332,7 @@ async def register_table(
         await check_places(catalog, warehouse, key, metadata)
         before = await find_pointer(catalog, key, "TABLE", caller.policy) if overwrite else None
         if before is not None:
-            # What was there when the caller's rights were looked at is what is replaced; a table made since is not.
+            # The caller was authorized for what existed at that time: a table created since is not replaced.
             if not may_replace:
                 raise PolicyChanged
             await require_replaceable(caller, identifier, key)
@@ -341,7 +347,7 @@ async def register_table(
 
 
 def _read_registered(data: bytes) -> TableMetadata:
-    """What a file of somebody else says, checked as everything that is committed here."""
+    """Decodes a metadata file that another writer made, with the same checks as for a commit."""
     metadata = table_metadata.decode(data)
     java_readable.check_table(data, metadata)
     check_properties(metadata.properties)
@@ -349,14 +355,14 @@ def _read_registered(data: bytes) -> TableMetadata:
 
 
 async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) -> None:
-    """NoSuchTable or Forbidden unless the caller may do to the table what a commit that changes everything does."""
+    """Raises NoSuchTable or Forbidden unless the caller has TABLE_WRITE and TABLE_ALTER: replacing may change all."""
     if caller.rights is None:
         return
     needed = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
     held = await caller.rights(ownership.securable_of(key))
     if held & needed == needed:
         return
-    if not held & ENTRY_BITS:
+    if not held & ENTRY_BITS:  # the caller may not learn that the table exists
         raise NoSuchTable(f"Table does not exist: {identifier}")
     missing, securable = needed & ~held, ownership.securable_of(key)
     lacking, where = ", ".join(names_of(missing)), securables.format_securable(securable)
@@ -369,7 +375,7 @@ async def require_replaceable(caller: Caller, identifier: Identifier, key: Key) 
 async def save_report(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, report: bytes
 ) -> None:
-    """Keep what a client says about a scan or a commit."""
+    """Store a client's scan or commit report; raises NoSuchTable."""
     key = key_of(warehouse, identifier)
     if await catalog.store.find_kind(key) != "TABLE":
         raise await not_found(catalog, key, identifier, "TABLE")

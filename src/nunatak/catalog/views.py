@@ -1,4 +1,4 @@
-"""Views: create, load, replace and register; dropping, renaming and listing are the same as for tables."""
+"""Views: create, load, replace and register. Dropping, renaming and listing are in tables.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from nunatak.objectstore.location import require_inside
 
 @dataclass(frozen=True)
 class NewView:
-    """What a client says about a view it wants."""
+    """The view that a client asks to create."""
 
     identifier: Identifier
     schema: dict[str, Any]
@@ -72,9 +72,9 @@ async def commit_view(
     request: CommitViewRequest,
     size_bytes: int = 0,
 ) -> Loaded:
-    """Change a view; one whose requirements still hold on newer metadata is applied to that.
+    """Change a view; if the pointer moved, apply the request to the newer metadata if its requirements still hold.
 
-    `size_bytes` is that of the request's body.
+    `size_bytes` is the size of the request body.
     """
     check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
@@ -125,7 +125,7 @@ async def register_view(
 
 
 def _read_registered(data: bytes) -> ViewMetadata:
-    """What a file of somebody else says, checked as everything that is committed here."""
+    """Decodes a metadata file that another writer made, with the same checks as for a commit."""
     metadata = view_metadata.decode(data)
     java_readable.check_view(data, metadata)
     check_properties(metadata.properties)

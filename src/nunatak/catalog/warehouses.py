@@ -1,4 +1,4 @@
-"""The warehouses of a server: those of its settings, and those made while it runs, which all servers learn of."""
+"""The warehouses of a server: those in its settings, and those created at run time, which all servers read."""
 
 import asyncio
 import logging
@@ -14,16 +14,16 @@ from nunatak.objectstore.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-REFRESH_SECONDS = 30  # how long a server may offer a warehouse that another one has dropped: it is empty
+REFRESH_SECONDS = 30  # how long a server may serve a warehouse that another server dropped; it is empty
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_LOCATION = 1000
 
 
 @dataclass(frozen=True)
 class WarehousePlace:
-    """A warehouse as the catalog uses it; `allowed` holds its own location first.
+    """A warehouse and the locations its tables may use; `allowed` starts with its own location.
 
-    One that is not `configured` was made while a server ran, and may be dropped again.
+    A warehouse that is not `configured` was created at run time and can be dropped.
     """
 
     name: str
@@ -34,7 +34,7 @@ class WarehousePlace:
 
 
 class Warehouses(dict[str, WarehousePlace]):
-    """By name. What the settings name stays; the others come and go with the rows of the database."""
+    """Warehouses by name: those of the settings are fixed, the others follow the rows of the database."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class Warehouses(dict[str, WarehousePlace]):
         super().__init__(configured)
         self._store = store
         self._objects = objects
-        self._roots = roots  # others are made below these
-        self._plain = plain  # the names of those whose tables lie at <namespace>/<table>
+        self._roots = roots  # new warehouses are created inside these
+        self._plain = plain  # names of warehouses whose tables lie at <namespace>/<table>
         self._refused: set[str] = set()
 
     async def refresh(self) -> bool:
-        """See what the database says now; returns whether that was new."""
+        """Read the warehouses from the database; returns whether anything changed."""
         rows = await self._store.rows("list_warehouses", {})
         kept = {row[0]: row[1] for row in rows}
         before = {name: place.location for name, place in self.items()}
@@ -68,7 +68,7 @@ class Warehouses(dict[str, WarehousePlace]):
         try:
             place = self._inside(location)
             self._objects.allow(place)
-        except CatalogError as error:  # made under other settings than ours; said once
+        except CatalogError as error:  # created under other settings; logged once
             if name not in self._refused:
                 log.warning("warehouse %s cannot be served: %s", name, error.message)
                 self._refused.add(name)
@@ -76,7 +76,7 @@ class Warehouses(dict[str, WarehousePlace]):
         self[name] = WarehousePlace(name, location, (place,), configured=False, plain=name in self._plain)
 
     def place_of_new(self, name: str, location: str | None) -> Location:
-        """Where a new warehouse is to lie; it must keep apart from all others."""
+        """Returns the location of a new warehouse; raises AlreadyExists, BadRequest, or Conflict for an overlap."""
         if name in self:
             raise AlreadyExists(f"Warehouse already exists: {name}")
         place = self._inside(location or f"{self._roots[0]}/{name}")
@@ -99,7 +99,7 @@ class Warehouses(dict[str, WarehousePlace]):
 
 
 def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
-    """`reserved` words could not be told from a name in a path."""
+    """Returns a valid name or raises BadRequest; `reserved` words would be ambiguous in a URL path."""
     if not NAME.fullmatch(name) or name in reserved:
         raise BadRequest(
             f"{name[:100]!r} cannot name a warehouse",
@@ -109,7 +109,10 @@ def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
 
 
 def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
-    """For whoever makes a namespace, without which nothing is in a warehouse: nobody may drop it meanwhile."""
+    """Returns the change by which creating a namespace fails if the warehouse was dropped, and blocks a drop meanwhile.
+
+    Tables and views need none: they lie in a namespace, and only an empty warehouse can be dropped.
+    """
     if warehouse.configured:
         return []
     gone = NoSuchWarehouse(f"Warehouse does not exist: {warehouse.name}")
@@ -117,7 +120,7 @@ def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
 
 
 async def keep_fresh(warehouses: Warehouses) -> None:
-    """Learn now and then what other servers did, until cancelled."""
+    """Refresh the warehouses periodically until cancelled, to see changes by other servers."""
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         try:

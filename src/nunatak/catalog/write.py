@@ -1,6 +1,6 @@
-"""The one door to a database change: the change, its audit row and the answer to its key in one transaction.
+"""Applies audited database changes: the change, its audit row and the stored response in one transaction.
 
-The audit row of a table or view is its line of the commit log, which comes with the change itself.
+The audit row of a table or view is its line in the commit log, which is part of the change itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ from nunatak.errors import CatalogError, OutcomeUnknown
 from nunatak.events.change_events import OF_NAMESPACES, events_of
 from nunatak.iceberg.identifiers import from_jdbc
 
-GRACE_SECONDS = 300  # a key is remembered longer than advertised: clocks differ, retries are late
+GRACE_SECONDS = 300  # an idempotency key is stored longer than advertised: clocks differ, retries are late
 NO_SIZES: Mapping[str, int] = {}
-MOST_NAMED = 50  # properties in an audit row; their values may be anything, and are left out
+MOST_NAMED = 50  # property names in an audit row; values are left out, since they may be anything
 LONGEST_NAMED = 100
 
 
@@ -36,10 +36,10 @@ async def write(
     answer: StoredResponse,
     sizes: Mapping[str, int] = NO_SIZES,
 ) -> None:
-    """All of it or nothing; raises what the database found, or OutcomeUnknown.
+    """Apply all changes or none; raises the refusal of the database, or OutcomeUnknown.
 
-    What is handed over is carried out, although the client may go away meanwhile. The events of the changes are left in
-    the caller's progress; `sizes` are the bytes of new metadata by location.
+    The transaction completes even if the client disconnects. The events of the changes are stored in the caller's
+    progress; `sizes` are the bytes of new metadata by location.
     """
     caller.progress.events = events_of(
         changes, caller.principal, caller.request_id, catalog.now_ms, catalog.cache.known_uuid, sizes
@@ -54,6 +54,7 @@ async def write(
     ]
     if caller.key is not None:
         changes.append(save_answer(catalog, caller, answer))
+    # SENT before the call: if it ends in an unexpected exception, the response must not claim a refusal.
     progress, before = caller.progress, caller.progress.moment
     progress.moment = Moment.SENT
     try:
@@ -61,14 +62,14 @@ async def write(
     except OutcomeUnknown:
         raise
     except CatalogError:
-        # A request may write several times: what it has applied before is not undone by a later refusal.
+        # A request may write several times: a later refusal does not undo an earlier write.
         progress.moment = Moment.APPLIED if before is Moment.APPLIED else Moment.REFUSED
         raise
     progress.moment = Moment.APPLIED
 
 
 def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | UpdateNamespace | DropNamespace) -> Write:
-    """Of a change that leaves no line in the commit log."""
+    """Returns the audit row of a change that has no line in the commit log."""
     told: dict[str, list[str]] = {}
     if isinstance(change, CreateNamespace):
         told = {"set": _property_names(change.properties)}
@@ -86,7 +87,7 @@ def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | Updat
 
 
 def _property_names(properties: Iterable[str]) -> list[str]:
-    """The names of properties, as many and as much of each as an audit row needs."""
+    """Returns the sorted names, limited in number and length for an audit row."""
     return [name[:LONGEST_NAMED] for name in sorted(properties)[:MOST_NAMED]]
 
 
@@ -100,7 +101,7 @@ def save_answer(catalog: Catalog, caller: Caller, answer: StoredResponse) -> Sav
 def entry(
     catalog: Catalog, caller: Caller, operation: str, commit_id: str | None = None, *, snapshot_id: int | None = None
 ) -> CommitEntry:
-    """A line for the commit log."""
+    """Returns a line for the commit log."""
     return CommitEntry(
         commit_id=commit_id or catalog.new_uuid(),
         operation=operation,

@@ -1,8 +1,8 @@
-"""Metadata on its way into the database: a commit moves the pointer, and the bytes behind it follow when it is quiet.
+"""Write-behind of metadata content: a commit moves the pointer, and its content is stored when commits pause.
 
-The stored bytes are a copy of an immutable file, for loads after a restart. A table that is written many times a second
-would be compressed and stored for every version, each replaced by the next; here only one of them is. Until then the
-newest is held in memory, and what a crash keeps from being stored is read from its file once.
+The stored content is a copy of an immutable file, for loads after a restart. For a table with many commits a second,
+each version would be compressed and stored only to be replaced by the next; here only one of them is stored. Until then
+the newest version is held in memory, and after a crash the content is read from its file once.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from nunatak.objectstore.location import parse_location, path_of
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 1.0  # a table that was not written for so long is stored
-PATIENCE_SECONDS = 10.0  # and one that is written all the time after this
-MOST_BYTES = 16 * 1024 * 1024  # held back; beyond it everything is stored at once
+QUIET_SECONDS = 1.0  # since the last commit to a table: then its content is stored
+PATIENCE_SECONDS = 10.0  # after this the content is stored even if commits continue
+MOST_BYTES = 16 * 1024 * 1024  # held in memory; beyond it everything is stored at once
 BATCH = 64  # tables in one transaction
-SMALL_BYTES = 256 * 1024  # files up to here share their way to the disk; larger ones are stored with their commit
+SMALL_BYTES = 256 * 1024  # files up to here share an fsync; the content of larger ones is stored with their commit
 
 
 class _WaitingContent:
-    """The newest version of a table that is not stored, and since when there is one."""
+    """The newest version of a table that is not stored yet, and the time of the first such version."""
 
     __slots__ = ("loaded", "newest_at", "since")
 
@@ -41,7 +41,7 @@ class _WaitingContent:
 
 
 class WriteBehind:
-    """What one server holds back from a database that only it writes."""
+    """The content that waits to be stored; only for a database that no other server writes to."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -51,13 +51,14 @@ class WriteBehind:
         self._full = asyncio.Event()
 
     def add(self, key: Key, loaded: Loaded) -> None:
-        """The pointer leads to this now; whatever waited for the same table need not be stored any more."""
+        """Queues the content of a new pointer; replaces an older version of the same table."""
         now = self._clock()
         before = self._waiting.get(key)
         if before is None:
             self._waiting[key] = _WaitingContent(loaded, now, now)
         else:
             self.bytes -= len(before.loaded.answer)
+            # `since` stays: otherwise a table with constant commits would never be stored.
             self._waiting[key] = _WaitingContent(loaded, before.since, now)
         self.bytes += len(loaded.answer)
         if self.bytes > MOST_BYTES:
@@ -70,7 +71,7 @@ class WriteBehind:
         return waiting.loaded
 
     async def store(self, *, everything: bool = False) -> None:
-        """Store what is quiet, or everything that waits."""
+        """Store the content of tables without recent commits, or everything that waits."""
         now = self._clock()
         due = [
             (key, each)
@@ -89,12 +90,13 @@ class WriteBehind:
                 ]
             )
             for key, each in batch:
+                # A commit during the write may have queued a newer version, which stays.
                 if self._waiting.get(key) is each:
                     del self._waiting[key]
                     self.bytes -= len(each.loaded.answer)
 
     async def until_full(self, seconds: float) -> bool:
-        """Wait so long, or until there is too much to hold back; says which it was."""
+        """Wait for `seconds`, or until more than MOST_BYTES are held; returns whether that was the reason."""
         try:
             await asyncio.wait_for(self._full.wait(), seconds)
         except TimeoutError:
@@ -109,7 +111,7 @@ def _pack(versions: Sequence[Loaded]) -> list[bytes]:
 
 
 def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
-    """What waits to be stored of a table, read from its file; None if that is not here, or not of this table."""
+    """Returns the content of a metadata file, compressed; None if it is not a local, small file of this table."""
     try:
         place = parse_location(metadata_location)
         if place.scheme != "file":
@@ -118,13 +120,13 @@ def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
             data = file.read(SMALL_BYTES + 1)
         if len(data) > SMALL_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
             return None
-    except (CatalogError, OSError):  # also one that is compressed, which was stored with its commit
+    except (CatalogError, OSError):  # includes compressed files, which were stored with their commit
         return None
     return zstandard.ZstdCompressor(level=1).compress(data)
 
 
 async def run_write_behind(pending: WriteBehind) -> None:
-    """For as long as the server runs; what cannot be stored now is tried again."""
+    """Stores waiting content until cancelled; retries after a failure."""
     while True:
         full = await pending.until_full(QUIET_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""`nunatak access …`: who may do what, and why."""
+"""`nunatak access …`: explains the privileges of principals and the grants behind them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def access() -> None:
 def explain(session: CommandSession, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
     """Say whether a principal may, which grant decides, and who can grant it.
 
-    Everybody may ask about themselves; asking about others needs GRANT on OBJECT.
+    Every principal may ask about itself; asking about others needs GRANT on OBJECT.
 
     \b
     nunatak access explain alice TABLE_WRITE table:default/sales/orders
@@ -51,7 +51,7 @@ def explain(session: CommandSession, principal: str, privilege: str, securable: 
 
 
 def _outside(decided_by: str) -> str:
-    """Whom to ask where no grant gives the right."""
+    """Returns who can help if no grant gives the privilege."""
     return "nobody here" if decided_by in ("grants", "nobody") else f"those who keep the policies of {decided_by}"
 
 
@@ -66,7 +66,7 @@ def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
 def matrix(session: CommandSession, securable: str) -> None:
     """Print who may do what on OBJECT, and on what lies inside it.
 
-    For OBJECT itself everybody is listed who may do anything there; for what lies inside, those who were granted more.
+    For OBJECT itself this lists all who hold a privilege on it; for objects inside it, those who were granted more.
     """
     found = session.client.manage("GET", ("access", "matrix"), query={"securable": securable})
     if session.output == "json":
@@ -80,7 +80,7 @@ def matrix(session: CommandSession, securable: str) -> None:
 
 
 def _through(holding: Json) -> str:
-    """The grants that matter, unless they are the holder's own on this very object."""
+    """Returns the grants behind a privilege, except the holder's own on the object itself."""
     return ", ".join(
         f"{each['grantee']} on {each['securable']}"
         for each in holding["through"]

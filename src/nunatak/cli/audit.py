@@ -1,4 +1,4 @@
-"""`nunatak audit …`: who did what, from the database itself; works beside a running server."""
+"""`nunatak audit …`: reads the audit trail directly from the database; works beside a running server."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -55,7 +55,7 @@ def list_records(
     limit: int,
     output: str,
 ) -> None:
-    """Print what happened, newest first."""
+    """Print audit records, newest first."""
     since_ms, until_ms = time_of("since", since), time_of("until", until)
     wanted = Filter(principal, action, parse_securable(securable), outcome, request_id, since_ms, until_ms)
 
@@ -89,9 +89,9 @@ def _row(record: TrailRecord) -> tuple[object, ...]:
 @click.option("--after-seal", type=click.IntRange(min=0), default=0, help="Only what follows this seal.")
 @setting_options("data", "database_url")
 def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
-    """Write every record as a line of JSON, and behind those it covers, each seal.
+    """Write every record as a line of JSON, and each seal after the records that it covers.
 
-    Kept elsewhere, it shows later whether anything was changed since: nunatak audit verify FILE.
+    Keep the file elsewhere: `nunatak audit verify FILE` shows later whether anything was changed since.
     """
 
     async def write(store: Store) -> None:
@@ -135,7 +135,7 @@ def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None
 
 
 def _number(exported: Verified) -> int:
-    """Of the last seal."""
+    """Returns the number of the last seal, or 0."""
     return exported.last.seal if exported.last else 0
 
 

@@ -1,4 +1,4 @@
-"""`nunatak backup` and `nunatak restore`: the catalog's database into a file, and back."""
+"""`nunatak backup` and `nunatak restore`: copy the catalog's database to a file, and back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def backup(settings: Settings, file: Path, force: bool) -> None:
     """Copy the catalog's database into FILE while the server runs.
 
-    Beside FILE comes FILE.manifest.json, which says what is in it; keep both. Tables' files are not copied.
+    FILE.manifest.json, which describes the content, is written beside it; keep both. Tables' files are not copied.
     """
     database = _database(settings, checks.sqlite_path)
     with _progress("backing up") as progress:
@@ -60,7 +60,7 @@ def restore(settings: Settings, file: Path, force: bool) -> None:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Progress]:
-    """One line that changes while somebody watches, and nothing where nobody does."""
+    """Shows progress as one changing line on a terminal, and nothing elsewhere."""
     with Console(stderr=True).status(what) as status:
         yield lambda text: status.update(escape(printable(f"{what}: {text}")))
 

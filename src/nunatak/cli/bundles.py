@@ -1,4 +1,4 @@
-"""Privileges as people read them: a bundle by its name, and what an administrator may in one word."""
+"""Formats privileges for people: bundles by their names, all privileges of an administrator as one word."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ EVERYTHING = "everything"
 
 
 def in_bundles(names: Sequence[str]) -> str:
-    """The largest bundle that is held whole, and what is held besides."""
+    """Returns the largest bundle that is held completely, followed by the privileges outside it."""
     held = 0
     for name in names:
         held |= Privilege[name]

@@ -1,4 +1,4 @@
-"""What is typed to describe a table or view: columns, a schema, properties."""
+"""Parses and prints the columns, schema and properties of a table or view."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from nunatak.client import Json
 
 
 def parse_column(text: str, field_id: int) -> Json:
-    """`id:long!` is a required long called id; ValueError says what is wrong with it."""
+    """Parses a column: `id:long!` is a required long named id. Raises ValueError."""
     name, colon, kind = text.rpartition(":")
     if not colon or not name or not kind.rstrip("!"):
         raise ValueError(f"{text!r} is not a column; write NAME:TYPE, or NAME:TYPE! if it must not be null")
@@ -17,7 +17,7 @@ def parse_column(text: str, field_id: int) -> Json:
 
 
 def schema_of(columns: tuple[str, ...], schema: str | None) -> Json:
-    """The schema that was asked for, by columns or as JSON, never both."""
+    """Returns the schema given by columns or as JSON; raises UsageError for both or neither."""
     if bool(columns) == bool(schema):
         raise click.UsageError("Describe the columns with --column or with --schema, one of the two.")
     if schema is None:
@@ -52,7 +52,7 @@ def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, .
 
 
 def column_rows(schema: Json) -> list[tuple[object, object, object, object]]:
-    """Id, name, type and whether it is required, for each column; nested types in one line."""
+    """Returns id, name, type and whether it is required for each column; nested types in one line."""
     return [
         (field["id"], field["name"], type_text(field["type"]), "required" if field.get("required") else "")
         for field in schema["fields"]

@@ -1,4 +1,4 @@
-"""`nunatak config …`: the settings, where each came from, and what is wrong with them."""
+"""`nunatak config …`: prints and checks the settings and the source of each."""
 
 import os
 
@@ -22,7 +22,7 @@ def config() -> None:
 def check(output: str) -> None:
     """Print every setting, its value and where it came from; fail if the server would not start with them.
 
-    Nothing is opened or written: whether a database answers and a port is free, only the server finds out.
+    Nothing is opened or written: only the server finds out whether the database is reachable and the port is free.
     """
     settings = load({}, os.environ)
     derived = _derived_values(settings)
@@ -42,7 +42,7 @@ def check(output: str) -> None:
 
 
 def _derived_values(settings: Settings) -> dict[str, str]:
-    """What is used where a setting was left empty."""
+    """Returns the values that are used for settings left empty."""
     return {
         "database_url": f"sqlite:///{settings.data / checks.DATABASE_FILE}",
         "warehouse": settings.all_warehouses()[0].location,
@@ -53,7 +53,7 @@ def _derived_values(settings: Settings) -> dict[str, str]:
 
 
 def format_setting(name: str, value: object) -> str:
-    """A value as the operator would write it, without what is secret about it."""
+    """Formats a value as the operator would write it, with secrets masked."""
     if isinstance(value, Secret):
         return "***" if value else ""
     if isinstance(value, tuple):

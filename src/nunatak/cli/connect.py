@@ -1,4 +1,4 @@
-"""`nunatak connect`: the lines that wire an engine to the catalog."""
+"""`nunatak connect`: prints the configuration of an engine for the catalog."""
 
 import os
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ def connect(engine: str, uri: str, warehouse: str | None, login: str | None, wit
 
 
 def _own_kind(environment: Mapping[str, str]) -> str:
-    """Whoever has to log in here will have to there."""
+    """Guesses how the engine logs in from how commands here do."""
     if environment.get("NUNATAK_TOKEN"):
         return "key"
     return "client" if environment.get("NUNATAK_CREDENTIAL") or has_admin_file(environment) else "none"
 
 
 def _from(environment: Mapping[str, str], kind: str) -> Login:
-    """The administrator's own secret, which lies in a file, is never printed: engines get one of their own."""
+    """Returns the login in the environment; never the administrator's, as engines should have one of their own."""
     credential, token = environment.get("NUNATAK_CREDENTIAL"), environment.get("NUNATAK_TOKEN")
     if kind == "client" and credential:
         return Login(credential=credential)

@@ -1,4 +1,4 @@
-"""`nunatak credential …`: what principals prove themselves with; the keys that encrypt are `nunatak encryption-key`."""
+"""`nunatak credential …`: the credentials of principals; keys that encrypt secrets are `nunatak encryption-key`."""
 
 import os
 import re
@@ -80,7 +80,7 @@ def create(
 ) -> None:
     """Create a key; its secret is shown this once."""
     wanted = {"kind": kind, "roles": list(roles) or None, "note": note, "expires-in-seconds": expires}
-    out = None if file is None else _new_file(file)  # before there is a secret that could not be written
+    out = None if file is None else _new_file(file)  # first: a secret that cannot be written would be lost
     made = session.client.manage("POST", ("principals", principal, "credentials"), wanted)
     if out is not None:
         with os.fdopen(out, "w", encoding="utf-8") as opened:
@@ -104,7 +104,7 @@ def create(
 @click.argument("key_id", metavar="KEY")
 @administers
 def drop(session: CommandSession, principal: str, key_id: str) -> None:
-    """Drop a key; nobody logs in with it any more, at once."""
+    """Drop a key; logins with it are refused at once."""
     session.client.manage("DELETE", ("principals", principal, "credentials", key_id))
     if session.output == "json":
         print_json({"dropped": key_id})
@@ -129,7 +129,7 @@ def _when(milliseconds: int | None, otherwise: str) -> str:
 
 
 def _new_file(file: Path) -> int:
-    """Readable for its owner alone, and never one that was there before."""
+    """Creates a file readable by its owner only; refuses one that exists."""
     try:
         return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`nunatak database …`: what an operator does to the catalog's database while no server runs."""
+"""`nunatak database …`: operations on the catalog's database while no server runs."""
 
 import click
 
@@ -17,7 +17,7 @@ def database() -> None:
 @database.command()
 @setting_options("data", "database_url")
 def migrate(settings: Settings) -> None:
-    """Bring the database's tables up to this version."""
+    """Migrate the database to this version's schema."""
     applied = server.migrate(settings)
     for name in applied:
         echo(f"applied {name}")

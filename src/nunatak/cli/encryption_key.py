@@ -80,7 +80,7 @@ def rotate(settings: Settings, uri: str | None) -> None:
 @through_server
 @setting_options("data", "database_url", "key_file")
 def retire(settings: Settings, uri: str | None) -> None:
-    """Remove the keys that nothing in this database needs any more from the key file."""
+    """Remove keys from the key file that no secret in this database needs any more."""
 
     async def here(store: Store, vault: Vault) -> Json:
         return {"retired": await rotation.retire(store, vault, time.time_ns() // 1_000_000)}
@@ -102,7 +102,7 @@ def generate() -> None:
 
 
 def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, exclusive: bool) -> T:
-    """On the database itself."""
+    """Runs `work` directly on the database."""
     checks.require_database(settings)
 
     async def once() -> T:
@@ -118,7 +118,7 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
 
 
 def _as_json(answer: object) -> Json:
-    """As the catalog would have answered."""
+    """Returns a response as the JSON that the server would send."""
     told: Json = msgspec.to_builtins(answer)
     return told
 

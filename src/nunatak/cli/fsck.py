@@ -1,4 +1,4 @@
-"""`nunatak fsck`: whether the database and the warehouse agree, and mending what can be mended safely."""
+"""`nunatak fsck`: checks that the database and the warehouse agree, and repairs what can be repaired safely."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from nunatak.cli.output import count_text, echo, print_json, print_rows
 from nunatak.errors import CatalogError
 from nunatak.settings import Settings, SettingsError
 
-FOUND = 1  # the exit code: something is damaged, and was not mended
+FOUND = 1  # the exit code: something is damaged and was not repaired
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finding and what was done about it; `done` is None if nothing was."""
+    """A finding and its repair; `done` is None if it was not repaired."""
 
     finding: Finding
     done: str | None = None

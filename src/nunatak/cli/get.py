@@ -1,4 +1,4 @@
-"""`nunatak get`: one request answered in this process, without a socket and without a running server."""
+"""`nunatak get`: answers one request in this process, without a socket or a running server."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`nunatak grant …`: what principals and roles may do."""
+"""`nunatak grant …`: lists, adds and removes the grants of principals and roles."""
 
 import click
 
@@ -7,7 +7,7 @@ from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_json, print_rows, time_of
 
-# What stands for what is the same in all of these.
+# The arguments that the help texts of several commands explain.
 MEANINGS = """\
     \b
     GRANTEE     principal:NAME or role:NAME

@@ -1,4 +1,4 @@
-"""`nunatak health`: how well tables are kept, and the command for every point that is missing."""
+"""`nunatak health`: prints health scores of tables, and the command that would improve each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from nunatak.cli.output import echo, print_facts, print_json, print_rows
 from nunatak.cli.securable_names import name_of, place_of
 from nunatak.client import Client, Json, Levels
 
-PAGE, DEEP_PAGE = 50, 5  # tables for each step of the progress bar
+PAGE, DEEP_PAGE = 50, 5  # tables per request, and so per step of the progress bar
 
 
 @click.command()
@@ -44,7 +44,7 @@ def health(session: CommandSession, name: Levels | None, deep: bool, as_json: bo
 
 
 def _find_tables(client: Client, name: Levels | None, deep: bool) -> tuple[list[Json], bool]:
-    """The tables, and whether the name is that of one."""
+    """Returns the tables, and whether the name is that of a table."""
     securable, is_table = place_of(client, name)
     query = {"securable": securable, "deep": str(deep).lower()}
     if is_table:

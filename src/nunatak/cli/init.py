@@ -1,4 +1,4 @@
-"""`nunatak init`: the first administrator, before a server wants to know who asks."""
+"""`nunatak init`: creates the first administrator, before authentication is switched on."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ def init(settings: Settings, new_secret: bool) -> None:
         if not new_secret and asyncio.run(_is_administered(settings)):
             raise AdministratorExists
         asyncio.run(_bootstrap(settings, file, new_secret=new_secret))
-    except AdministratorExists:  # before, or made by another `init` since we looked
+    except AdministratorExists:  # from before, or created by a concurrent `init`
         if new_secret:
             raise
         echo("nothing to do: the catalog has an administrator")

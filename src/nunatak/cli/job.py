@@ -1,4 +1,4 @@
-"""`nunatak job …`: the maintenance jobs that wait, run and are over."""
+"""`nunatak job …`: lists, shows and cancels maintenance jobs."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def list_jobs(session: CommandSession, securable: str | None, limit: int) -> Non
 @click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
 @administers
 def show(session: CommandSession, job_id: int) -> None:
-    """Show a job: why it is done, how far it has come, what became of it."""
+    """Show a job: its reason, progress and result."""
     found = session.client.manage("GET", ("maintenance", "jobs", str(job_id)))
     if session.output == "json":
         print_json(found)
@@ -88,14 +88,14 @@ def _facts(found: Json) -> Json:
 
 
 def _about(found: Json) -> str:
-    """What is most worth a line: what became of it, how far it is, or what is expected of it."""
+    """Returns the most useful line about a job: its progress, error or result, or the expected gains."""
     if found["state"] == "running" and found["progress"] is not None:
         return _progress(found["progress"])
     return str(found["error"] or _result(found["result"]) or gains_of(found["job"].get("expected", ())))
 
 
 def _progress(progress: Any) -> str:
-    """As workers tell it, or as it stands."""
+    """Formats the progress reported by workers; an unknown format is printed as it is."""
     match progress:
         case None:
             return "none"
@@ -106,7 +106,7 @@ def _progress(progress: Any) -> str:
 
 
 def _result(result: Any) -> str:
-    """What became of the counts, as far as it is told."""
+    """Formats the result of a job: its gains or, without any, whether it changed the table."""
     if not isinstance(result, dict):
         return "" if result is None else str(result)
     return gains_of(result.get("gains", ())) or ("changed" if result.get("changed") else "nothing to change")

@@ -1,4 +1,4 @@
-"""What a command logs in with: the environment, or the administrator's file for the catalog that the file names."""
+"""Finds the login of a command: the environment, or the administrator's file for the catalog that it belongs to."""
 
 import json
 import shlex
@@ -17,22 +17,22 @@ ON_ITS_MACHINE = "on the catalog's own machine, run this in its folder, or set N
 
 @dataclass(frozen=True)
 class CommandLogin:
-    """Either a token or a credential, or neither; both reach the client and Spark alike."""
+    """A token, a credential or neither, for the HTTP client and for Spark."""
 
     token: str | None = field(default=None, repr=False)
     credential: ClientCredential | None = None
 
     @property
     def credential_text(self) -> str | None:
-        """As Iceberg's clients take it."""
+        """The credential as `id:secret`, the form of Iceberg's clients."""
         return None if self.credential is None else f"{self.credential.client_id}:{self.credential.secret}"
 
 
 def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
-    """NUNATAK_TOKEN, else NUNATAK_CREDENTIAL, else the administrator's file if `uri` leads to the file's own catalog.
+    """Returns NUNATAK_TOKEN, else NUNATAK_CREDENTIAL, else the administrator's file if `uri` is of its own catalog.
 
-    The environment is for whatever catalog the user names. The file is not: it is sent to the server that runs on this
-    data folder and the file's database, and to nobody else on this machine.
+    The environment applies to any catalog that the user names. The file's secret is sent only to the server that runs
+    on this data folder and the file's database, never to another server on this machine.
     """
     token, given = environment.get("NUNATAK_TOKEN"), environment.get("NUNATAK_CREDENTIAL")
     if token:
@@ -53,13 +53,13 @@ def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
 
 
 def has_admin_file(environment: Mapping[str, str]) -> bool:
-    """Whether the data folder holds an administrator's login, for whatever address."""
+    """Whether the data folder holds an administrator's login, for any address."""
     data = _data_folder(environment)
     return data is not None and _read_admin_file(data) is not None
 
 
 def login_hint(environment: Mapping[str, str]) -> str:
-    """How to log in; names the address that the administrator's file is for, if that may be what was mistyped."""
+    """Returns how to log in, with the address that the administrator's file is for, in case the URI was mistyped."""
     data = _data_folder(environment)
     if data is None or _read_admin_file(data) is None:
         return HOW_TO_LOG_IN + ON_ITS_MACHINE
@@ -70,7 +70,7 @@ def login_hint(environment: Mapping[str, str]) -> str:
 
 
 def elsewhere_hint(uri: str, environment: Mapping[str, str]) -> str:
-    """Where the server of the data folder listens, for a command that asked `uri` in vain; empty if none runs."""
+    """Returns where the server of the data folder listens, for a command that failed at `uri`; empty if none runs."""
     data = _data_folder(environment)
     served = [] if data is None else [each for each in list_addresses(data) if reachable(each.uri) != uri.rstrip("/")]
     return (
@@ -79,12 +79,12 @@ def elsewhere_hint(uri: str, environment: Mapping[str, str]) -> str:
 
 
 def export_line(uri: str) -> str:
-    """The line for a shell whose commands are to talk to this server."""
+    """Returns the shell line that makes commands use this server."""
     return f"export NUNATAK_URI={shlex.quote(reachable(uri))}"
 
 
 def reachable(uri: str) -> str:
-    """A server that listens on every address is reached on the loopback address by commands beside it."""
+    """Returns the loopback URI for a server that listens on every address."""
     return uri.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
@@ -98,7 +98,7 @@ def _data_folder(environment: Mapping[str, str]) -> Path | None:
 def _read_admin_file(data: Path) -> dict[str, str] | None:
     try:
         kept = json.loads((data / ADMIN_FILE).read_text("utf-8"))
-    except (OSError, ValueError):  # not there, or not ours to read
+    except (OSError, ValueError):  # missing, unreadable or not JSON
         return None
     wanted = ("client-id", "client-secret")
     return kept if isinstance(kept, dict) and all(isinstance(kept.get(key), str) for key in wanted) else None

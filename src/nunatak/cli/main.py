@@ -1,4 +1,4 @@
-"""The command `nunatak`: which sub-commands there are, and how their failures become exit codes.
+"""The command `nunatak`: its subcommands, and the translation of errors to exit codes.
 
 Other packages add commands by entry points; see plugins.py.
 """
@@ -15,8 +15,8 @@ from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError
 from nunatak.terminal import with_printable_message
 
-# Where each sub-command lives and the line `--help` prints for it. The lines stand here, and not only at the
-# commands, so that help and completion import none of them: `nunatak --help` answers in a tenth of a second.
+# The module of each subcommand and its line in `--help`. The lines are repeated here so that help and completion
+# import no command: `nunatak --help` takes a tenth of a second.
 COMMANDS = {
     "serve": ("nunatak.cli.serve:serve", "Start the catalog."),
     "init": ("nunatak.cli.init:init", "Make the first administrator."),
@@ -53,7 +53,7 @@ EXIT_REFUSED = 1
 
 
 class CommandRefused(click.ClickException):
-    """The catalog said no: what is wrong, and on the next line what to do about it."""
+    """The catalog refused the command; the message has the error, and a hint on the next line."""
 
     exit_code = EXIT_REFUSED
 
@@ -62,17 +62,17 @@ class CommandRefused(click.ClickException):
 
 
 class WrongSettings(click.ClickException):
-    exit_code = 2  # click's own code for a command that cannot be understood
+    exit_code = 2  # click's own exit code for usage errors
 
 
 class Unreachable(click.ClickException):
-    """Nobody answered; the same command may work later."""
+    """No server answered; the same command may work later."""
 
     exit_code = 3
 
 
 class SuggestingGroup(click.Group):
-    """A group that answers a mistyped command with the nearest ones."""
+    """A command group that suggests similar commands for a mistyped one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -85,7 +85,7 @@ class SuggestingGroup(click.Group):
 
 
 class LazyGroup(SuggestingGroup):
-    """The top of the tree: knows its commands by name and imports one when it is called."""
+    """The root group: knows its commands by name and imports one only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *find_plugins(COMMANDS)]
@@ -118,11 +118,11 @@ class LazyGroup(SuggestingGroup):
             raise CommandRefused(error.message, hint=error.hint) from error
         except SettingsError as error:
             raise WrongSettings(str(error)) from error
-        except BrokenPipeError:  # the reader went away, as `nunatak table list | head` does; click ends quietly
+        except BrokenPipeError:  # the reader of the pipe is gone, as in `nunatak table list | head`; click exits
             raise
-        except ConnectionError as error:  # the client's ServerUnreachable, by its base: the client stays unimported
+        except ConnectionError as error:  # the base of client.ServerUnreachable; importing client.py would be slow
             raise Unreachable(str(error)) from error
-        except OSError as error:  # a file that cannot be read or written, a disk that is full
+        except OSError as error:  # an unreadable or unwritable file, a full disk
             said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise click.ClickException(said) from error
 

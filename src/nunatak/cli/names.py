@@ -1,4 +1,4 @@
-"""How names are typed and printed: levels joined by dots, in double quotes where a level holds a dot or a quote."""
+"""Parses and prints names: levels joined by dots, in double quotes where a level holds a dot or a quote."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ _LEVEL = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 
 
 def parse_name(text: str) -> Levels:
-    """`shop."a.b".orders` as its levels; ValueError says what is wrong with it."""
+    """Parses a name such as `shop."a.b".orders` to its levels; raises ValueError."""
     levels, position = [], 0
     while True:
         found = _LEVEL.match(text, position)
@@ -27,12 +27,12 @@ def parse_name(text: str) -> Levels:
 
 
 def print_name(levels: Levels) -> str:
-    """The text from which `parse_name` gives the same levels back."""
+    """Formats levels; the inverse of `parse_name`."""
     return ".".join(f'"{level.replace(chr(34), chr(34) * 2)}"' if set(level) & set('."') else level for level in levels)
 
 
 class NameType(click.ParamType):  # type: ignore[type-arg]  # of what, it can say only from click 8.4 on
-    """A name as an argument; `at_least` is how many levels it takes, 2 for what lies in a namespace."""
+    """A name as an argument; `at_least` is the minimum of levels, 2 for a table or view in a namespace."""
 
     def __init__(self, at_least: int = 1) -> None:
         self.at_least = at_least
@@ -55,5 +55,5 @@ NAME = NameType(at_least=2)
 
 
 def beside(source: Levels, destination: Levels) -> Levels:
-    """A new name given as one level stays in the namespace of the old one."""
+    """Completes a new name of a single level with the namespace of the old one."""
     return destination if len(destination) > 1 else (*source[:-1], *destination)

@@ -1,4 +1,4 @@
-"""`nunatak namespace …`"""
+"""`nunatak namespace …`: lists, shows, creates and drops namespaces."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: those of a setting, and those of a command that talks to a server."""
+"""Options that several commands share: flags for settings, and the options of commands that call a server."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ Command = Callable[..., Any]
 
 
 def setting_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command a flag for each named setting; it is called with the `Settings` that come out of all sources."""
+    """Adds a flag for each named setting to a command, which is called with the `Settings` of all sources."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -56,7 +56,7 @@ def _placeholder(name: str, default: object) -> str:
 
 @dataclass(frozen=True)
 class CommandSession:
-    """One command's conversation: whom it talks to, and how it prints what it hears."""
+    """The client and the output format of one command."""
 
     client: Client
     output: Literal["table", "json"]
@@ -76,7 +76,7 @@ output_option = click.option(
 
 
 def talks_to_server(command: Command) -> Command:
-    """Give a command --uri, --warehouse and -o; it is called with a `Session` first."""
+    """Adds --uri, --warehouse and -o to a command, which gets a `CommandSession` as its first argument."""
 
     @uri_option
     @click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
@@ -92,7 +92,7 @@ def talks_to_server(command: Command) -> Command:
 
 
 def administers(command: Command) -> Command:
-    """As `talks_to_server`, for a command that is about no warehouse."""
+    """Like `talks_to_server`, for a command that needs no warehouse."""
 
     @uri_option
     @output_option
@@ -112,7 +112,7 @@ def connect(
     login: CommandLogin | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Iterator[Client]:
-    """A client that logs in with `login`, or else with what the environment or the data folder here holds."""
+    """Opens a client that logs in with `login`, or else with the login of the environment or the data folder."""
     login = login or find_login(uri, os.environ)
     try:
         with Client(

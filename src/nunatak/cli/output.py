@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON for programs. Nothing else of the command line prints by itself."""
+"""Prints results: tables for people, JSON for programs. Commands print only through this module and `echo`."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ __all__ = [
     "with_text_ids",
 ]
 
-EXACT_IN_JSON = 2**53  # larger integers lose digits in readers that know only floating point, such as jq
+EXACT_IN_JSON = 2**53  # larger integers lose digits in readers that use floating point, such as jq
 UNLIMITED_WIDTH = 10_000
 
 
@@ -35,7 +35,7 @@ def print_json(value: Any) -> None:
 
 
 def with_text_ids(value: Any, key: str = "") -> Any:
-    """The same value with snapshot ids, and whatever else a double cannot hold, as strings."""
+    """Converts snapshot ids and other integers that a double cannot hold to strings."""
     if isinstance(value, dict):
         return {name: with_text_ids(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """One thing's facts, a line each."""
+    """Prints the facts about one object, a line each."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -68,12 +68,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def _cell(value: object) -> Text:
-    """Text: a name with brackets is not markup. One with a line end does not look like two rows."""
+    """Returns a cell without markup, as names may hold brackets, and with escaped newlines."""
     return Text(printable(value, one_line=True))
 
 
 def _console() -> Console:
-    # Somebody who pipes wants whole lines: nothing wrapped, nothing coloured.
+    # Output to a pipe is neither wrapped nor coloured.
     return Console() if sys.stdout.isatty() else Console(width=UNLIMITED_WIDTH, no_color=True)
 
 

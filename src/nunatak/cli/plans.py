@@ -1,4 +1,4 @@
-"""How a plan is printed: what was decided about each type of job, and why."""
+"""Prints a maintenance plan: the decision about each type of job, and its reason."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ def because(decision: Json) -> str:
 
 
 def gains_of(gains: Iterable[Json]) -> str:
-    """What is expected to change, as far as it is known."""
+    """Formats the expected gains whose current value is known."""
     return ", ".join(_gain(each) for each in gains if each.get("before") is not None)
 
 

@@ -13,8 +13,8 @@ from nunatak.terminal import printable
 
 GROUP = "nunatak.commands"
 
-# The commands of nunatak_spark, with the extra to install and the line that `--help` prints. They stand here, too, so
-# that help imports nothing, and so that a server without nunatak_spark can say what to install.
+# The commands of nunatak_spark, with the extra to install and their line in `--help`. They are repeated here so that
+# help imports nothing, and so that a server without nunatak_spark can say what to install.
 SPARK_COMMANDS = {
     "maintain": ("spark", "Have done to tables what policies ask for, or you."),
     "report": ("spark", "Write a page about what happened: plots, figures, and what would help."),
@@ -24,11 +24,11 @@ SPARK_COMMANDS = {
 
 
 class Unavailable(click.ClickException):
-    """The command is known, and its code is missing or broken."""
+    """The command is known, but its code is missing or broken."""
 
 
 def find_plugins(taken: Container[str] = ()) -> dict[str, EntryPoint]:
-    """The entry points by the name of their command, those of nunatak_spark first; without names that are taken."""
+    """Returns the entry points by command name, those of nunatak_spark first; without names in `taken`."""
     found: dict[str, EntryPoint] = {}
     for entry_point in entry_points(group=GROUP):
         if entry_point.name not in taken:
@@ -38,14 +38,14 @@ def find_plugins(taken: Container[str] = ()) -> dict[str, EntryPoint]:
 
 
 def help_line(entry_point: EntryPoint) -> str:
-    """What `nunatak --help` prints for it, known without an import."""
+    """Returns the line of the command in `nunatak --help`, without importing it."""
     if entry_point.name in SPARK_COMMANDS:
         return SPARK_COMMANDS[entry_point.name][1]
     return f"A command of the package {_package_of(entry_point)}."
 
 
 def find_command(name: str) -> click.Command | None:
-    """The command of this name; one that cannot be loaded becomes a command that says why."""
+    """Returns the command of this name, or None; one that cannot be loaded becomes a command that prints the reason."""
     entry_point = find_plugins().get(name)
     if entry_point is not None:
         return _load(entry_point)
@@ -65,7 +65,7 @@ def _load(entry_point: EntryPoint) -> click.Command:
     hint = f"Install {package} again, or remove it."
     try:
         command = entry_point.load()
-    except Exception as error:  # whatever the import of a foreign package raises
+    except Exception as error:  # importing a foreign package may raise anything
         cause = printable(f"{type(error).__name__}: {error}", one_line=True)
         return _unavailable(entry_point.name, broken + cause, hint=hint)
     if not isinstance(command, click.Command):
@@ -74,7 +74,7 @@ def _load(entry_point: EntryPoint) -> click.Command:
 
 
 def _unavailable(name: str, message: str, *, hint: str) -> click.Command:
-    """A command that takes any arguments and refuses. An exception here would also end help and shell completion."""
+    """Returns a command that fails with any arguments. Raising here would break help and shell completion, too."""
 
     def refuse(words: tuple[str, ...]) -> None:
         raise Unavailable(f"{message}\nHint: {hint}")
@@ -83,7 +83,7 @@ def _unavailable(name: str, message: str, *, hint: str) -> click.Command:
         name,
         callback=refuse,
         params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
-        add_help_option=False,  # `--help` is answered with the reason, too
+        add_help_option=False,  # `--help` prints the reason, too
         context_settings={"ignore_unknown_options": True},
         help=message,
     )

@@ -1,4 +1,4 @@
-"""`nunatak policy …`: what is to be done to tables, when, and why."""
+"""`nunatak policy …`: sets, shows, drops and explains maintenance policies."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def _put_policy(body: Json, text: str) -> None:
 
 
 def value_of(field: str, text: str) -> Any:
-    """What a text means for a field, as its name tells."""
+    """Parses the value of a field by the type that its name implies."""
     if field in ("columns", "days"):
         return [each.strip() for each in text.split(",") if each.strip()]
     if field in ("column", "note", "start", "end", "strategy"):
@@ -104,7 +104,7 @@ def value_of(field: str, text: str) -> Any:
 @click.option("--inside", is_flag=True, help="What is set on it and inside it, in place of what counts for it.")
 @administers
 def show(session: CommandSession, securable: str, inside: bool) -> None:
-    """Show the policies that count for an object, and where they are set."""
+    """Show the policies that apply to an object, and where they are set."""
     if inside:
         found = list(session.client.manage_pages(("policies",), "policies", {"securable": securable}))
     else:
@@ -124,7 +124,7 @@ def _fields(body: Json) -> str:
 
 
 def _flat(body: Json, prefix: str = "") -> list[str]:
-    """Every field as it would be typed."""
+    """Returns every field as FIELD=VALUE, as a user would type it."""
     found = []
     for name, value in body.items():
         if isinstance(value, dict):
@@ -145,7 +145,7 @@ def _when(attached: Json) -> str:
 @click.argument("securable", metavar="OBJECT")
 @administers
 def drop(session: CommandSession, kind: str, securable: str) -> None:
-    """Drop a policy from an object; one further out counts then, if there is one."""
+    """Drop a policy from an object; then that of the nearest object around it applies, if there is one."""
     session.client.manage("DELETE", ("policies",), query={"securable": securable, "type": kind})
     if session.output == "json":
         print_json({"dropped": kind, "securable": securable})

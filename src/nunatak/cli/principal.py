@@ -1,4 +1,4 @@
-"""`nunatak principal …`: who may use the catalog."""
+"""`nunatak principal …`: lists, shows, creates, disables and drops principals."""
 
 import click
 
@@ -18,7 +18,7 @@ def principal() -> None:
 @principal.command("list")
 @administers
 def list_principals(session: CommandSession) -> None:
-    """List the principals that are kept here."""
+    """List the principals stored in this catalog."""
     found = list(session.client.manage_pages(("principals",), "principals"))
     if session.output == "json":
         print_json({"principals": found})
@@ -72,7 +72,7 @@ def create(session: CommandSession, name: str, note: str | None, roles: tuple[st
 @click.argument("name")
 @administers
 def disable(session: CommandSession, name: str) -> None:
-    """Let a principal do nothing until it is enabled again."""
+    """Disable a principal: it may do nothing until it is enabled again."""
     _set_disabled(session, name, "disabled", disabled=True)
 
 
@@ -80,7 +80,7 @@ def disable(session: CommandSession, name: str) -> None:
 @click.argument("name")
 @administers
 def enable(session: CommandSession, name: str) -> None:
-    """Let a principal that was disabled do again what it may."""
+    """Enable a principal that was disabled."""
     _set_disabled(session, name, "enabled", disabled=False)
 
 

@@ -1,4 +1,4 @@
-"""`nunatak register`: bring a table or view into the catalog by its metadata file."""
+"""`nunatak register`: adds a table or view to the catalog by its metadata file."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`nunatak role …`: what principals act in."""
+"""`nunatak role …`: lists, creates and drops roles, and manages their members."""
 
 import click
 
@@ -30,7 +30,7 @@ def list_roles(session: CommandSession) -> None:
 @note_option
 @administers
 def create(session: CommandSession, name: str, note: str | None) -> None:
-    """Create a role; `nunatak grant add role:NAME …` gives it rights."""
+    """Create a role; `nunatak grant add role:NAME …` gives it privileges."""
     created = session.client.manage("POST", ("roles",), {"name": name, "note": note})
     if session.output == "json":
         print_json(created)
@@ -42,7 +42,7 @@ def create(session: CommandSession, name: str, note: str | None) -> None:
 @click.argument("name")
 @administers
 def drop(session: CommandSession, name: str) -> None:
-    """Drop a role and whatever was granted to it."""
+    """Drop a role and its grants."""
     session.client.manage("DELETE", ("roles", name))
     if session.output == "json":
         print_json({"dropped": name})
@@ -54,7 +54,7 @@ def drop(session: CommandSession, name: str) -> None:
 @click.argument("name")
 @administers
 def members(session: CommandSession, name: str) -> None:
-    """List who is in a role."""
+    """List the members of a role."""
     found = list(session.client.manage_pages(("roles", name, "members"), "members"))
     if session.output == "json":
         print_json({"members": found})
@@ -67,7 +67,7 @@ def members(session: CommandSession, name: str) -> None:
 @click.argument("principal")
 @administers
 def add(session: CommandSession, name: str, principal: str) -> None:
-    """Put a principal into a role."""
+    """Add a principal to a role."""
     session.client.manage("POST", ("roles", name, "members"), {"principal": principal})
     if session.output == "json":
         print_json({"role": name, "added": principal})
@@ -80,7 +80,7 @@ def add(session: CommandSession, name: str, principal: str) -> None:
 @click.argument("principal")
 @administers
 def remove(session: CommandSession, name: str, principal: str) -> None:
-    """Take a principal out of a role."""
+    """Remove a principal from a role."""
     session.client.manage("DELETE", ("roles", name, "members", principal))
     if session.output == "json":
         print_json({"role": name, "removed": principal})

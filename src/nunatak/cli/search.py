@@ -1,4 +1,4 @@
-"""`nunatak search`: find tables and views by name."""
+"""`nunatak search`: finds tables and views by name."""
 
 import click
 

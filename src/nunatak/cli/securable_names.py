@@ -1,18 +1,18 @@
-"""How names of the command line become the texts by which the management API knows things, and back."""
+"""Converts names of the command line to securables of the management API, and back."""
 
 from nunatak.client import Client, Levels
 from nunatak.errors import NoSuchNamespace
 
 
 def securable_of(client: Client, name: Levels, *, table: bool = False) -> str:
-    """`table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, in the client's warehouse."""
+    """Returns `table:WH/A/T`, `namespace:WH/A` or, without a name, `warehouse:WH`, for the client's warehouse."""
     return client.securable_of(name, table=table)
 
 
 def place_of(client: Client, name: Levels | None) -> tuple[str, bool]:
-    """What a name stands for, and whether it is a table; a table goes before a namespace of the same name.
+    """Returns the securable of a name, and whether it is a table; a table wins over a namespace of the same name.
 
-    What is neither is taken for a table: the server knows best what else could have been meant.
+    A name of neither counts as a table: the server's error then suggests similar names.
     """
     if name is None or len(name) == 1:
         return securable_of(client, name or ()), False
@@ -26,13 +26,13 @@ def place_of(client: Client, name: Levels | None) -> tuple[str, bool]:
 
 
 def name_of(securable: str) -> Levels:
-    """The levels behind the warehouse."""
+    """Returns the levels of a securable after the warehouse."""
     _, _, path = securable.partition(":")
     return tuple(_unescape(level) for level in path.split("/")[1:])
 
 
 def warehouse_of(securable: str) -> str:
-    """The warehouse that it is or lies in, as its text names it."""
+    """Returns the name of the warehouse in a securable."""
     return _unescape(securable.partition(":")[2].split("/")[0])
 
 

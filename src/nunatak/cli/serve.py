@@ -1,4 +1,4 @@
-"""`nunatak serve`: start the catalog and say how to reach it."""
+"""`nunatak serve`: starts the server and prints how to connect."""
 
 import shlex
 from dataclasses import replace
@@ -35,7 +35,7 @@ def _in_memory(settings: Settings) -> Settings:
 
 
 def announce(uri: str, *, settings: Settings) -> None:
-    """Print where we listen, alone on the first line for programs that wait for it, then how to connect."""
+    """Prints the address, alone on the first line for programs that wait for it, then how to connect."""
     login = _login(settings)
     echo(f"listening on {uri}")
     echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
@@ -47,18 +47,18 @@ def announce(uri: str, *, settings: Settings) -> None:
 
 
 def exports_for_commands(uri: str, settings: Settings) -> list[str]:
-    """What a terminal needs before its commands reach this server and log in; nothing where the defaults do."""
+    """Returns the export lines with which commands reach this server and log in; none if the defaults suffice."""
     lines = []
     if reachable(uri) != DEFAULT_URI:
         lines.append(export_line(uri))
     if "embedded" in settings.auth and settings.data != BY_NAME["data"].default:
-        # Commands log in with the administrator's file, which they look for in the data folder.
+        # Commands log in with the administrator's file in the data folder.
         lines.append(f"export NUNATAK_DATA={shlex.quote(str(Path(settings.data).absolute()))}")
     return lines
 
 
 def _login(settings: Settings) -> Login:
-    """How engines log in, as far as this server decides it."""
+    """Returns the login of engines, as far as the settings of this server determine it."""
     if "embedded" in settings.auth:
         return CLIENT_LOGIN
     return NO_LOGIN if settings.auth == ("none",) else Login(token="TOKEN")

@@ -1,4 +1,4 @@
-"""`nunatak table …`"""
+"""`nunatak table …`: lists, shows, creates, drops and renames tables."""
 
 from itertools import chain
 
@@ -102,7 +102,7 @@ def rename(session: CommandSession, name: Levels, new_name: Levels) -> None:
 
 
 def current_schema(metadata: Json) -> Json:
-    schemas: list[Json] = metadata.get("schemas") or [metadata["schema"]]  # a v1 table may have only the one
+    schemas: list[Json] = metadata.get("schemas") or [metadata["schema"]]  # v1 metadata may have only `schema`
     return next(schema for schema in schemas if schema.get("schema-id", 0) == metadata.get("current-schema-id", 0))
 
 

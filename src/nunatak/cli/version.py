@@ -1,4 +1,4 @@
-"""`nunatak version`: which Nunatak this is, and what it stands on."""
+"""`nunatak version`: prints the versions of Nunatak, Python and SQLite."""
 
 import platform
 

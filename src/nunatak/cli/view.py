@@ -1,4 +1,4 @@
-"""`nunatak view …`"""
+"""`nunatak view …`: lists, shows, creates, drops and renames views."""
 
 import time
 from itertools import chain

@@ -1,4 +1,4 @@
-"""`nunatak warehouse …`: the places for tables."""
+"""`nunatak warehouse …`: lists, creates and drops warehouses."""
 
 import click
 
@@ -40,7 +40,7 @@ def create(session: CommandSession, name: str, location: str | None) -> None:
 @click.argument("name")
 @administers
 def drop(session: CommandSession, name: str) -> None:
-    """Drop a warehouse that has nothing in it; files stay where they are."""
+    """Drop an empty warehouse; files stay where they are."""
     session.client.manage("DELETE", ("warehouses", name))
     if session.output == "json":
         print_json({"dropped": name})

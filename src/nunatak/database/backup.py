@@ -1,4 +1,4 @@
-"""`nunatak backup` and `nunatak restore`, the same for both databases: a file, its manifest, and when to refuse."""
+"""Backup and restore for SQLite and PostgreSQL: the backup file, its manifest, and the checks before either."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ from nunatak.database.sqlite_backup import BytesOf
 
 TITLES: dict[Dialect, str] = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mariadb": "MariaDB"}
 
-Database = Path | str  # a SQLite file, or the address of a PostgreSQL database
+Database = Path | str  # a SQLite file, or the URL of a PostgreSQL database
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was put back, what it had to be migrated by, and where a catalog is that was there before."""
+    """The outcome of a restore: `applied` migrations, and `aside`, where a previous catalog was moved to."""
 
     manifest: BackupManifest
     applied: list[str]
@@ -42,7 +42,7 @@ class Restored:
 def back_up(
     database: Database, file: Path, now: datetime, progress: Progress, bytes_of: BytesOf, *, force: bool
 ) -> BackupManifest:
-    """Write a backup of the database as it is at one moment; servers may go on committing."""
+    """Writes a consistent backup of the database and its manifest; servers may go on committing."""
     if file.exists() and not force:
         raise BackupRefused(f"{file} is there already", hint="Choose another name, or replace it with --force.")
     incoming = new_file_beside(file)
@@ -63,17 +63,17 @@ def back_up(
 
 def _put_in_place(incoming: Path, file: Path, *, force: bool) -> None:
     if force:
-        manifest_path(file).unlink(missing_ok=True)  # of the file that is replaced now
+        manifest_path(file).unlink(missing_ok=True)  # the old manifest does not describe the new file
         incoming.replace(file)
         return
     try:
-        os.link(incoming, file)  # unlike a rename, this refuses a name that somebody took meanwhile
+        os.link(incoming, file)  # unlike a rename, fails if the file exists by now
     except OSError as error:
         raise BackupRefused(f"{file} could not be written: {error.strerror}") from error
 
 
 def restore(file: Path, database: Database, now: datetime, progress: Progress, *, force: bool) -> Restored:
-    """Make the backup the catalog of an empty place, brought to this version's schema."""
+    """Restores a backup and migrates it to this version's schema; raises BackupRefused."""
     manifest = read_manifest(file)
     wanted: Dialect = "sqlite" if isinstance(database, Path) else "postgres"
     if manifest.facts.database != wanted:

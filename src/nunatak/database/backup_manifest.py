@@ -1,4 +1,4 @@
-"""What stands beside a backup: which database it is of, what it holds, and the checksum by which a restore knows it."""
+"""The manifest beside a backup: its database, what it holds, and the checksum that a restore verifies."""
 
 import hashlib
 import os
@@ -16,16 +16,16 @@ SUFFIX = ".manifest.json"
 
 
 class BackupRefused(BadRequest):
-    """A backup or restore was not done; whatever was there before is there still."""
+    """A backup or restore was not done; existing files and tables are unchanged."""
 
 
 @dataclass(frozen=True)
 class BackupFacts:
-    """What a database holds, all of it counted at one moment."""
+    """What a database holds, counted in one snapshot."""
 
     database: Dialect
     software: str
-    place: str  # the PostgreSQL schema that the tables lie in, or SQLite's `main`
+    place: str  # the PostgreSQL schema of the tables, or SQLite's `main`
     schema: int  # the number of the last migration
     tables: int
     views: int
@@ -50,7 +50,7 @@ def manifest_path(file: Path) -> Path:
 
 
 def read_manifest(file: Path) -> BackupManifest:
-    """The manifest of the backup `file`."""
+    """Reads the manifest of the backup `file`; raises BackupRefused if it is missing or of another format."""
     path = manifest_path(file)
     if not file.is_file():
         raise BackupRefused(f"There is no backup {file}")
@@ -89,13 +89,13 @@ def checksum(file: Path) -> str:
 
 
 def check(copy: Path, manifest: BackupManifest, file: Path) -> None:
-    """Whether the copy, which may be the file itself, is still what was written."""
+    """Checks size and checksum of the copy, which may be the file itself; raises BackupRefused."""
     if copy.stat().st_size != manifest.size_bytes or checksum(copy) != manifest.sha256:
         raise BackupRefused(f"{file} is damaged: it is not what its manifest says", hint="Take another copy of it.")
 
 
 def new_file_beside(path: Path) -> Path:
-    """An empty file in the same folder, readable by its owner only: a database holds secrets."""
+    """Creates an empty file in the same folder, readable by its owner only: a database holds secrets."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".incoming", dir=path.parent)
     except OSError as error:
@@ -105,7 +105,7 @@ def new_file_beside(path: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Fsyncs a file or folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What is asked at the same time goes to the database together; here is who goes with whom, not what is sent."""
+"""Groups concurrent requests to the database into batches; what a batch sends is up to its caller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Member(Generic[Asked, Answer]):
-    """One question and who waits for its answer; no two of a batch have a claim in common."""
+    """A request of a batch and the future of its response; no two members of a batch share a claim."""
 
     __slots__ = ("answer", "asked", "claims")
 
@@ -20,7 +20,7 @@ class Member(Generic[Asked, Answer]):
         self.answer = answer
 
     def settle(self, outcome: Answer | Exception) -> None:
-        """Whoever asked may have gone away meanwhile."""
+        """Sets the result or the exception, unless the caller was cancelled meanwhile."""
         if self.answer.done():
             return
         if isinstance(outcome, Exception):
@@ -30,10 +30,10 @@ class Member(Generic[Asked, Answer]):
 
 
 class Batches(Generic[Asked, Answer]):
-    """Those of one turn of the event loop form a batch, and so do all who come while `in_flight` are on their way.
+    """Requests of one event loop iteration form a batch, as do those that arrive while `in_flight` batches run.
 
-    Nobody waits for company: batches grow by themselves as the database becomes busy. `carry_out` settles its members
-    or sees to it that somebody does; what it raises is the answer to all of them.
+    No request waits for a batch to fill: batches grow as the database becomes busy. `carry_out` settles its members or
+    hands them to a task that does; an exception of it goes to all of them.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Batches(Generic[Asked, Answer]):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits and nothing is on its way."""
+        """Whether no request is queued or in flight."""
         return self._free == self._in_flight and not self._waiting
 
     async def alone(self, work: Awaitable[T]) -> T:
-        """One question in its asker's own task, which is quickest; it counts as a batch: others gather behind it."""
+        """Runs one request in the caller's task, which is fastest; it counts as a batch, so others queue behind it."""
         self._free -= 1
         self.sent += 1
         self.members += 1
@@ -86,7 +86,7 @@ class Batches(Generic[Asked, Answer]):
             task.add_done_callback(self._tasks.discard)
 
     def _next(self) -> list[Member[Asked, Answer]]:
-        """The first of those who wait; one who claims the same as another before it goes with a later batch."""
+        """Takes the next batch from the queue; a member that shares a claim with an earlier one is left for later."""
         taken: list[Member[Asked, Answer]] = []
         left: list[Member[Asked, Answer]] = []
         claimed: set[Hashable] = set()
@@ -95,7 +95,7 @@ class Batches(Generic[Asked, Answer]):
                 taken.append(member)
             else:
                 left.append(member)
-            claimed |= member.claims
+            claimed |= member.claims  # also of those left, which keeps requests with the same claim in order
         self._waiting = left
         return taken
 
@@ -112,6 +112,7 @@ class Batches(Generic[Asked, Answer]):
             self._send()
 
     async def drain(self) -> None:
-        """Until nobody waits and nothing is on its way."""
+        """Waits until no request is queued or in flight."""
         while self._waiting or self._tasks:
+            # The extra task keeps the list from being empty while members are queued but not sent yet.
             await asyncio.wait([*self._tasks, asyncio.create_task(asyncio.sleep(0))])

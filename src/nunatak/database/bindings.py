@@ -1,4 +1,4 @@
-"""The values that named statements are given, and what their rows mean; no SQL and no I/O."""
+"""The parameters of named statements, and the records made of their rows. No SQL, no I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,23 +21,23 @@ from nunatak.database.records import (
     Stored,
 )
 
-KEPT_REPORTS = 10_000  # a bounded memory of what clients report; the newest matter
+KEPT_REPORTS = 10_000  # only the newest metrics reports of clients are kept
 KEPT_REPORT_BYTES = 64 * 1024 * 1024
 
-MOST_STUCK_JOBS = 100  # enough to see what is wrong
+MOST_STUCK_JOBS = 100  # bounds a report; enough to see what is wrong
 
-# Sorts behind every name: 64 of the highest character are more than the 255 bytes of the longest one.
+# Sorts after every name: 64 times the highest character is 256 bytes, and the longest name has 255.
 BEHIND_ALL = "\U0010ffff" * 64
 
 
 def search_values(catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int) -> dict[str, object]:
-    """The parameters of `search_names`."""
+    """Returns the parameters of `search_names`."""
     values = {"catalog": catalog, "query": text, "type": kind}
     return {**values, "after_namespace": after[0], "after_name": after[1], "piece": piece}
 
 
 def matches_of(rows: Sequence[Sequence[Any]], piece: int) -> tuple[list[Found], tuple[str, str] | None]:
-    """What the rows of `search_names` say: the matches, and the last name looked at unless the names ended before."""
+    """Returns the matches in the rows of `search_names`, and the last name scanned, or None at the end."""
     matches = [Found(row[0], row[1], row[2]) for row in rows if row[3]]
     return matches, (rows[-1][1], rows[-1][2]) if rows and rows[-1][4] == piece else None
 
@@ -86,7 +86,7 @@ _NO_ANSWER: Mapping[str, object] = dict.fromkeys(
 
 
 def commit_values(changes: Sequence[Change]) -> dict[str, object]:
-    """What `commit_pointer` is given for one moved pointer, and for what goes along with it."""
+    """Returns the parameters of `commit_pointer`: one moved pointer, and the jobs and answer committed with it."""
     jobs = [change for change in changes if isinstance(change, AddJob)]
     values: dict[str, object] = {
         **_NO_ANSWER,
@@ -115,22 +115,23 @@ def postpone_values(change: PostponeJob) -> dict[str, object]:
 
 
 def ancestors_of(location: str) -> list[str]:
-    """Every folder above `location`, down to the root of its store."""
+    """Returns every folder above `location`, from the root of its store on."""
     scheme, _, path = location.partition("://")
     parts = path.split("/")
     return [f"{scheme}://{'/'.join(parts[:end])}" for end in range(1, len(parts))]
 
 
 def children_between(parent: str, after: str) -> tuple[str, str, str]:
-    """How every child of `parent` begins, and between which names those after `after` are found."""
+    """Returns the prefix of the children of `parent`, and the range of names to scan for those after `after`."""
     prefix = f"{parent}." if parent else ""
+    # "/" is the character after ".", so `parent/` sorts after everything below `parent.`.
     return prefix, max(after, prefix), f"{parent}/" if parent else BEHIND_ALL
 
 
 def purge_payload(
     key: Key, metadata_location: str, location: str | None, uuid: str | None, shadow_of: str | None
 ) -> bytes:
-    """What a purge job is told; the table is gone from the catalog when it runs."""
+    """Returns the payload of a purge job: all it needs, as the table is no longer in the catalog when it runs."""
     return msgspec.json.encode(
         {
             "catalog": key.catalog,
@@ -145,12 +146,12 @@ def purge_payload(
 
 
 def in_catalog(key: Key, uuid: str | None) -> dict[str, object]:
-    """A table by its uuid, as the statements about shadows are given it."""
+    """Returns the parameters that identify a table by its uuid, for the statements about shadows."""
     return {"catalog": key.catalog, "uuid": uuid or ""}
 
 
 def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> InspectedPointer | None:
-    """From the row of `inspect_pointer`, or if there is none, from that of `find_stored`."""
+    """Makes the record from the row of `inspect_pointer` or, if there is none, of `find_stored`."""
     if row is None:
         return None if stored is None else InspectedPointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
     location, previous, kind, head, uuid, folder, content, marked = row
@@ -159,10 +160,10 @@ def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Inspe
 
 
 def count_kept_reports(newest: bytes) -> int:
-    """How many reports are kept beside a new one: fewer of large ones, so that their bytes are bounded, too."""
+    """Returns how many reports to keep: fewer if the newest is large, which bounds their bytes, too."""
     return min(KEPT_REPORTS, max(1, KEPT_REPORT_BYTES // max(1, len(newest))))
 
 
 def twin(change: InsertPointer) -> str | None:
-    """The uuid of a table that a new one may share its folder with: itself, when it is given a second name."""
+    """Returns the uuid of the table that may share the folder: the same table, registered under a second name."""
     return change.new.table_uuid if change.registered else None

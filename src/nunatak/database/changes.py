@@ -1,7 +1,7 @@
 """Every kind of change, written once and without I/O: a generator that yields batches of named statements.
 
-A driver carries out a batch, in one round trip if it can, and sends back a Result for each statement. What a generator
-raises is why its change is refused; the driver then rolls the transaction back.
+A driver runs a batch, in one round trip if it can, and sends back a Result for each statement. A generator raises the
+error with which its change is refused; the driver then rolls the transaction back.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -39,13 +39,13 @@ from nunatak.database.records import (
 )
 from nunatak.errors import CatalogError
 
-MAX_COUNTED_CHILDREN = 1000  # beyond this nobody wants to know how many
+MAX_COUNTED_CHILDREN = 1000  # bounds the cost of the count in the error of a namespace that is not empty
 
 T = TypeVar("T")
 
 
 class Result(NamedTuple):
-    """What a statement did: the rows it returned, and how many they are or, if it returns none, how many it matched."""
+    """The result of a statement: its rows and their number or, if it returns none, the number of rows it matched."""
 
     matched: int
     rows: Sequence[Any]
@@ -59,11 +59,11 @@ Children = Callable[[str, str, str, int], Steps[tuple[list[str], str | None]]]
 
 
 class ConstraintViolation(Exception):
-    """Thrown into a generator when a unique key refuses its batch; the cause is the driver's error."""
+    """Thrown into a generator when its batch violates a unique key; the cause is the driver's error."""
 
 
 def drive(steps: Steps[T], carry_out: Callable[[list[Step]], Sequence[Result]], violation: type[Exception]) -> T:
-    """Run a generator to its end with a blocking driver; `violation` is what that driver raises for a unique key."""
+    """Runs a generator to its end with a blocking driver; `violation` is the driver's error for a unique key."""
     try:
         batch = next(steps)
         while True:
@@ -82,7 +82,7 @@ def drive(steps: Steps[T], carry_out: Callable[[list[Step]], Sequence[Result]], 
 
 def constraint_violation(error: Exception) -> ConstraintViolation:
     violation = ConstraintViolation()
-    violation.__cause__ = error
+    violation.__cause__ = error  # generator.throw takes no `from`, and a generator may re-raise the driver's error
     return violation
 
 
@@ -98,6 +98,7 @@ def insert_pointer(change: InsertPointer) -> Steps[None]:
     if change.check_overlap:
         yield from _refuse_overlap(new.location, key, bindings.twin(change))
     if change.registered:
+        # Registering a dropped table while its purge is queued would lose its files.
         (purge,) = yield [("purge_of", {"location": new.location})]
         if purge.rows:
             raise refusals.files_are_purged(change.printed)
@@ -111,7 +112,7 @@ def insert_pointer(change: InsertPointer) -> Steps[None]:
     insertion: list[Step] = [
         ("clear_empty_pointer", values),
         ("insert_pointer", values),
-        ("mark_namespace", values),  # the namespace may exist only because of a table that is dropped later
+        ("mark_namespace", values),  # otherwise it could exist only through its tables and vanish with the last one
         ("save_pointer", values),
         ("log_commit", values),
     ]
@@ -119,7 +120,7 @@ def insert_pointer(change: InsertPointer) -> Steps[None]:
         _, inserted, *_ = yield [*insertion, *_save_places(key, new.places)]
     except ConstraintViolation:
         inserted = NO_RESULT
-    if not inserted.matched:  # another client of the tables, which knows nothing of our locks, was faster
+    if not inserted.matched:  # a JDBC client, which does not take our locks, inserted the name first
         (found,) = yield [("find_type", key_values(key))]
         _refuse_taken(change, found)
         raise refusals.already_exists(change.kind, change.kind, change.printed)
@@ -142,7 +143,7 @@ def overlap_values(location: str, ancestors: Sequence[str]) -> dict[str, object]
 
 
 def json_list(texts: Sequence[str]) -> str:
-    """Several values for one parameter, as every database can read them."""
+    """Returns several values as one JSON parameter, which every database can unpack."""
     return msgspec.json.encode(texts).decode()
 
 
@@ -158,12 +159,12 @@ def move_pointer(change: MovePointer) -> Steps[None]:
 
 
 def commit_steps(values: Mapping[str, object]) -> list[Step]:
-    """The first matches nothing unless the pointer is where it is expected; then the others do nothing."""
+    """Returns the statements of a commit; if the compare-and-swap, the first, matches no row, the others do nothing."""
     return [("commit_pointer", values), ("remember_moved", {}), ("save_moved_pointer", values), ("log_moved", values)]
 
 
 def after_move(change: MovePointer) -> Steps[None]:
-    """What a commit needs besides `commit_pointer`, in the same transaction."""
+    """Checks the new location for overlaps and saves its places, in the transaction of `commit_pointer`."""
     if change.check_overlap:
         yield from _refuse_overlap(change.new.location, change.key, change.new.table_uuid)
     if change.places_changed:
@@ -181,7 +182,7 @@ def why_not_moved(change: MovePointer) -> Steps[CatalogError]:
 
 
 def delete_pointer(change: DeletePointer) -> Steps[tuple[str, str | None, str | None]]:
-    """Where its metadata is, and its folder and uuid if known: what a purge needs."""
+    """Returns the metadata location and, if known, the folder and the uuid of the table: what a purge needs."""
     key = change.key
     taken, saved = yield [
         ("take_pointer", {**key_values(key), "type": change.kind}),
@@ -204,7 +205,7 @@ def delete_pointer(change: DeletePointer) -> Steps[tuple[str, str | None, str | 
         steps.append(("forget_shadow", bindings.in_catalog(key, uuid)))
     if change.purge and pointer:
         payload = bindings.purge_payload(key, pointer, location, uuid, shadow_of)
-        where = location if shadow_of is None else None  # files that stay are in nobody's way
+        where = location if shadow_of is None else None  # a shadow's files are not deleted, so a register may use them
         steps.append(("add_job", {"kind": "purge", "payload": payload, "location": where}))
     yield steps
     return pointer, location, uuid
@@ -226,12 +227,12 @@ def rename_pointer(change: RenamePointer) -> Steps[None]:
     values = {**key_values(key), "to_namespace": to.namespace, "to_name": to.name, "type": change.kind}
     try:
         (renamed,) = yield [("rename_pointer", values)]
-    except ConstraintViolation as error:  # another client has taken the name since
+    except ConstraintViolation as error:  # a JDBC client took the name after the check above
         raise refusals.rename_taken(change, change.kind) from error.__cause__
-    if not renamed.matched:  # another client has dropped it since
+    if not renamed.matched:  # a JDBC client dropped the table after the check above
         raise refusals.no_such_entry(change.kind, change.printed)
     yield [
-        ("forget_pointer", key_values(to)),  # what another client has dropped may still be remembered under this name
+        ("forget_pointer", key_values(to)),  # rows of a table that a JDBC client dropped may still have this name
         ("forget_table_properties", key_values(to)),
         ("forget_places", key_values(to)),
         ("mark_namespace", bindings.namespace_of(key)),
@@ -246,12 +247,12 @@ def adopt_pointer(change: AdoptPointer) -> Steps[None]:
     key, new = change.key, change.new
     found, stored = yield [("lock_pointer", key_values(key)), ("find_stored", key_values(key))]
     if not found.rows or found.rows[0][0] != new.metadata_location:
-        return  # moved again: whoever reads next adopts that one
+        return  # moved again: the next read adopts the new pointer
     steps: list[Step] = [
         ("save_pointer", {**key_values(key), **bindings.stored_values(new)}),
         *_save_places(key, new.places),
     ]
-    if not stored.rows or stored.rows[0][0] != new.metadata_location:  # else only the bytes were missing
+    if not stored.rows or stored.rows[0][0] != new.metadata_location:  # otherwise only the bytes were missing
         steps.append(_log(change.entry, key, new.table_uuid, new.metadata_location, None))
     yield steps
 
@@ -306,6 +307,7 @@ def drop_namespace(children: Children, change: DropNamespace) -> Steps[None]:
 
 def update_namespace(change: UpdateNamespace) -> Steps[None]:
     where = {"catalog": change.catalog, "namespace": change.namespace}
+    # Only removals depend on the properties that are present.
     read: list[Step] = [("namespace_properties", where)] if change.removals else []
     exists, *present = yield [("namespace_exists", where), *read]
     if not exists.rows[0][0]:
@@ -376,7 +378,7 @@ StepsByChange = Mapping[type, Callable[[Any], Steps[object]]]
 
 
 def steps_by_change(children: Children) -> StepsByChange:
-    """The generator of each kind of change; `children` lists those of a namespace as the database does it fastest."""
+    """Maps each kind of change to its generator; `children` lists child namespaces in the database's fastest way."""
     return {
         InsertPointer: insert_pointer,
         MovePointer: move_pointer,

@@ -1,4 +1,4 @@
-"""One schema for every database: what the placeholders of `migrations/*.sql` stand for in each dialect.
+"""Translates the one schema in `migrations/*.sql` to each dialect: the SQL of every placeholder.
 
 `{key 255}` is a placeholder with a size, which only MariaDB needs. A paragraph with the line `-- only: postgres` is for
 that database alone.
@@ -11,13 +11,13 @@ from typing import Literal
 Dialect = Literal["sqlite", "postgres", "mariadb"]
 DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgres", "mariadb")
 
-# On MySQL the collation is utf8mb4_0900_bin, which means the same.
+# On MySQL, mariadb_migrations.py replaces the collation by its equivalent, utf8mb4_0900_bin.
 _BYTE_ORDER = "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
 _OPTIONS = " ENGINE = InnoDB, ROW_FORMAT = DYNAMIC, DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_nopad_bin"
 
 # In the order of DIALECTS. Names in a `key` are ordered and compared by their bytes.
 _WORDS: Mapping[str, tuple[str, str, str]] = {
-    "name": ("VARCHAR(#)", 'VARCHAR(#) COLLATE "C"', "VARCHAR(#)"),  # as a JDBC catalog makes it
+    "name": ("VARCHAR(#)", 'VARCHAR(#) COLLATE "C"', "VARCHAR(#)"),  # as Iceberg's JDBC catalog defines it
     "key": ("TEXT", 'TEXT COLLATE "C"', "VARCHAR(#)"),
     "text": ("TEXT", "TEXT", "VARCHAR(#)"),
     "longtext": ("TEXT", "TEXT", "MEDIUMTEXT"),
@@ -31,10 +31,10 @@ _WORDS: Mapping[str, tuple[str, str, str]] = {
         "BIGINT AUTO_INCREMENT PRIMARY KEY",
     ),
     "unique": ("", " UNIQUE", ""),
-    "prefix": ("", "", "(255)"),  # how much of a long text an index holds
+    "prefix": ("", "", "(255)"),  # length of the indexed prefix of a long text
     "options": ("", "", _OPTIONS),
     "byte_order": ("", "", _BYTE_ORDER),
-    # MariaDB cannot undo a definition, so a migration that was interrupted is run again from its beginning.
+    # MariaDB cannot roll back DDL, so an interrupted migration is run again from its beginning.
     "create_table": ("CREATE TABLE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
     "create_index": ("CREATE INDEX", "CREATE INDEX", "CREATE INDEX IF NOT EXISTS"),
     "add_column": ("ADD COLUMN", "ADD COLUMN", "ADD COLUMN IF NOT EXISTS"),
@@ -45,7 +45,7 @@ _ONLY = re.compile(r"^-- only: ([a-z ]+)$", re.MULTILINE)
 
 
 def in_dialect(sql: str, dialect: Dialect) -> str:
-    """A migration as this database is given it; empty if it has nothing to do here."""
+    """Returns the migration in the SQL of this database; empty if there is nothing to do."""
     paragraphs = [part for part in re.split(r"\n{2,}", sql) if _is_for(part, dialect)]
     if all(line.startswith("--") for part in paragraphs for line in part.splitlines()):
         return ""

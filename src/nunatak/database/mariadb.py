@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: any number of servers on one database; a commit is one round trip, a lost one is asked after."""
+"""The MariaDB and MySQL store: several servers may share a database; a commit is one round trip."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ COMMIT: Step = ("commit_transaction", {})
 class MariadbStore(ServerStore):
     """The Store on a MariaDB or MySQL database; made by `open_store`."""
 
-    once = (*ServerStore.once, AddJob, SaveReport, LeaseJob)  # a note of them is sent with COMMIT, at no cost
+    once = (*ServerStore.once, AddJob, SaveReport, LeaseJob)  # their outcome row costs no round trip
 
     def __init__(self, connections: MariadbConnections) -> None:
         super().__init__(in_pages)
@@ -50,7 +50,7 @@ class MariadbStore(ServerStore):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened so far, and how the connections stand now."""
+        """Counters since the start, and the current state of the connection pool."""
         return self._counts | {
             "connection in use": self._connections.in_use,
             "connection idle": self._connections.idle,
@@ -73,7 +73,7 @@ class MariadbStore(ServerStore):
             if lost:
                 self._lost(session)
             elif isinstance(failure, Unanswered):
-                session.end()
+                session.end()  # `_outcome` needs it to have ended
             else:
                 _roll_back(session)
             if failure is error:
@@ -111,7 +111,7 @@ class MariadbStore(ServerStore):
 
     def _give_up_error(self, changes: Sequence[Change], cause: BaseException | None) -> CatalogError:
         if cause is not None and number_of(cause) == LOCK_TIMEOUT and _has_key(changes):
-            # Whoever holds on to the key may yet do what this request asks for, which is not to be told otherwise.
+            # The transaction that holds the key may still commit this very request: the outcome is not certain.
             return key_taken()
         return super()._give_up_error(changes, cause)
 
@@ -131,7 +131,7 @@ class MariadbStore(ServerStore):
         return await self._connections.call(partial(self._read_in_thread, question))
 
     def _read_in_thread(self, question: Callable[[MariadbSession], T], session: MariadbSession) -> T:
-        """Raises a CatalogError, or Undone if the session was lost meanwhile."""
+        """Runs a read in a thread; raises a CatalogError, or Undone after a lost session or a conflict."""
         try:
             return question(session)
         except CatalogError:
@@ -170,19 +170,19 @@ class MariadbStore(ServerStore):
 
 
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> MariadbStore:
-    """The store at `mariadb://…`, of this version's schema; NotInstalled, Unsuitable or ServiceUnavailable."""
+    """Opens the store at `mariadb://…` and migrates it; raises MariadbNotInstalled, Unsuitable, ServiceUnavailable."""
     connections = MariadbConnections(url, mariadb_statements(), pool_size)
     await asyncio.to_thread(migrate, connections)
     return MariadbStore(connections)
 
 
 async def migrate_url(url: str) -> list[str]:
-    """Bring the database to this version's schema; returns the names of the migrations applied."""
+    """Migrates the database to this version's schema; returns the names of the migrations applied."""
     return await asyncio.to_thread(migrate, MariadbConnections(url, mariadb_statements(), 1))
 
 
 def _plain_commit(changes: Sequence[Change]) -> list[Step]:
-    """What goes along does nothing unless the pointer moved."""
+    """Returns the statements of a plain commit; jobs and the answer are only written if the pointer moved."""
     along: list[Step] = []
     for change in changes:
         if isinstance(change, AddJob):
@@ -197,8 +197,8 @@ def _has_key(changes: Sequence[Change]) -> bool:
 
 
 def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: MariadbSession) -> bool | None:
-    """Whether the change happened, or None while the lost session may still make it happen."""
-    # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
+    """Returns whether the changes were committed, or None while the lost session may still commit them."""
+    # Check first that the session is gone, then its rows: in the other order it could commit in between.
     if not _is_over(session, unanswered.lost):
         return None
     commit_ids = commit_ids_of(changes)
@@ -207,13 +207,13 @@ def _outcome(changes: Sequence[Change], unanswered: Unanswered, session: Mariadb
         return bool(found)
     transaction = unanswered.attempt.transaction
     if transaction is None:
-        return False  # done again, whatever became of it
+        return False  # idempotent: safe to repeat
     (found,) = session.row("outcome_found", {"transaction_id": transaction})
     return bool(found)
 
 
 def _is_over(session: MariadbSession, token: str) -> bool:
-    """Whether a lost session has ended on the server, too; if not, it is told to."""
+    """Whether a lost session has ended on the server; kills it if not."""
     (number,) = session.row("session_alive", {"token": token})
     if number is not None:
         session.batch([("end_session", {"number": number})])
@@ -221,7 +221,7 @@ def _is_over(session: MariadbSession, token: str) -> bool:
 
 
 def _roll_back(session: MariadbSession) -> None:
-    """A session that cannot is ended: the server rolls back by itself."""
+    """Rolls back; ends the session if that fails, upon which the server rolls back."""
     if session.in_transaction():
         try:
             session.statement("ROLLBACK")

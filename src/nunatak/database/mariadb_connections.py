@@ -1,4 +1,4 @@
-"""Sessions with a MariaDB or MySQL server, each used by one thread at a time, and what their errors mean."""
+"""The connection pool for MariaDB and MySQL: blocking sessions, each used by one thread at a time, and their errors."""
 
 import asyncio
 import contextlib
@@ -26,30 +26,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-POOL_SIZE = 10  # beyond some five sessions per core of the database, more make it slower
+POOL_SIZE = 10  # more than about five sessions per database core make it slower
 CONNECT_SECONDS = 5.0
-COMMAND_SECONDS = 30.0  # a server that says nothing for this long is taken for lost
-WAIT_SECONDS = 10.0  # for a session, when all are taken
-LOCK_SECONDS = 5  # for a row or a table that another transaction holds; then the change is tried again
-SMALLEST_PACKET = 1 << 20  # until the server has told what it takes
-STATEMENT_BYTES = 64 * 1024  # of a statement that saves bytes, without these
-OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}  # both have SKIP LOCKED from here on
+COMMAND_SECONDS = 30.0  # without a response for this long, the connection counts as lost
+WAIT_SECONDS = 10.0  # for a session, when all are in use
+LOCK_SECONDS = 5  # wait for a row or table lock; then the change is retried
+SMALLEST_PACKET = 1 << 20  # assumed until the server has reported its max_allowed_packet
+STATEMENT_BYTES = 64 * 1024  # most bytes of a statement besides the metadata in it
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}  # the first versions with SKIP LOCKED
 
-# Whatever the server's default: values are refused rather than cut, and `||` joins texts as in the other databases.
+# Overrides the server's default: values are refused, not truncated, and `||` concatenates as in the other databases.
 SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT"
 
-# Orders and compares by the bytes of UTF-8 and, unlike utf8mb4_bin, tells a trailing space from none.
+# Orders and compares by UTF-8 bytes and, unlike utf8mb4_bin, does not ignore trailing spaces.
 BYTE_ORDER = {"MariaDB": "utf8mb4_nopad_bin", "MySQL": "utf8mb4_0900_bin"}
 
-# Numbers of the server's errors, and of the driver's above 2000.
+# Error numbers: of the server, and above 2000 of the driver.
 DUPLICATE, NOT_NULL, DEADLOCK, LOCK_TIMEOUT, CHANGED = 1062, 1048, 1213, 1205, 1020
-REPEATED = {DEADLOCK, LOCK_TIMEOUT, CHANGED}  # undone, and worth another try
+REPEATED = {DEADLOCK, LOCK_TIMEOUT, CHANGED}  # rolled back, and worth a retry
 _LOST = {2006, 2013, 2014, 2027, 2055, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 4031}
 _BUSY = {1021, 1037, 1040, 1041, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 1969, 2002, 2003, 3024}
-_UNREADABLE = {1264, 1300, 1366, 1406, 3854}  # too long for its column, out of range, or no text the server knows
+_UNREADABLE = {1264, 1300, 1366, 1406, 3854}  # too long for its column, out of range, or not valid text
 _UNUSABLE = {1044, 1045, 1049, 1130, 1698}  # no such user or database, or not allowed
 
-# Quotes, the escape character and what ends a statement, and characters that a server may take for the end of a text.
+# Quotes, the escape character, the statement separator, and characters that may terminate a string on the server.
 _UNQUOTED = re.compile(r"""['"`\\;\x00\x1a]""")
 _SEVERAL_ON, _SEVERAL_OFF = b"\0\0", b"\1\0"  # of COM_SET_OPTION
 
@@ -59,11 +59,11 @@ Statements = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
 class MariadbNotInstalled(InternalError):
-    """The driver comes with the extra `mariadb`."""
+    """The driver is missing; the extra `mariadb` installs it."""
 
 
 class Unsuitable(InternalError):
-    """The server is there, but a catalog cannot be kept on it as it is set up."""
+    """The server is reachable, but its version or configuration is not safe for a catalog."""
 
 
 def mariadb_statements() -> Statements:
@@ -71,7 +71,7 @@ def mariadb_statements() -> Statements:
 
 
 class MariadbSession:
-    """One connection. It holds a lock of the server named `token` until it ends: by that others know that it did."""
+    """One connection. It holds a server lock named `token` (GET_LOCK), by which other sessions see whether it lives."""
 
     __slots__ = ("_connection", "_statements", "flavour", "packet_bytes", "token")
 
@@ -83,11 +83,11 @@ class MariadbSession:
         self.packet_bytes = packet_bytes
 
     def drive(self, steps: Steps[T]) -> T:
-        """Run a generator of `changes` to its end."""
+        """Runs a generator of `changes` to its end."""
         return drive(steps, self.batch, pymysql.err.IntegrityError)
 
     def batch(self, steps: Sequence[Step]) -> list[Result]:
-        """Send the named statements together, in one round trip; the first that fails ends them and is raised."""
+        """Sends the named statements in one round trip; the first error stops the rest and is raised."""
         texts = [self._text(name, values) for name, values in steps]
         results = iter(self._send_texts([text for text in texts if text]))
         return [next(results) if text else NO_RESULT for text in texts]
@@ -113,33 +113,33 @@ class MariadbSession:
         return self.batch([(name, values)])[0].rows
 
     def row(self, name: str, values: Mapping[str, object]) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         found = self.rows(name, values)
         return found[0] if found else None
 
     def statement(self, sql: str) -> Result:
-        """One statement without parameters; the server refuses a second one behind a semicolon."""
+        """Runs one statement without parameters; the server refuses a second one after a semicolon."""
         (result,) = self._send(sql.encode())
         return result
 
     def script(self, sql: str) -> None:
-        """Several statements of this program, such as a migration; never with a value in them."""
+        """Runs several constant statements, such as a migration; never with user-supplied values in them."""
         self._send_together([sql.encode()], several=True)
 
     def _text(self, name: str, values: Mapping[str, object]) -> bytes:
         sql, names = self._statements[name]
         text: str = sql % {each: self._literal(self._fitting(each, values[each])) for each in names}
-        return text.encode()  # a character that UTF-8 cannot hold is noticed before anything is sent
+        return text.encode()  # a lone surrogate raises here, before anything is sent
 
     def _fitting(self, name: str, value: object) -> object:
-        """Bytes of metadata, sent as hex, are not kept beside the pointer if they are too many: the file has them."""
+        """Returns the value, or None for metadata whose hex form exceeds a packet: it is then read from the file."""
         if name != "content" or not isinstance(value, bytes):
             return value
         return value if 2 * len(value) + STATEMENT_BYTES <= self.packet_bytes else None
 
     def _literal(self, value: object) -> str:
-        """A value as SQL. A text that could end a literal, or begin another statement, is sent as hexadecimal digits:
-        whatever the server takes for a quote or an escape, it never is program text."""
+        """Returns a value as a SQL literal. A text with quotes, escapes or separators becomes a hexadecimal literal:
+        it cannot inject SQL, whichever quoting rules the server applies."""
         if isinstance(value, str) and _UNQUOTED.search(value):
             return f"_utf8mb4 X'{value.encode().hex()}'"
         if isinstance(value, list | tuple):
@@ -148,7 +148,7 @@ class MariadbSession:
         return literal
 
     def _send_together(self, statements: Sequence[bytes], *, several: bool = False) -> list[Result]:
-        """In one round trip. Only for it, and only then, the server takes several statements in one text."""
+        """Sends statements in one round trip; multi-statement mode is enabled only for this text, against injection."""
         text = b";\n".join(statements)
         if len(statements) == 1 and not several:
             return self._send(text)
@@ -158,7 +158,7 @@ class MariadbSession:
         connection._execute_command(COMMAND.COM_SET_OPTION, _SEVERAL_OFF)
         self._read_option()
         try:
-            connection._next_seq_id = 1  # each answer is numbered anew
+            connection._next_seq_id = 1  # the packet sequence restarts with each response
             return self._read_results()
         finally:
             if not self.is_closed():
@@ -190,25 +190,25 @@ class MariadbSession:
         return not self.is_closed() and not self.in_transaction()
 
     def end(self) -> None:
-        """Without a word to the server, which may not be listening."""
+        """Closes the socket without a message to the server, which may not respond."""
         self._connection._force_close()
 
     def close(self) -> None:
-        """In good order; a server that is not there is no reason to complain."""
+        """Closes the connection with a message to the server; ignores one that is unreachable."""
         with contextlib.suppress(OSError, pymysql.Error):
             self._connection.close()
         self.end()
 
 
 class MariadbConnections:
-    """At most `size` sessions and as many threads. What was begun in a thread is ended there, whoever goes away."""
+    """A pool of at most `size` sessions. Work begun in a thread is finished even if its caller is cancelled."""
 
     def __init__(self, url: str, statements: Statements, size: int = POOL_SIZE) -> None:
         if pymysql is None:
             raise MariadbNotInstalled("MariaDB and MySQL need a driver: pip install 'nunatak[mariadb]'")
         self._address = read_url(url)
         self._statements = statements
-        self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to ask after commits
+        self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to resolve unknown outcomes
         self.size = size
         self._turns = asyncio.Semaphore(size)
         self._idle: list[MariadbSession] = []  # append and pop are safe among threads
@@ -221,7 +221,7 @@ class MariadbConnections:
         return len(self._idle)
 
     async def call(self, work: Callable[[MariadbSession], T]) -> T:
-        """`work` in a thread, with a session that nobody else uses; ServiceUnavailable when none is to be had."""
+        """Runs `work` in a thread with a session of the pool; raises ServiceUnavailable if none is free in time."""
         await self._await_turn()
         if self._closed:
             self._turns.release()
@@ -246,7 +246,7 @@ class MariadbConnections:
         self._turns.release()
 
     async def call_apart(self, work: Callable[[MariadbSession], T]) -> T:
-        """As `call`, with a session of its own, outside the bound, that is ended afterwards."""
+        """Runs `work` in a thread with a new session outside the pool, closed afterwards."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._threads, self._work_apart, work))
 
     def _work(self, work: Callable[[MariadbSession], T]) -> T:
@@ -270,28 +270,28 @@ class MariadbConnections:
             return self.open()
 
     def _give_back(self, session: MariadbSession) -> None:
-        """One in the middle of something is ended: what it did is rolled back by the server."""
+        """Returns a session to the pool; closes one that is in a transaction, which the server then rolls back."""
         if self._closed or not session.usable():
             session.end()
         else:
             self._idle.append(session)
 
     def forget_idle(self) -> None:
-        """After one session was lost: those that wait were most likely lost with it."""
+        """Closes all idle sessions: after one was lost, the others most likely are, too."""
         with contextlib.suppress(IndexError):
             for _ in range(len(self._idle)):
                 self._idle.pop().end()
 
     def open(self, *, command_seconds: float = COMMAND_SECONDS) -> MariadbSession:
-        """A new session; ServiceUnavailable if the server cannot be reached, Unsuitable if it is set up wrongly."""
+        """Opens a session; raises ServiceUnavailable if the server is unreachable, Unsuitable if misconfigured."""
         connection = None
         try:
             connection = pymysql.connect(
                 **self._address,
                 charset="utf8mb4",
                 sql_mode=SQL_MODE,
-                autocommit=True,  # a transaction is one that says START TRANSACTION
-                client_flag=CLIENT.FOUND_ROWS,  # and not MULTI_STATEMENTS: see Session._send_together
+                autocommit=True,  # transactions begin with an explicit START TRANSACTION
+                client_flag=CLIENT.FOUND_ROWS,  # without MULTI_STATEMENTS: see MariadbSession._send_together
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=CONNECT_SECONDS,
                 write_timeout=command_seconds,
@@ -306,7 +306,7 @@ class MariadbConnections:
             if isinstance(error, OSError | pymysql.Error):
                 raise ServiceUnavailable(f"The database cannot be reached now: {error_text(error)}") from error
             raise
-        connection._read_timeout = command_seconds  # the driver asks for one timeout, also for the time before
+        connection._read_timeout = command_seconds  # the constructor's read timeout also covers the handshake
         return session
 
     def _prepare(self, connection: Any) -> MariadbSession:
@@ -323,7 +323,7 @@ class MariadbConnections:
             " SESSION time_zone = '+00:00'"
         )
         if flavour == "MariaDB":
-            # Nothing is done between two statements but sending the next; MySQL knows no such bound.
+            # A transaction is never idle between statements for long; MySQL has no such setting.
             session.statement(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
         held, found = session.batch([("hold_token", {"token": session.token}), ("server_variables", {})])
         if held.rows[0][0] != 1:
@@ -334,7 +334,7 @@ class MariadbConnections:
         return session
 
     async def close(self) -> None:
-        """End every session that nobody uses now, and the others when they are given back."""
+        """Waits for running work, then closes all sessions."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         while self._idle:
@@ -342,7 +342,7 @@ class MariadbConnections:
 
 
 def read_url(url: str) -> dict[str, Any]:
-    """What the driver is told for `mariadb://user:password@host:port/database?option=…`; Unsuitable if it is wrong."""
+    """Parses `mariadb://user:password@host:port/database?option=…` to driver arguments; raises Unsuitable."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     database = unquote(parts.path.removeprefix("/"))
@@ -366,7 +366,7 @@ def read_url(url: str) -> dict[str, Any]:
 
 
 def _encryption(mode: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Another machine is spoken to in secret and must prove who it is, unless the operator says otherwise."""
+    """Returns the TLS arguments of the driver for a mode of `ssl=`: verify, required (no verification) or off."""
     if mode == "off":
         return {"ssl_disabled": True}
     if mode not in ("verify", "required"):
@@ -377,7 +377,7 @@ def _encryption(mode: str, options: Mapping[str, str]) -> dict[str, Any]:
             context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
     except OSError as error:
         raise Unsuitable(f"database_url names a certificate that cannot be read: {error}") from error
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the authority that a server makes for itself is not strict
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # MariaDB's self-made CA certificates fail strict checks
     if mode == "required":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -393,7 +393,7 @@ def _refuse_old(flavour: str, version: str) -> None:
 
 
 def _refuse_unsuitable(variables: Mapping[str, str]) -> None:
-    """No session can choose these for itself. A commit that was answered must survive a power cut."""
+    """Raises Unsuitable for global settings under which an acknowledged commit may not survive a power failure."""
     flush, sync = variables["innodb_flush_log_at_trx_commit"], variables["sync_binlog"]
     if flush != "1":
         raise Unsuitable(f"The database may lose commits: innodb_flush_log_at_trx_commit is {flush}, set it to 1")
@@ -406,36 +406,36 @@ def _refuse_unsuitable(variables: Mapping[str, str]) -> None:
 
 
 def number_of(error: BaseException) -> int:
-    """The server's or the driver's number of an error, 0 for none."""
+    """Returns the server's or driver's error number, or 0."""
     number = error.args[0] if isinstance(error, pymysql.Error) and error.args else 0
     return number if isinstance(number, int) else 0
 
 
 def error_text(error: BaseException) -> str:
-    """The words of the server or the driver."""
+    """Returns the message of the server or the driver, with its number."""
     number = number_of(error)
     return f"{error.args[1]} ({number})" if number and len(error.args) > 1 else str(error) or "it did not answer"
 
 
 def is_lost(error: BaseException, session: MariadbSession) -> bool:
-    """Whether the session broke, so that what the server did last is not known from it."""
+    """Whether the connection broke, so that the outcome of the last statement is unknown."""
     if isinstance(error, pymysql.Error):
         return number_of(error) in _LOST or session.is_closed()
-    # A value that cannot be sent is noticed before anything is sent, and the connection stays.
+    # A value that cannot be encoded raises before anything is sent; the connection stays usable.
     return not isinstance(error, ValueError) or session.is_closed()
 
 
 def is_certain(error: BaseException) -> bool:
-    """Whether an error can only be that of a statement before COMMIT, which then was not reached.
+    """Whether an error can only come from a statement before COMMIT, so that COMMIT was not reached.
 
-    COMMIT itself may fail half-way, as when the binary log could not be written.
+    COMMIT itself may fail half-way, for example when the binary log cannot be written.
     """
     certain = REPEATED | _UNREADABLE | {NOT_NULL, DUPLICATE}
     return number_of(error) in certain or not isinstance(error, pymysql.Error)
 
 
 def refusal(error: BaseException) -> CatalogError:
-    """The database said no, or was not reached: certain that nothing was applied."""
+    """Translates an error after which nothing was applied."""
     number = number_of(error)
     if number == NOT_NULL and "request_hash" in str(error):
         return key_taken()

@@ -1,4 +1,4 @@
-"""Applies migrations to MariaDB: one server at a time, going on where one was interrupted."""
+"""Applies migrations to MariaDB: one server at a time; an interrupted migration is resumed."""
 
 import logging
 from functools import partial
@@ -29,19 +29,19 @@ log = logging.getLogger(__name__)
 
 
 def migrate(connections: MariadbConnections) -> list[str]:
-    """Apply what is missing; returns the names."""
+    """Applies missing migrations; returns their names."""
     session = connections.open(command_seconds=LONGEST_SECONDS)
     try:
         if session.flavour == "MySQL":
             log.warning("the database is MySQL: Nunatak is tested on MariaDB, and meant but not known to work here")
-        # Without a lock at first: a server that starts on a database of its version waits for nobody.
+        # Checked without a lock first: on an up-to-date database a starting server need not wait.
         return migrate_blocking(apply_missing(_applied_migrations(session), "mariadb"), partial(_apply, session))
     finally:
-        session.close()  # and with it the lock
+        session.close()  # releases the lock, too
 
 
 def _apply(session: MariadbSession, migration: Migration) -> bool:
-    """Whether it was applied here: another server may have been faster."""
+    """Applies a migration; returns False if another server has applied it meanwhile."""
     number, name, sql = migration
     try:
         _take_turn(session)
@@ -61,7 +61,7 @@ def _apply(session: MariadbSession, migration: Migration) -> bool:
 
 
 def _take_turn(session: MariadbSession) -> None:
-    """A lock that ends with the session. Its name is known to the whole server, so it tells the database, too."""
+    """Takes the migration lock until the session ends. Lock names are server-wide: this one includes the database."""
     ((database,),) = session.statement("SELECT database()").rows
     digest = sha256(str(database).encode()).hexdigest()[:32]
     (taken,) = session.row("take_turn", {"lock": f"nunatak migration {digest}", "seconds": TURN_SECONDS})
@@ -70,7 +70,7 @@ def _take_turn(session: MariadbSession) -> None:
 
 
 def _applied_migrations(session: MariadbSession) -> set[int]:
-    """The numbers of the migrations that the database has."""
+    """Returns the numbers of the migrations that were applied to the database."""
     if not session.rows("migrations_table", {}):
         return set()
     return {row[0] for row in session.rows("applied_migrations", {})}

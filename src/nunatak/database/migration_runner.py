@@ -1,4 +1,4 @@
-"""Which migrations a database still needs, in which order and how patiently they are applied; no SQL runs here."""
+"""Which migrations a database needs, in which order, and with which retries; drivers run the SQL."""
 
 import time
 from collections.abc import Callable, Collection, Generator
@@ -9,20 +9,20 @@ from nunatak.errors import InternalError
 
 Migration = tuple[int, str, str]  # number, name, SQL
 
-TRIES = 10  # for tables that others hold
-PAUSE_SECONDS = 1.0  # between them, for those who waited behind a try
+TRIES = 10  # for a table lock that other transactions hold
+PAUSE_SECONDS = 1.0  # between tries, so that commits queued behind one can finish
 TURN_SECONDS = 120  # to wait for another server that migrates
-LONGEST_SECONDS = 3600  # one statement of a migration on a large catalog
+LONGEST_SECONDS = 3600  # limit of one statement of a migration on a large catalog
 
 CREATE_MIGRATIONS = "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name {text} NOT NULL)"
 
 
 class SchemaTooNew(InternalError):
-    """A later version has migrated this database; this one would not understand what it finds."""
+    """A later version has migrated this database to a schema that this version does not know."""
 
 
 class MigrationFailed(InternalError):
-    """Nothing of the migration was kept, and no lock."""
+    """The migration was rolled back, and its locks were released."""
 
     said = (
         "The migration {name} could not be applied: {reason}. Nothing of it was kept, and the version before goes on "
@@ -34,7 +34,7 @@ class MigrationFailed(InternalError):
 
 
 class MigrationInterrupted(MigrationFailed):
-    """MariaDB commits each definition by itself, so what was done before stays; every step may be taken again."""
+    """The migration stopped half-way: MariaDB commits each DDL statement; every step can be repeated."""
 
     said = (
         "The migration {name} could not be finished: {reason}. Nothing in the catalog was lost. Remove the cause, then "
@@ -43,17 +43,17 @@ class MigrationInterrupted(MigrationFailed):
 
 
 class TableHeld(Exception):
-    """Raised by a driver for a migration that met a table which others hold: it gave way, and may come again."""
+    """Raised by a driver when a migration timed out on a table lock; the migration may be retried."""
 
 
-# A migration that waits for a table makes every commit behind it wait too: it gives up soon, and comes again.
+# Commits queue behind a migration that waits for a table lock, so it times out soon and is retried.
 Migrating = Generator[Migration | float, bool, list[str]]
 
 
 def apply_missing(applied: Collection[int], dialect: Dialect) -> Migrating:
-    """Yields each missing migration to be applied and is sent whether it was applied here; or seconds to pause.
+    """Yields each missing migration and is sent whether this process applied it; or yields seconds to pause.
 
-    Returns the names of those that were.
+    Returns the names of the migrations applied.
     """
     failed = MigrationInterrupted if dialect == "mariadb" else MigrationFailed
     fresh = []
@@ -71,7 +71,7 @@ def apply_missing(applied: Collection[int], dialect: Dialect) -> Migrating:
 
 
 def migrate_blocking(steps: Migrating, apply: Callable[[Migration], bool]) -> list[str]:
-    """Carries out `migrating` with a blocking driver."""
+    """Runs `apply_missing` with a blocking driver."""
     try:
         wanted = next(steps)
         while True:
@@ -91,7 +91,7 @@ def migrate_blocking(steps: Migrating, apply: Callable[[Migration], bool]) -> li
 
 
 def missing_migrations(applied: Collection[int], dialect: Dialect) -> list[Migration]:
-    """What is still to be applied, in order."""
+    """Returns the migrations that are still to be applied, in order; raises SchemaTooNew."""
     known = read_migrations(dialect)
     found, newest = max(applied, default=0), known[-1][0]
     if found > newest:

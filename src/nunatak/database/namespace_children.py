@@ -1,7 +1,7 @@
 """Lists the direct children of a namespace in one of three ways, each the fastest on one database.
 
-Names are skipped through, so the cost is that of the page, not of what lies below. A namespace also exists because of
-what lies below it. Something below a child that is marked or holds tables was listed with that child before.
+Descendants are skipped by index lookups, so the cost depends on the page, not on the size of the subtree. A namespace
+also exists if only descendants of it do. A descendant of a child that is marked or holds tables adds no second entry.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from nunatak.database import bindings
 from nunatak.database.changes import Steps
 
-Page = tuple[list[str], str | None]  # names in order, and where to go on, or None at the end
+Page = tuple[list[str], str | None]  # names in order, and the position of the next page, or None at the end
 
 LONGEST_STEP = 1000  # namespaces read at once by `in_pages`
 
 
 def one_by_one(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
-    """A statement for each child: SQLite finds the next name in microseconds, but scans a whole index for many."""
+    """Runs one statement per child: SQLite finds the next name in microseconds, but scans a whole index for many."""
     prefix, position, before = bindings.children_between(parent, after)
     children: list[str] = []
     while True:
@@ -36,7 +36,7 @@ def one_by_one(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]
 
 
 def at_once(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
-    """One recursive statement, for PostgreSQL."""
+    """Runs one recursive statement, for PostgreSQL."""
     prefix, position, before = bindings.children_between(parent, after)
     values = {"catalog": catalog, "prefix": prefix, "after": position, "before": before, "limit": limit}
     (found,) = yield [("list_children", {**values, "behind_all": bindings.BEHIND_ALL})]
@@ -45,7 +45,7 @@ def at_once(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
 
 
 def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
-    """Many names in one round trip, for MariaDB, which skips through an index by itself."""
+    """Reads many names per round trip, for MariaDB, which does the skip scan of the index by itself."""
     prefix, start, before = bindings.children_between(parent, after)
     step = min(limit + 1, LONGEST_STEP)
     position = last = start
@@ -55,7 +55,7 @@ def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
         (page,) = yield [("next_namespaces", values)]
         for (name,) in page.rows:
             if name <= position:
-                continue  # below a child that is done with
+                continue  # a descendant of a child that was handled before
             child = _child_of(prefix, name)
             position = name if child == name else f"{child}.{bindings.BEHIND_ALL}"
             if child != name and (yield from _was_listed(catalog, child, start, listed)):
@@ -69,7 +69,7 @@ def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
 
 
 def _was_listed(catalog: str, child: str, start: str, listed: Mapping[str, None]) -> Steps[bool]:
-    """Whether a child of which a descendant was found stands by itself, and so came before, maybe on another page."""
+    """Whether the child of a found descendant exists by itself, so that it was listed before, maybe on another page."""
     if child > start:
         return child in listed
     (stands,) = yield [("namespace_stands", {"catalog": catalog, "namespace": child})]

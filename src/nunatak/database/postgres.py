@@ -1,4 +1,4 @@
-"""PostgreSQL: any number of servers on one database; a commit is one statement, a lost connection is asked after."""
+"""The PostgreSQL store: several servers may share a database; concurrent commits and lookups are sent in batches."""
 
 import asyncio
 import logging
@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-REPEATED = {"40001", "40P01"}  # serialization failure and deadlock: undone, and worth another try
-LARGEST_BATCH = 64  # beyond this a statement's share per member hardly falls, and its members wait for all of it
-MOST_IN_FLIGHT = 4  # batches of each kind; with fewer on their way, each is larger
+REPEATED = {"40001", "40P01"}  # serialization failure and deadlock: rolled back, and worth a retry
+LARGEST_BATCH = 64  # beyond this the cost per member hardly falls, and every member waits for the whole statement
+MOST_IN_FLIGHT = 4  # batches of each kind; fewer in flight make each batch larger
 BATCH_SETTINGS = {
-    "lock_timeout": "100ms",  # a commit that has to wait longer does so outside, lest others wait behind it
-    # Each statement finds its rows by an index; a plan is made once, and must hold when the tables have grown.
+    "lock_timeout": "100ms",  # a commit that waits longer is retried alone, so that the rest of the batch does not wait
+    # Each statement finds its rows by an index: the plan is cached, and must stay right when the tables have grown.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -60,7 +60,7 @@ class PostgresStore(ServerStore):
     ) -> None:
         super().__init__(at_once)
         self._connections = connections
-        self._batch_connections = batch_connections  # never all taken: there are as many as batches on their way
+        self._batch_connections = batch_connections  # never exhausted: as many as batches in flight
         self._heads: Batches[Lookup, Pointer | None] = Batches(
             self._find_pointers, largest=LARGEST_BATCH, in_flight=in_flight
         )
@@ -70,7 +70,7 @@ class PostgresStore(ServerStore):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened so far, and how the connections stand now."""
+        """Counters since the start, and the current state of the connection pools."""
         pools = (self._connections, self._batch_connections)
         return self._counts | {
             "lookup batch": self._heads.sent,
@@ -92,7 +92,7 @@ class PostgresStore(ServerStore):
         return await self._commits.ask(changes, claims_of(changes))
 
     async def _commit_pointers(self, members: list[Member[Sequence[Change], list[object]]]) -> None:
-        """Plain commits in one statement. Whoever it does not settle goes on alone, in nobody's way."""
+        """Commits plain commits in one statement; retries each member alone that the statement does not settle."""
         session = await self._batch_connections.take()
         try:
             moved = await commit_together(session, [member.asked for member in members])
@@ -108,13 +108,13 @@ class PostgresStore(ServerStore):
             if is_lost(error, session):
                 self._lost(session)
                 self._begin(self._ask_after(session, members))
-            else:  # a deadlock, a lock that was not given, a value that cannot be kept: nothing was applied
+            else:  # a deadlock, a lock timeout, a value that cannot be stored: nothing was applied
                 self._go_alone(members)
         finally:
             self._batch_connections.give_back(session)
 
     async def _explain(self, session: PostgresSession, losers: list[Member[Sequence[Change], list[object]]]) -> None:
-        """Tell those who were not moved why; who could be now, or cannot be told, goes alone."""
+        """Settles the commits whose pointer did not move with the reason; retries alone those without one."""
         try:
             reasons = await why_not_moved(session, [plain_commit_of(loser.asked) for loser in losers])
         except Exception as error:
@@ -142,7 +142,7 @@ class PostgresStore(ServerStore):
     async def _ask_after(
         self, lost: PostgresSession, members: Sequence[Member[Sequence[Change], list[object]]]
     ) -> None:
-        """The connection was lost when all of them may have been committed: the log knows which were."""
+        """Finds in the commit log which commits of a batch took effect after its connection was lost."""
         ids = [plain_commit_of(member.asked).entry.commit_id for member in members]
         found = await self._resolve(partial(self._in_new_session, partial(_commits_found, lost=lost, commit_ids=ids)))
         for member, commit_id in zip(members, ids, strict=True):
@@ -177,6 +177,7 @@ class PostgresStore(ServerStore):
 
     async def _attempt(self, session: PostgresSession, changes: Sequence[Change], attempt: Attempt) -> None:
         if is_plain_commit(changes):
+            # The statement is its own transaction: if the connection is lost, it may have been committed.
             attempt.committing = True
             moved = await session.row("commit_pointer", commit_values(changes))
             attempt.committing = False
@@ -267,7 +268,7 @@ class PostgresStore(ServerStore):
             if len(members) == 1:
                 members[0].settle(error)
             else:
-                for member in members:  # one name that the database cannot read refuses the question of all
+                for member in members:  # one name that PostgreSQL cannot encode fails the whole batch
                     await self._find_pointers([member])
             return
         found = dict(zip(asked, heads, strict=True))
@@ -290,7 +291,7 @@ class PostgresStore(ServerStore):
 
 
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
-    """The store at `postgresql://…`, its schema brought to this version; NotInstalled or ServiceUnavailable."""
+    """Opens the store at `postgresql://…` and migrates it; raises PostgresNotInstalled or ServiceUnavailable."""
     statements = postgres_statements()
     in_flight = max(1, min(MOST_IN_FLIGHT, pool_size // 5))
     connections = PostgresConnections(url, statements, max(1, pool_size - 2 * in_flight))
@@ -299,21 +300,21 @@ async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
 
 
 async def migrate_url(url: str) -> list[str]:
-    """Bring the database to this version's schema; returns the names of the migrations applied."""
+    """Migrates the database to this version's schema; returns the names of the migrations applied."""
     return await migrate(PostgresConnections(url, postgres_statements(), 1))
 
 
 def begin_sql(changes: Sequence[Change]) -> str:
-    """The transaction and its locks in one round trip."""
-    # Sorted by number, as servers of earlier versions sort them.
+    """Returns the SQL that begins the transaction and takes its advisory locks, in one round trip."""
+    # Sorted by number, as servers of earlier versions do: one order for all servers prevents deadlocks.
     locks = sorted(lock_number(name) for name in locks_for(changes))
     taken = [f"SELECT pg_advisory_xact_lock({number})" for number in locks]
     return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *taken])
 
 
 async def _commits_found(session: PostgresSession, lost: PostgresSession, commit_ids: Sequence[str]) -> set[str] | None:
-    """Those that happened, or None while the lost session may still make them happen; all of them do at once."""
-    # First whether it is gone, then what it left: the other way round it could commit in between, unseen.
+    """Returns the ids that were committed, or None while the lost session may still commit; it commits all at once."""
+    # Check first that the session is gone, then the log: in the other order it could commit in between.
     gone = await _is_gone(session, lost)
     found = {commit_id for (commit_id,) in await session.rows("commits_found", {"commit_ids": commit_ids})}
     return found if found or gone else None
@@ -326,23 +327,23 @@ async def _is_gone(session: PostgresSession, lost: PostgresSession) -> bool:
 async def _outcome(
     session: PostgresSession, lost: PostgresSession, changes: Sequence[Change], transaction: str | None
 ) -> bool | None:
-    """Whether the change happened, or None while the lost session may still make it happen."""
+    """Returns whether the changes were committed, or None while the lost session may still commit them."""
     commit_ids = commit_ids_of(changes)
     if commit_ids:
         found = await _commits_found(session, lost, commit_ids)
         return None if found is None else bool(found)
     if transaction is None:
-        return False if await _is_gone(session, lost) else None  # repeatable: done again, whatever became of it
+        return False if await _is_gone(session, lost) else None  # idempotent: safe to repeat
     await _is_gone(session, lost)
     (status,) = await session.row("transaction_outcome", {"transaction": transaction})
-    # A crash forgets the number of a transaction that left nothing on the disk, and another one may get it.
+    # After a crash PostgreSQL may reuse the id of a transaction that never reached the disk.
     if status == "committed" and not await _is_seen(session, changes):
         return None
     return {"committed": True, "aborted": False}.get(status)
 
 
 async def _is_seen(session: PostgresSession, changes: Sequence[Change]) -> bool:
-    """Whether what these changes leave is there: their audit rows, which stay, or else their namespaces, or no more."""
+    """Whether the effects of these changes are visible: their audit rows or, without any, the state of namespaces."""
     rows = [change for change in changes if isinstance(change, Write) and change.statement == "add_audit"]
     if rows:
         return all([await session.row("audit_found", row.values) is not None for row in rows])
@@ -356,7 +357,7 @@ async def _is_seen(session: PostgresSession, changes: Sequence[Change]) -> bool:
 
 
 async def _roll_back(session: PostgresSession) -> None:
-    """A session that cannot is ended: the server rolls back by itself."""
+    """Rolls back; ends the session if that fails, upon which the server rolls back."""
     if session.connection.is_in_transaction():
         try:
             await session.script("ROLLBACK")

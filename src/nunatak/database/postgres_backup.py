@@ -1,4 +1,4 @@
-"""Dumps of a PostgreSQL catalog by pg_dump, of one moment while servers commit, and put back by pg_restore."""
+"""Backs up a PostgreSQL catalog with pg_dump, as a consistent snapshot while servers commit; restores by pg_restore."""
 
 import asyncio
 import contextlib
@@ -24,10 +24,10 @@ try:
 except ModuleNotFoundError:  # pragma: no cover - the extra `postgres` brings it
     asyncpg = None
 
-DEBIAN = Path("/usr/lib/postgresql")  # where Debian keeps the programs of each version
+DEBIAN = Path("/usr/lib/postgresql")  # Debian installs the programs of each version here
 JDBC_TABLES = ("iceberg_tables", "iceberg_namespace_properties", "iceberg_table_properties")
 CONNECT_SECONDS = 10
-# Parameters of an address that libpq knows as asyncpg does; any other is for asyncpg a setting of the session.
+# URL parameters that libpq and asyncpg share; asyncpg treats any other as a session setting.
 SHARED_PARAMETERS = {
     *("host", "port", "dbname", "user", "passfile", "service", "application_name", "target_session_attrs"),
     *("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslcrl", "krbsrvname", "gsslib"),
@@ -38,14 +38,14 @@ Progress = Callable[[str], None]
 
 
 async def dump(url: str, target: Path, progress: Progress) -> BackupFacts:
-    """Fill `target` with a dump of the catalog's tables, and say what it holds."""
+    """Writes a dump of the catalog's tables to `target`; returns what it holds."""
     async with _open_session(url) as connection:
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         snapshot = await connection.fetchval("SELECT pg_export_snapshot()")
         facts = await _facts(connection)
         names = await _tables(connection, facts.place)
         program = find_program("pg_dump", _major(connection))
-        # pg_dump sees what this transaction sees: the manifest counts exactly what is in the dump.
+        # pg_dump uses the snapshot of this transaction, so the manifest counts exactly what is in the dump.
         options = ["--format=custom", "--verbose", f"--snapshot={snapshot}", f"--file={target}"]
         await _run(
             program, [*options, *(f"--table={_quote_identifier(facts.place, name)}" for name in names)], url, progress
@@ -57,8 +57,8 @@ async def dump(url: str, target: Path, progress: Progress) -> BackupFacts:
 async def restore_dump(
     file: Path, manifest: BackupManifest, url: str, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
-    """Make the dump the catalog of the database; returns the migrations it needed, and the schema where a catalog went
-    that was there before."""
+    """Restores the dump into the database; returns the migrations applied, and the schema that a previous catalog was
+    moved to, if any."""
     progress("checking")
     check(file, manifest, file)
     place = manifest.facts.place
@@ -83,7 +83,7 @@ async def restore_dump(
             raise
         found = await _facts(connection)
         for name in await _tables(connection, place):
-            await connection.execute(f"ANALYZE {_quote_identifier(place, name)}")  # a dump brings no statistics
+            await connection.execute(f"ANALYZE {_quote_identifier(place, name)}")  # a dump has no planner statistics
     if found.counted() != manifest.facts.counted():
         raise BackupRefused(f"The database does not hold what the manifest says: {found} instead of {manifest.facts}")
     progress("migrating")
@@ -111,7 +111,7 @@ async def _refuse_unsuitable(connection: Any, place: str) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1",
         SETTINGS["application_name"],
     )
-    # A server that starts from now on waits for this lock before it looks at the tables' version.
+    # A server that starts from now on waits for this lock before it reads the schema version.
     if servers or not await connection.fetchval("SELECT pg_try_advisory_lock($1)", MIGRATION_LOCK):
         raise BackupRefused("A server works on this database", hint="Stop all servers first.")
 
@@ -129,7 +129,7 @@ async def _facts(connection: Any) -> BackupFacts:
 
 
 async def _tables(connection: Any, place: str) -> list[str]:
-    """Those of the catalog; a database may hold others that are none of our business."""
+    """Returns the tables of the catalog; the database may hold unrelated ones."""
     found = await connection.fetch(
         "SELECT tablename FROM pg_tables WHERE schemaname = $1"
         " AND (starts_with(tablename, 'nunatak_') OR tablename = ANY($2)) ORDER BY tablename",
@@ -149,8 +149,8 @@ def _quote_identifier(place: str, name: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _open_session(url: str) -> AsyncIterator[Any]:
-    """A session that may be idle as long as the programs need."""
-    PostgresConnections(url, {}, 1)  # NotInstalled if there is no driver
+    """Opens a session without an idle timeout, as pg_dump and pg_restore may run long."""
+    PostgresConnections(url, {}, 1)  # raises PostgresNotInstalled without a driver
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={"jit": "off"})
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -171,7 +171,7 @@ async def _open_session(url: str) -> AsyncIterator[Any]:
 
 
 def find_program(name: str, oldest: int) -> Path:
-    """The program of the lowest version that is not older than `oldest`, on the PATH or where Debian keeps them."""
+    """Returns the program of the lowest version from `oldest` on, on the PATH or in Debian's folder; BackupRefused."""
     on_path = shutil.which(name)
     places = ([Path(on_path)] if on_path else []) + sorted(DEBIAN.glob(f"*/bin/{name}"))
     versions = {path: _version(path) for path in places}
@@ -186,7 +186,7 @@ def find_program(name: str, oldest: int) -> Path:
 
 
 def _version(program: Path) -> int:
-    """Its major version; 0 if it cannot be run."""
+    """Returns the major version of a program; 0 if it cannot be run."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -233,8 +233,8 @@ async def _run(program: Path, arguments: list[str], url: str, progress: Progress
 
 
 def without_password(url: str) -> tuple[str, Mapping[str, str]]:
-    """The address as other programs may show it to anybody who lists processes, and what they find in their
-    environment instead."""
+    """Splits a URL into one without a password, as command lines are visible to all users, and environment variables
+    for the password and session settings."""
     parts = urlsplit(url)
     login, at, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")

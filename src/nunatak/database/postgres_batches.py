@@ -1,6 +1,6 @@
-"""Lookups and plain commits that go to PostgreSQL together: the values of one statement, and each member's own outcome.
+"""Batched lookups and plain commits for PostgreSQL: the parameters of one statement, and the outcome of each member.
 
-Every function here takes any number of members, and for one alone the statement made for one, which costs less.
+Every function takes any number of members; a single member uses the cheaper statement for one.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,13 +12,13 @@ from nunatak.database.records import AddJob, Change, Key, MovePointer, Pointer, 
 from nunatak.database.transactions import is_plain_commit, plain_commit_of
 from nunatak.errors import CatalogError
 
-LARGEST_CONTENT_BYTES = 256 * 1024  # larger metadata would make the others of its batch wait while it is sent
+LARGEST_CONTENT_BYTES = 256 * 1024  # the other members would wait while larger metadata is sent
 
-Lookup = tuple[Key, str | None]  # where, and the pointer whose bytes the caller holds
+Lookup = tuple[Key, str | None]  # the key, and the metadata location whose bytes the caller has
 
 
 def head_of(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Pointer | None:
-    """A row without a pointer, which other clients could leave behind, is no table."""
+    """Returns the pointer of a row; None for a row without one, which JDBC clients could leave behind."""
     return None if location is None else Pointer(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
 
 
@@ -45,7 +45,7 @@ def may_go_together(changes: Sequence[Change]) -> bool:
 
 
 def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
-    """What no two commits of one statement may touch: a table, and an idempotency key."""
+    """Returns the table and the idempotency key, which no two commits of one statement may share."""
     claims: set[Hashable] = {plain_commit_of(changes).key}
     for change in changes:
         if isinstance(change, SaveAnswer):
@@ -54,14 +54,14 @@ def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:
 
 
 async def commit_together(session: PostgresSession, commits: Sequence[Sequence[Change]]) -> set[int]:
-    """Which of them moved, counted from 0; the others changed nothing."""
+    """Returns the indexes of the commits whose pointer moved; the others changed nothing."""
     if len(commits) == 1:
         return set() if await session.row("commit_pointer", commit_values(commits[0])) is None else {0}
     return {member - 1 for (member,) in await session.rows("commit_pointers", _columns(commits))}
 
 
 async def why_not_moved(session: PostgresSession, moves: Sequence[MovePointer]) -> list[CatalogError | None]:
-    """For each what stood in its way; None if nothing does any more: somebody held its row."""
+    """Returns for each commit why its pointer did not move; None if it can now: its row was locked."""
     values = {
         "catalog": [move.key.catalog for move in moves],
         "namespace": [move.key.namespace for move in moves],
@@ -83,7 +83,7 @@ async def why_not_moved(session: PostgresSession, moves: Sequence[MovePointer]) 
 
 
 def _columns(commits: Sequence[Sequence[Change]]) -> Mapping[str, object]:
-    """What `commit_pointers` is given: for each column of `commit_pointer` one value per member."""
+    """Returns the parameters of `commit_pointers`: for each column of `commit_pointer` a list, one value per member."""
     rows = [commit_values(changes) for changes in commits]
     columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
     jobs = [
@@ -95,7 +95,7 @@ def _columns(commits: Sequence[Sequence[Change]]) -> Mapping[str, object]:
     columns["job_members"] = [member for member, _, _ in jobs]
     columns["job_kinds"] = [kind for _, kind, _ in jobs]
     columns["job_payloads"] = [payload for _, _, payload in jobs]
-    # All of one server and one moment; the earliest forgets no answer that still counts for one of them.
+    # The times differ by little; the earliest expires no answer that is still valid for a member.
     times = [change.now_ms for changes in commits for change in changes if isinstance(change, SaveAnswer)]
     columns["key_now_ms"] = min(times, default=None)
     return columns

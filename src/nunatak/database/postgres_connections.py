@@ -1,4 +1,4 @@
-"""Sessions with a PostgreSQL server: opened when needed, a bounded number of them, and what their errors mean."""
+"""The connection pool for PostgreSQL: a bounded number of sessions, opened on demand, and their errors."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from nunatak.errors import BadRequest, CatalogError, InternalError, ServiceUnava
 
 try:
     import asyncpg  # type: ignore[import-untyped]
-    from asyncpg import TargetServerAttributeNotMatched as NoneFits  # no host of the URL can be written now
+    from asyncpg import TargetServerAttributeNotMatched as NoneFits  # no host of the URL is writable now
 except ModuleNotFoundError:  # pragma: no cover - the extra `postgres` brings it
     asyncpg = None
 
@@ -26,34 +26,34 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-POOL_SIZE = 10  # beyond some five sessions per core of the database, more make it slower
+POOL_SIZE = 10  # more than about five sessions per database core make it slower
 CONNECT_SECONDS = 5.0
-COMMAND_SECONDS = 30.0  # a server that says nothing for this long is taken for lost
-WAIT_SECONDS = 10.0  # for a session, when all are taken
+COMMAND_SECONDS = 30.0  # without a response for this long, the connection counts as lost
+WAIT_SECONDS = 10.0  # for a session, when all are in use
 SETTINGS = {
     "application_name": "nunatak",
-    # Whatever the database's default: compare-and-swap and unique constraints are built on this one.
+    # Overrides the database's default: compare-and-swap and unique constraints are designed for this level.
     "default_transaction_isolation": "read committed",
     "lock_timeout": "10s",
-    "statement_timeout": "20s",  # before we would give up, and then we know that nothing was done
-    "idle_in_transaction_session_timeout": "30s",  # nothing is done between two statements but sending the next
-    # A server that vanished with its network must not hold its sessions for hours.
+    "statement_timeout": "20s",  # shorter than COMMAND_SECONDS, so that the server reports that nothing was applied
+    "idle_in_transaction_session_timeout": "30s",  # a transaction is never idle between statements for long
+    # The database must not keep the sessions of a server that lost its network for hours.
     "tcp_keepalives_idle": "60",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
-    "jit": "off",  # no statement here runs long enough to be worth compiling
+    "jit": "off",  # no statement runs long enough for compilation to pay off
 }
 _BUSY = {"53", "55", "57", "25", "58"}  # classes of SQLSTATE: resources, locks, operators, read-only, system errors
 NOT_NULL_VIOLATION, LOCK_NOT_AVAILABLE = "23502", "55P03"
 KEYS = "nunatak_idempotency"
-_UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a character PostgreSQL does not keep
+_UNREADABLE = {"22001", "22021", "22P05"}  # too long for its column, or a character that PostgreSQL cannot store
 
-# By name: the SQL, the names of its parameters, whether it returns rows, and which steps behind it it covers.
+# By name: the SQL, its parameter names, whether it returns rows, and the later steps whose work it includes.
 Statements = Mapping[str, tuple[str, tuple[str, ...], bool, frozenset[str]]]
 
 
 class PostgresNotInstalled(Exception):
-    """The driver comes with the extra `postgres`."""
+    """The driver is missing; the extra `postgres` installs it."""
 
 
 def postgres_statements() -> Statements:
@@ -65,7 +65,7 @@ def postgres_statements() -> Statements:
 
 
 class PostgresSession:
-    """One connection; which server process it talks to is known, to ask after it when the connection is lost."""
+    """One connection; `pid` and `started` identify its server process after the connection is lost."""
 
     __slots__ = ("_statements", "connection", "pid", "started")
 
@@ -76,7 +76,7 @@ class PostgresSession:
         self.started = started
 
     async def row(self, name: str, values: Mapping[str, object]) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         sql, names, *_ = self._statements[name]
         return await self.connection.fetchrow(sql, *[values[each] for each in names])
 
@@ -86,15 +86,15 @@ class PostgresSession:
         return found
 
     async def run(self, name: str, values: Mapping[str, object]) -> int:
-        """Run a statement for its effect; returns how many rows it changed."""
+        """Runs a statement; returns the number of rows it changed."""
         sql, names, *_ = self._statements[name]
         tag: str = await self.connection.execute(sql, *[values[each] for each in names])
         return int(tag.rpartition(" ")[2])
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
-        """The named statements in order: a round trip for each that is not covered by one before it.
+        """Runs the named statements in order: one round trip for each that no earlier statement covers.
 
-        A statement that follows itself, with other values, is sent with it at once and has no result.
+        Consecutive uses of the same writing statement are sent together (executemany) and have no result.
         """
         results: list[Result] = []
         covered: set[str] = set()
@@ -118,7 +118,7 @@ class PostgresSession:
         return results
 
     async def drive(self, steps: Steps[T]) -> T:
-        """Run a generator of `changes` to its end."""
+        """Runs a generator of `changes` to its end."""
         try:
             batch = next(steps)
             while True:
@@ -135,12 +135,12 @@ class PostgresSession:
             raise unexpected.__cause__ or unexpected from None
 
     async def script(self, sql: str) -> str:
-        """Run SQL without parameters, several statements if need be; returns the tag of the last."""
+        """Runs one or several statements without parameters; returns the command tag of the last."""
         tag: str = await self.connection.execute(sql)
         return tag
 
     def end(self) -> None:
-        """Without a word to the server, which may not be listening."""
+        """Closes the socket without a message to the server, which may not respond."""
         self.connection.terminate()
 
     def usable(self) -> bool:
@@ -148,7 +148,7 @@ class PostgresSession:
 
 
 class PostgresConnections:
-    """At most `size` sessions, handed from one user to the next as they are: nothing is reset in between."""
+    """A pool of at most `size` sessions; a session is reused as it is, without a reset, which saves a round trip."""
 
     def __init__(self, url: str, statements: Statements, size: int, settings: Mapping[str, str] = {}) -> None:
         if asyncpg is None:
@@ -171,11 +171,11 @@ class PostgresConnections:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a session."""
+        """The number of callers that wait for a session."""
         return sum(not future.done() for future in self._waiting)
 
     async def open(self) -> PostgresSession:
-        """A session of one's own, outside the bound; ServiceUnavailable if the server cannot be reached."""
+        """Opens a session outside the pool; raises ServiceUnavailable if the server cannot be reached."""
         connection = None
         try:
             connection = await asyncpg.connect(
@@ -189,7 +189,7 @@ class PostgresConnections:
             sql, *_ = self._statements["describe_session"]
             pid, started, durability = await connection.fetchrow(sql)
             if durability == "off":
-                # A commit that was answered must survive a crash of the database.
+                # An acknowledged commit must survive a crash of the database.
                 await connection.execute("SET synchronous_commit = on")
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, NoneFits) as error:
             if connection is not None:
@@ -198,9 +198,9 @@ class PostgresConnections:
         return PostgresSession(connection, self._statements, pid, started)
 
     async def take(self) -> PostgresSession:
-        """A session to give back."""
+        """Takes a session of the pool, to be returned with `give_back`; waits up to WAIT_SECONDS."""
         while self._idle:
-            session = self._idle.pop()
+            session = self._idle.pop()  # the one used last, so that surplus sessions stay idle
             if session.usable():
                 return session
             self._free += 1
@@ -217,14 +217,14 @@ class PostgresConnections:
             raise
 
     async def _wait(self) -> PostgresSession | None:
-        """A session that somebody gave back, or None for leave to open one."""
+        """Waits for a session that is given back; None if the caller may open a new one."""
         future: asyncio.Future[PostgresSession | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 return await future
         except BaseException as error:
-            if future.done() and not future.cancelled():  # given at the moment the wait was given up
+            if future.done() and not future.cancelled():  # handed over in the moment of the timeout or cancellation
                 given = future.result()
                 if given is None:
                     self._release()
@@ -235,7 +235,7 @@ class PostgresConnections:
             raise
 
     def give_back(self, session: PostgresSession) -> None:
-        """One in the middle of something is ended: what it did is rolled back by the server."""
+        """Returns a session to the pool; closes one that is in a transaction, which the server then rolls back."""
         if self._closed or not session.usable():
             session.end()
             self._release()
@@ -245,7 +245,7 @@ class PostgresConnections:
             self._idle.append(session)
 
     def forget_idle(self) -> None:
-        """After one session was lost: those that wait were most likely lost with it."""
+        """Closes all idle sessions: after one was lost, the others most likely are, too."""
         while self._idle:
             self._idle.pop().end()
             self._release()
@@ -265,7 +265,7 @@ class PostgresConnections:
         return None
 
     async def close(self) -> None:
-        """End every session that nobody uses now, and the others when they are given back."""
+        """Closes idle sessions now, and those in use when they are given back."""
         self._closed = True
         while self._idle:
             session = self._idle.pop()
@@ -275,7 +275,7 @@ class PostgresConnections:
 
 
 def lock_number(name: str) -> int:
-    """An advisory lock's number; a collision would make two strangers wait for each other, no more."""
+    """Returns the number of an advisory lock; a hash collision only makes unrelated transactions wait."""
     return int.from_bytes(sha256(f"nunatak {name}".encode()).digest()[:8], "big", signed=True)
 
 
@@ -284,9 +284,9 @@ def sqlstate_of(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException, session: PostgresSession) -> bool:
-    """Whether the session broke, so that what the server did last is not known from it.
+    """Whether the connection broke, so that the outcome of the last statement is unknown.
 
-    Only an ERROR that the server reports is certain. It may end a session (FATAL) after a commit, before saying so.
+    Only severity ERROR is certain: with FATAL the server may end a session after a commit, before it responds.
     """
     if isinstance(error, asyncpg.PostgresError):
         return (
@@ -294,19 +294,19 @@ def is_lost(error: BaseException, session: PostgresSession) -> bool:
             or sqlstate_of(error).startswith(("08", "57P"))
             or session.connection.is_closed()
         )
-    # A value that cannot be sent is noticed before anything is sent, and the connection stays.
+    # A value that cannot be encoded raises before anything is sent; the connection stays usable.
     return not isinstance(error, asyncpg.InterfaceError | ValueError) or session.connection.is_closed()
 
 
 def _is_about_a_key(error: BaseException, state: str) -> bool:
-    """Whether the statement of a commit met an idempotency key that has an answer, or one that stayed locked."""
+    """Whether `commit_pointer` found the idempotency key taken, or locked by another transaction."""
     if state == NOT_NULL_VIOLATION:
         return getattr(error, "table_name", None) == KEYS
     return state == LOCK_NOT_AVAILABLE and KEYS in (getattr(error, "context", None) or "")
 
 
 def refusal(error: BaseException) -> CatalogError:
-    """The database said no, or was not reached: certain that nothing was applied."""
+    """Translates an error after which nothing was applied."""
     state = sqlstate_of(error)
     if _is_about_a_key(error, state):
         return key_taken()

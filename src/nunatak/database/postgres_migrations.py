@@ -1,4 +1,4 @@
-"""Applies migrations to PostgreSQL: one server at a time, each in a transaction, never long in the way of commits."""
+"""Applies migrations to PostgreSQL: one server at a time, each in a transaction, with short lock timeouts."""
 
 import asyncio
 import random
@@ -24,15 +24,15 @@ from nunatak.database.postgres_connections import (
 from nunatak.errors import CatalogError
 
 MIGRATION_LOCK = lock_number("migration")
-LOCK_SECONDS = 2  # for a table, before the migration gives way
+LOCK_SECONDS = 2  # for a table lock: commits queue behind the waiting migration
 _GIVEN_UP = {"55P03", "40P01", "40001"}  # lock not available, deadlock, serialization failure
 
 
 async def migrate(connections: PostgresConnections) -> list[str]:
-    """Apply what is missing, each migration in a transaction of its own; returns their names."""
+    """Applies missing migrations, each in a transaction of its own; returns their names."""
     session = await connections.open()
     try:
-        # Without a lock at first: a server that starts on a database of its version waits for nobody.
+        # Checked without a lock first: on an up-to-date database a starting server need not wait.
         fresh = await _carry_out(session, apply_missing(await _applied_migrations(session), "postgres"))
         await session.connection.close()
     except CatalogError:
@@ -40,7 +40,7 @@ async def migrate(connections: PostgresConnections) -> list[str]:
     except Exception as error:
         raise refusal(error) from error
     finally:
-        session.end()  # whatever was not committed is rolled back, and no lock stays
+        session.end()  # the server rolls back and releases the locks
     return fresh
 
 
@@ -64,7 +64,7 @@ async def _carry_out(session: PostgresSession, steps: Migrating) -> list[str]:
 
 
 async def _apply(session: PostgresSession, migration: Migration) -> bool:
-    """Whether it was applied here: another server may have been faster."""
+    """Applies a migration; returns False if another server has applied it meanwhile."""
     number, name, sql = migration
     run = session.connection.execute
     try:
@@ -91,7 +91,7 @@ async def _apply(session: PostgresSession, migration: Migration) -> bool:
 
 
 async def _applied_migrations(session: PostgresSession) -> set[int]:
-    """The numbers of the migrations that the database has."""
+    """Returns the numbers of the migrations that were applied to the database."""
     if await session.connection.fetchval("SELECT to_regclass('nunatak_migrations')") is None:
         return set()
     return {row[0] for row in await session.connection.fetch("SELECT number FROM nunatak_migrations")}

@@ -1,4 +1,4 @@
-"""What every store reads alike: the same statements, whatever carries them to the database."""
+"""The reads that all stores share: named statements and the records made of their rows."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class StoreReads(ABC):
-    """A driver says how statements are asked, changes applied and the children of a namespace listed."""
+    """A driver implements how statements run, changes are applied and child namespaces are listed."""
 
     def __init__(self, children: Children) -> None:
         self._children = children
@@ -40,13 +40,13 @@ class StoreReads(ABC):
 
     @abstractmethod
     async def _read(self, steps: Callable[[], Steps[T]]) -> T:
-        """The value of a generator that only reads, all on one connection; made anew if the connection is lost."""
+        """Runs a read-only generator on one connection; `steps` makes a new one if the connection is lost."""
 
     @abstractmethod
     async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]: ...
 
     async def _row(self, name: str, values: Mapping[str, object]) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         rows = await self.rows(name, values)
         return rows[0] if rows else None
 
@@ -82,6 +82,7 @@ class StoreReads(ABC):
         rows = await self.rows("namespace_properties", {"catalog": catalog, "namespace": namespace})
         if not rows and not await self.namespace_exists(catalog, namespace):
             return None
+        # JDBC catalogs mark an existing namespace with the property `exists`, which clients never see.
         return {row[0]: row[1] for row in rows if row[0] != "exists"}
 
     async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool:
@@ -121,12 +122,13 @@ class StoreReads(ABC):
         row = await self._row("find_secret", {"name": name})
         if row is None:
             await self.apply([SaveSecret(name, secrets.token_bytes(32))])
+            # Read back: another server may have saved its own value first.
             row = await self._row("find_secret", {"name": name})
         value: bytes = row[0]
         return value
 
     async def forget_overwritten(self) -> None:
-        """Servers keep old versions of rows until they vacuum or purge, by rules of their own."""
+        """Does nothing: database servers remove old row versions on their own schedule (vacuum, purge)."""
         return
 
     async def check(self) -> None:

@@ -1,4 +1,4 @@
-"""What the store is asked to change and what it gives back, as values."""
+"""The values that a store takes and returns: changes, pointers, log lines, jobs. No I/O."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -11,11 +11,11 @@ Kind = Literal["TABLE", "VIEW"]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A value, made and compared ten times as fast as a dataclass: every commit needs a dozen."""
+    """Base of all records: created and compared ten times as fast as a dataclass; every commit creates a dozen."""
 
 
 class Key(Record, frozen=True):
-    """Where a table or view stands in the JDBC tables; `namespace` is the joined form."""
+    """The primary key of a table or view in the JDBC tables; `namespace` is the joined form."""
 
     catalog: str
     namespace: str
@@ -31,9 +31,9 @@ class Found(Record, frozen=True):
 
 
 class Pointer(Record, frozen=True):
-    """A pointer as read; `content` holds the stored bytes, or None if the caller knew them or none are stored.
+    """A pointer as read; `content` holds the stored bytes, or None if the caller has them or none are stored.
 
-    `policy` is the version of what everybody may do, when it was read.
+    `policy` is the version of the access policy (grants, roles, principals) at the time of the read.
     """
 
     metadata_location: str
@@ -43,9 +43,9 @@ class Pointer(Record, frozen=True):
 
 
 class Stored(Record, frozen=True):
-    """What is kept beside a pointer; `content` is compressed, None when too large for the database.
+    """The row stored beside a pointer; `content` is the compressed metadata, None when too large for the database.
 
-    `places` are those outside `location` where writers of the table put files.
+    `places` are the folders outside `location` that writers of the table put files into.
     """
 
     metadata_location: str
@@ -56,7 +56,7 @@ class Stored(Record, frozen=True):
 
 
 class CommitEntry(Record, frozen=True):
-    """One line of the commit log, without what the operation itself knows."""
+    """A row of the commit log, without the columns that the change itself provides."""
 
     commit_id: str
     operation: str
@@ -69,10 +69,10 @@ class CommitEntry(Record, frozen=True):
 
 
 class InsertPointer(Record, frozen=True):
-    """A new table or view; with `check_overlap` its folder must touch no other table's.
+    """Inserts a table or view; with `check_overlap` its folder must not overlap that of another table.
 
-    One that is `registered` brings its files along, so none of them may be about to be purged; it may be a table that
-    has another name already.
+    A `registered` table already has files, so a pending purge of them refuses it. It may be a table that exists under
+    another name.
     """
 
     key: Key
@@ -97,7 +97,10 @@ class MovePointer(Record, frozen=True):
 
 
 class DeletePointer(Record, frozen=True):
-    """Whoever tells a client where the metadata is must name it in `expected`: the pointer may have moved since."""
+    """Drops a table or view.
+
+    A caller that returns the metadata location to its client must pass it as `expected`: the pointer may have moved.
+    """
 
     key: Key
     kind: Kind
@@ -118,7 +121,7 @@ class RenamePointer(Record, frozen=True):
 
 
 class AdoptPointer(Record, frozen=True):
-    """Keep the bytes behind the pointer, unless it moved again; a line for the log if somebody else had moved it."""
+    """Stores the bytes behind the pointer, unless it moved again; logs a commit if another client had moved it."""
 
     key: Key
     new: Stored
@@ -140,7 +143,10 @@ class DropNamespace(Record, frozen=True):
 
 
 class UpdateNamespace(Record, frozen=True):
-    """`removed` are those of `removals` that a client is told were there: refused if that is not so any more."""
+    """Sets and removes properties; `removed` are the `removals` reported to the client as present.
+
+    The change is refused if the properties present no longer match `removed`.
+    """
 
     catalog: str
     namespace: str
@@ -151,7 +157,7 @@ class UpdateNamespace(Record, frozen=True):
 
 
 class StoredResponse(Record, frozen=True):
-    """What a request was answered with: a small body, or the metadata at a location."""
+    """The response to a request: a small body, or the location of the metadata that it returned."""
 
     status: int
     body: bytes | None = None
@@ -159,10 +165,10 @@ class StoredResponse(Record, frozen=True):
 
 
 class SaveAnswer(Record, frozen=True):
-    """Remember the answer for an idempotency key.
+    """Stores the response for an idempotency key.
 
-    The key belongs to whoever saves first: while the answer it finds there still counts (`expires_ms` is after
-    `now_ms`), KeyTaken is raised and nothing of the whole list of changes happens.
+    The first request to save owns the key: while a stored response is valid (its `expires_ms` is after `now_ms`),
+    KeyTaken is raised and the whole list of changes is rolled back.
     """
 
     principal: str
@@ -179,10 +185,10 @@ class AddJob(Record, frozen=True):
 
 
 class LeaseJob(Record, frozen=True):
-    """Hand the first job that is due to `owner` alone, until `until_ms`; the result is the Job, or None.
+    """Leases the first job that is due to `owner` until `until_ms`; the result is the Job, or None.
 
-    A server that dies does nothing for it: when the lease runs out, the job is due again. Servers tell time by their
-    own clocks, so a job may be worked on twice if these are far apart, and must not mind.
+    After a crash of the server the lease expires and the job is due again. Each server uses its own clock: with clocks
+    far apart a job may run twice, so jobs must be idempotent.
     """
 
     owner: str
@@ -191,7 +197,7 @@ class LeaseJob(Record, frozen=True):
 
 
 class ExtendLease(Record, frozen=True):
-    """A long job's sign of life; the result says whether it still is the owner's."""
+    """Extends the lease of a long job (heartbeat); the result says whether the owner still holds the lease."""
 
     job_id: int
     owner: str
@@ -199,14 +205,14 @@ class ExtendLease(Record, frozen=True):
 
 
 class FinishJob(Record, frozen=True):
-    """Done, and forgotten; unless it became somebody else's."""
+    """Deletes a finished job, unless another owner has leased it since."""
 
     job_id: int
     owner: str
 
 
 class PostponeJob(Record, frozen=True):
-    """Give it back, due again at `not_before_ms`; unless it became somebody else's."""
+    """Returns a job to the queue, due again at `not_before_ms`, unless another owner has leased it since."""
 
     job_id: int
     owner: str
@@ -226,9 +232,9 @@ class SaveSecret(Record, frozen=True):
 
 
 class Write(Record, frozen=True):
-    """One statement of `access.sql` by its name; the result is how many rows it changed.
+    """Runs a named statement of `access.sql`; the result is the number of rows it changed.
 
-    With `refusal`, a statement that changes no row is refused with it, and everything applied along with it.
+    With `refusal`, a statement that changes no row raises it and rolls back the whole list of changes.
     """
 
     statement: str
@@ -241,7 +247,7 @@ class ForgetAnswers(Record, frozen=True):
 
 
 class ForgetPointer(Record, frozen=True):
-    """Drop what is stored for a name, unless it has a pointer."""
+    """Deletes the rows stored for a name that has no pointer any more."""
 
     key: Key
 
@@ -275,7 +281,7 @@ class SavedAnswer(Record, frozen=True):
 
 
 class Job(Record, frozen=True):
-    """Work that was leased; `attempts` counts this one, too."""
+    """A leased job; `attempts` includes the current one."""
 
     job_id: int
     kind: str
@@ -284,7 +290,7 @@ class Job(Record, frozen=True):
 
 
 class Neighbour(Record, frozen=True):
-    """A live table or view whose folder is of interest."""
+    """A live table or view and its folder, for the overlap check."""
 
     key: Key
     location: str
@@ -292,7 +298,7 @@ class Neighbour(Record, frozen=True):
 
 
 class InspectedPointer(Record, frozen=True):
-    """All that is known of a name; without a `metadata_location` it is no table or view, whatever is stored for it."""
+    """All rows about a name; without a `metadata_location` it is not a table or view, only stale rows are left."""
 
     metadata_location: str | None
     previous_metadata_location: str | None
@@ -302,7 +308,7 @@ class InspectedPointer(Record, frozen=True):
 
 
 class LogLine(Record, frozen=True):
-    """A line of the commit log as read; a rename stands under the new name."""
+    """A row of the commit log as read; a rename is logged under the new name."""
 
     sequence: int
     operation: str
@@ -320,7 +326,7 @@ class StuckJob(Record, frozen=True):
 
 
 class Stock(Record, frozen=True):
-    """How much there is: pointers, answers that no longer count, and jobs that fail again and again."""
+    """Counts for fsck: pointers, expired idempotency responses, and jobs that fail repeatedly."""
 
     pointers: int
     expired_answers: int

@@ -1,4 +1,4 @@
-"""Why a change is refused, in the words of Iceberg's reference implementation where it has some."""
+"""The errors with which changes are refused; messages follow Iceberg's reference implementation where it has one."""
 
 from collections.abc import Collection
 
@@ -26,7 +26,7 @@ def no_such_namespace(printed: str) -> NoSuchNamespace:
 
 
 def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> None:
-    """The client is told which properties were removed: somebody may have set or removed one since that was read."""
+    """Raises PointerMoved if the removals reported to the client no longer match the properties that are present."""
     if change.removed is not None and change.removed != tuple(key for key in change.removals if key in present):
         raise PointerMoved(f"The properties of {change.printed} changed meanwhile")
 
@@ -47,7 +47,7 @@ def key_taken() -> KeyTaken:
 
 
 def already_exists(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
-    """The reference's words for a name that is taken, by its own kind or the other."""
+    """Returns the reference's error for a name that is taken by a table or view."""
     what = "View" if found == "VIEW" else "Table"
     if wanted == (found or "TABLE"):
         return AlreadyExists(f"{what} already exists: {printed}")

@@ -1,4 +1,4 @@
-"""What the stores on a database server do alike: tries again what was undone, and asks after what was not answered."""
+"""The base of the PostgreSQL and MariaDB stores: retries rolled-back transactions and resolves unknown outcomes."""
 
 import asyncio
 import logging
@@ -21,19 +21,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TRIES = 10  # for a change that a deadlock or a lost connection undid, before the caller is told to come back later
-TRY_SECONDS = 20.0  # and none is begun after this long, so that waiting for locks comes to an end
-READ_TRIES = 3  # a server that restarts ends sessions more than once
+TRIES = 10  # after a deadlock or a lost connection, before the caller gets ServiceUnavailable
+TRY_SECONDS = 20.0  # no attempt starts after this, which bounds the wait for locks
+READ_TRIES = 3  # a database server that restarts may end several sessions in a row
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
-RESOLVE_SECONDS = 5.0  # to find out what became of a commit whose answer was lost
+RESOLVE_SECONDS = 5.0  # to find out whether a commit whose response was lost took effect
 RESOLVE_PAUSE_SECONDS = 0.05
 UNCONFIRMED = "The database did not confirm the commit and cannot be asked now"
 
 
 @dataclass
 class Attempt:
-    """How far one try came. By its `transaction` a new session finds out whether it happened, if no log line tells."""
+    """The progress of one attempt; `transaction` identifies it on the server if the commit log has no row for it."""
 
     results: list[object]
     committing: bool = False
@@ -41,7 +41,7 @@ class Attempt:
 
 
 class Undone(Exception):
-    """Nothing was applied, and another try may help. `lost` is the session that was lost, if one was."""
+    """Nothing was applied, and a retry may succeed; `lost` is the lost session, if any."""
 
     def __init__(self, lost: object = None) -> None:
         super().__init__("nothing was applied")
@@ -49,10 +49,10 @@ class Undone(Exception):
 
 
 class Unanswered(Exception):
-    """The commit may have happened, or not.
+    """The outcome of the commit is unknown.
 
-    Either the session was lost, or the server reported something that says too little: `refused` is what it means if it
-    turns out that nothing happened.
+    Either the session was lost, or the server's error does not tell: `refused` is the error to raise if it turns out
+    that nothing was applied.
     """
 
     def __init__(self, attempt: Attempt, lost: Any, refused: CatalogError | None) -> None:
@@ -63,9 +63,9 @@ class Unanswered(Exception):
 
 
 class ServerStore(StoreReads):
-    """A driver says how one try is made and how a new session is asked after a commit."""
+    """A driver implements one attempt, and the query by which a new session finds the outcome of a lost one."""
 
-    once: ClassVar[tuple[type, ...]] = (CreateNamespace, DropNamespace, SaveAnswer, Write)  # twice would be noticed
+    once: ClassVar[tuple[type, ...]] = (CreateNamespace, DropNamespace, SaveAnswer, Write)  # not idempotent
 
     def __init__(self, children: Children) -> None:
         super().__init__(children)
@@ -79,7 +79,7 @@ class ServerStore(StoreReads):
         if self._closing:
             raise ServiceUnavailable("The server is stopping.")
         self._counts["transaction"] += 1
-        # A caller that goes away cancels only its own waiting: what was begun is carried out.
+        # A cancelled caller cancels only its own wait: a transaction that was begun is finished.
         return await asyncio.shield(self._begin(self._apply(changes)))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -94,6 +94,7 @@ class ServerStore(StoreReads):
         for attempt in range(TRIES):
             if attempt:
                 self._counts["retry"] += 1
+                # Jitter keeps transactions that deadlocked with each other from meeting again.
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             if time.monotonic() > deadline:
@@ -123,22 +124,22 @@ class ServerStore(StoreReads):
 
     @abstractmethod
     async def _try(self, changes: Sequence[Change]) -> list[object]:
-        """Once; raises a CatalogError (nothing applied), Undone or Unanswered."""
+        """Makes one attempt; raises a CatalogError (nothing applied), Undone or Unanswered."""
 
     @abstractmethod
     async def _find_outcome(self, changes: Sequence[Change], unanswered: Unanswered) -> bool | None:
-        """Asked in a new session; None while the lost one may still make it happen."""
+        """Returns whether the changes were committed, by a new session; None while the lost one may still commit."""
 
     @abstractmethod
     async def _end_lost(self, lost: Any) -> None:
-        """End a session on the server, which did not notice its loss: what it has locked would stay so."""
+        """Ends a lost session on the server, which may not have noticed the loss, so that its locks are released."""
 
     def _failure(
         self, error: Exception, attempt: Attempt, session: Any, *, lost: bool, certain: bool = True
     ) -> Exception:
-        """What an error means for a try in `session`: a CatalogError, Undone or Unanswered.
+        """Translates the error of an attempt in `session` to a CatalogError, Undone or Unanswered.
 
-        `certain` errors can only come from a statement before COMMIT, which then was not reached.
+        A `certain` error can only come from a statement before COMMIT, so COMMIT was not reached.
         """
         if isinstance(error, CatalogError):
             return error
@@ -155,15 +156,15 @@ class ServerStore(StoreReads):
 
     @abstractmethod
     def _is_worth_another_try(self, error: BaseException) -> bool:
-        """Whether the server undid the statement because of others, as for a deadlock."""
+        """Whether the server rolled back because of a concurrent transaction, such as a deadlock."""
 
     @abstractmethod
     def _refusal(self, error: BaseException) -> CatalogError: ...
 
     def _must_be_told_apart(self, changes: Sequence[Change], results: Sequence[object]) -> bool:
-        """Whether doing it twice would be noticed, while no line of the log tells that it was done.
+        """Whether the changes are not idempotent and leave no row in the commit log that tells their outcome.
 
-        A transaction that changed nothing, as that of a server which looks for work and finds none, is not worth it.
+        A LeaseJob that found no job changed nothing and needs no such mark.
         """
         if commit_ids_of(changes):
             return False
@@ -173,7 +174,7 @@ class ServerStore(StoreReads):
         )
 
     async def _resolve(self, question: Callable[[], Awaitable[T | None]]) -> T | None:
-        """What a new session says of a commit that was not answered; None if it cannot be found out in time."""
+        """Returns the outcome of an unanswered commit by asking repeatedly; None if unknown after RESOLVE_SECONDS."""
         deadline = time.monotonic() + RESOLVE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -191,7 +192,7 @@ class ServerStore(StoreReads):
     # Reading
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Every read comes through here; one that met a lost session or a conflict is asked again."""
+        """Runs a read; retries it after a lost session or a conflict."""
         cause: BaseException | None = None
         for attempt in range(READ_TRIES):
             self._counts["retry"] += attempt > 0
@@ -204,8 +205,8 @@ class ServerStore(StoreReads):
         raise self._refusal(cause) from cause
 
     async def _finish_work(self) -> None:
-        """Refuse changes from now on, and wait for those that were begun."""
+        """Refuses further changes and waits for those that were begun."""
         self._closing = True
-        # Of those that are done the set may not have been told yet; waiting for them alone would let nobody tell it.
+        # The set may still hold finished tasks, whose callbacks have not run: gathering only those would not yield.
         while working := [task for task in self._working if not task.done()]:
             await asyncio.gather(*working, return_exceptions=True)

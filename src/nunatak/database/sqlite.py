@@ -1,6 +1,6 @@
-"""SQLite: reads right in the event loop, all writes through one thread that commits waiting changes together.
+"""The SQLite store: reads run in the event loop; writes go through one connection and share commits (group commit).
 
-A database in memory has neither a file nor a disk to wait for: one connection reads, writes and commits in the loop.
+An in-memory database has no disk to wait for: one connection reads, writes and commits in the event loop.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # at most some 30 MB of lists, while nothing changes
-GROUP = 256  # changes that share one fsync at most; far beyond what waits in practice
+KEPT_LISTS, MAX_KEPT_NAMES = 128, 2000  # bounds the list cache to about 30 MB
+GROUP = 256  # most changes that share one fsync; far above what queues up in practice
 PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
     "mmap_size=0",
     "temp_store=MEMORY",
-    "secure_delete=FAST",  # what is overwritten in a page is gone from it, at no further writes
+    "secure_delete=FAST",  # overwrites deleted content where that costs no further I/O
 )
 PRAGMA_TRIES, PRAGMA_PAUSE_SECONDS = 100, 0.02
 OLDEST_SAFE_SQLITE = 3_051_003  # before it, the WAL could be reset under a reader and the file corrupted
 
 
 class CannotOpen(Exception):
-    """The file cannot be worked with; the message names it and says why."""
+    """The database file cannot be opened; the message names it and the cause."""
 
 
 class DatabaseInUse(CannotOpen):
-    """Another server process works on this file."""
+    """Another server process holds the lock of this file."""
 
 
 class _WaitingChange:
-    """Changes on their way to the writer thread, and the future that wants to know."""
+    """Changes that wait for a commit, and the future that gets their outcome."""
 
     __slots__ = ("changes", "error", "future", "results")
 
@@ -78,7 +78,7 @@ _Group = tuple[asyncio.AbstractEventLoop, list[_WaitingChange], Callable[[list[_
 class SqliteStore(StoreReads):
     """The Store on one SQLite file; `exclusive=False` opens it beside a running server, for reading.
 
-    Without a path it is in memory, and gone when the store is closed.
+    Without a path the database is in memory and is lost when the store is closed.
     """
 
     def __init__(self, path: Path | None, *, exclusive: bool = True) -> None:
@@ -100,7 +100,7 @@ class SqliteStore(StoreReads):
         self._find_pointer = self._statements["find_pointer"]
         self._writer = sqlite_writer.Writer(writer, self._statements, self._steps)
         self._waiting: list[_WaitingChange] = []
-        self._idle = asyncio.Event()  # no group is on its way
+        self._idle = asyncio.Event()  # set while no group is being committed
         self._idle.set()
         self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
         self._broken: str | None = None
@@ -109,15 +109,16 @@ class SqliteStore(StoreReads):
         self._thread.start()
 
     def _open(self, path: Path, *, exclusive: bool) -> apsw.Connection:
-        """The connection that writes."""
+        """Opens the writing connection, migrates the database, and takes the server lock if `exclusive`."""
         with _translate_open_errors(path):
             self._lock = _lock_file(path) if exclusive else None
             writer = _connect(path)
             if exclusive:
                 migrate(writer)
+                # The lock proves that no other server runs, so all leases are left over from a crash.
                 writer.execute(self._statements["end_leases"])
             elif missing_migrations(_applied_migrations(writer), "sqlite"):
-                with server_lock(path):  # never under an older server, which could not start again afterwards
+                with server_lock(path):  # an older server that runs now could not restart on the new schema
                     migrate(writer)
         return writer
 
@@ -132,31 +133,31 @@ class SqliteStore(StoreReads):
         self._waiting.append(_WaitingChange(changes, future))
         if self._idle.is_set():
             self._idle.clear()
-            loop.call_soon(self._next_group, loop)  # whatever else this turn of the loop brings goes along
-        # A caller that goes away cancels only its own waiting: what is queued is carried out.
+            loop.call_soon(self._next_group, loop)  # changes queued in this loop iteration join the group
+        # A cancelled caller cancels only its own wait: queued changes are applied.
         return await future
 
     def _next_group(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Apply what waits, here in the loop: only waiting for the disk, or for the lock, is worth another thread."""
+        """Applies the queued changes in the event loop; only the wait for the disk or the write lock needs a thread."""
         group, self._waiting = self._waiting[:GROUP], self._waiting[GROUP:]
         try:
             self._writer.begin_at_once()
         except apsw.BusyError:
-            self._queue.put((loop, group, self._begin_and_commit))  # another client of the file is writing
+            self._queue.put((loop, group, self._begin_and_commit))  # a JDBC client holds the write lock
             return
         except apsw.Error as error:
             _refuse_all(group, error)
             self._settle(loop, group)
             return
         self._apply_group(group)
-        if self._in_memory:  # before anybody reads what is not committed, on the same connection
+        if self._in_memory:  # reads share the connection and would see uncommitted changes
             self._commit(group)
             self._settle(loop, group)
         else:
             self._queue.put((loop, group, self._commit))
 
     def _apply_group(self, group: list[_WaitingChange]) -> None:
-        """Inside the group's one transaction; each member keeps its own outcome."""
+        """Applies the changes of a group in one transaction; a refused change does not affect the others."""
         for waiting in group:
             try:
                 waiting.results = self._writer.apply_all(waiting.changes)
@@ -169,16 +170,16 @@ class SqliteStore(StoreReads):
                 log.exception("a change could not be applied")
                 waiting.error = InternalError(f"The change could not be applied: {error}")
             if not self._writer.in_transaction:
-                # A full disk makes SQLite undo the whole transaction: nobody's change is in it any more.
+                # On a full disk SQLite rolls back the whole transaction, with the changes applied before.
                 _refuse_all(group, apsw.FullError("the transaction was rolled back"))
                 return
 
     def _commit_loop(self) -> None:
-        """The thread that waits for the disk; it has the writing connection to itself while it does."""
+        """Runs in the writer thread, which waits for the disk and has exclusive use of the writing connection."""
         while (work := self._queue.get()) is not None:
             loop, group, finish = work
             finish(group)
-            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(self._settle, loop, group)
 
     def _begin_and_commit(self, group: list[_WaitingChange]) -> None:
@@ -204,7 +205,7 @@ class SqliteStore(StoreReads):
             self._writer.roll_back()
 
     def _settle(self, loop: asyncio.AbstractEventLoop, group: list[_WaitingChange]) -> None:
-        """Tell everybody in the group, then begin the next one with what has come in since."""
+        """Sets the outcome of each change of the group, then starts the next group if changes are queued."""
         for waiting in group:
             if waiting.future.done():
                 continue
@@ -233,9 +234,9 @@ class SqliteStore(StoreReads):
         return [Result(len(rows), rows) for rows in (self._rows_now(name, values) for name, values in batch)]
 
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None:
-        """`find_pointer` without a hop or a value, for the hot path: location, kind, stored bytes, policy version."""
+        """`find_pointer` for the hot path, synchronous: returns location, kind, stored bytes and policy version."""
         self.counts["read"] += 1
-        # The statement's parameters in the order they first appear: a tuple binds faster than names do.
+        # Parameters in the order of their first use: a tuple binds faster than named parameters.
         row = self._execute(self._find_pointer, (known, key.catalog, key.namespace, key.name)).fetchone()
         return row if row is not None and row[0] is not None else None
 
@@ -246,7 +247,7 @@ class SqliteStore(StoreReads):
     async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
-        # Engines list again and again what has not changed; the version differs once anybody has committed anything.
+        # Engines repeat the same list requests; a cache entry is valid until the data version changes.
         version = self._version()
         asked = (catalog, namespace, kind, after, limit)
         kept = self._lists.get(asked)
@@ -262,11 +263,11 @@ class SqliteStore(StoreReads):
         return text or "", last, more
 
     def _version(self) -> object:
-        """Differs once anybody has changed anything. SQLite counts for a connection only what others committed."""
+        """Returns a value that changes with every commit. `data_version` ignores those of the same connection."""
         return self._reader.total_changes() if self._in_memory else self._rows_now("data_version", ())
 
     async def forget_overwritten(self) -> None:
-        """The log still has the pages of before; if somebody reads them now, closing the store empties it."""
+        """Truncates the WAL, which still holds the old pages; a concurrent reader defers that to the close."""
         self._rows_now("empty_log", {})
 
     async def close(self) -> None:
@@ -286,9 +287,9 @@ def _refuse_all(group: list[_WaitingChange], error: apsw.Error) -> None:
 
 
 def _not_committed(error: apsw.Error) -> CatalogError:
-    """A disk too full for the log is certain: what commits a transaction is the last it writes, and there was no room.
+    """Returns ServiceUnavailable for a full disk: the commit record, which is written last, did not fit in the WAL.
 
-    Any other failure, above all one of a sync, may leave a log that a restart takes for committed.
+    Any other failure, above all of an fsync, may leave a WAL that a restart treats as committed: OutcomeUnknown.
     """
     if isinstance(error, apsw.FullError):
         return ServiceUnavailable(f"The database cannot be written now: {error}")
@@ -296,7 +297,7 @@ def _not_committed(error: apsw.Error) -> CatalogError:
 
 
 def _translate_error(error: apsw.Error) -> CatalogError:
-    """The statement failed before anything was committed: certain that nothing was applied."""
+    """Translates the error of a statement before COMMIT: nothing was applied."""
     if isinstance(error, apsw.BusyError | apsw.FullError | apsw.IOError | apsw.ReadOnlyError | apsw.CantOpenError):
         return ServiceUnavailable(f"The database cannot be written now: {error}")
     return InternalError(f"The database refused the change: {error}")
@@ -304,7 +305,7 @@ def _translate_error(error: apsw.Error) -> CatalogError:
 
 @contextlib.contextmanager
 def _translate_open_errors(path: Path) -> Iterator[None]:
-    """What the system or SQLite has against the file, in a sentence."""
+    """Translates errors of the system and of SQLite to CannotOpen."""
     try:
         yield
     except (OSError, apsw.Error) as error:
@@ -313,7 +314,7 @@ def _translate_open_errors(path: Path) -> Iterator[None]:
 
 
 def _lock_file(path: Path) -> int:
-    """Hold a lock beside the database for the life of the process, so that a second server refuses to start."""
+    """Locks a file beside the database for the life of the process; raises DatabaseInUse if another server has it."""
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -324,7 +325,7 @@ def _lock_file(path: Path) -> int:
 
 
 def _connect(path: Path) -> apsw.Connection:
-    if not path.exists():  # it is nobody else's; SQLite gives its log the same mode
+    if not path.exists():  # readable by the owner only: it holds secrets; SQLite gives its WAL the same mode
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     return _prepare_connection(apsw.Connection(str(path), statementcachesize=200))
@@ -332,7 +333,7 @@ def _connect(path: Path) -> apsw.Connection:
 
 def _prepare_connection(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(sqlite_writer.BUSY_MS)
-    # A plan does not depend on the values: otherwise SQLite compiles a statement anew whenever other ones are bound.
+    # Query planner stability: otherwise SQLite may recompile a statement whenever other values are bound.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in PRAGMAS:
         _set_pragma(connection, pragma)
@@ -340,7 +341,7 @@ def _prepare_connection(connection: apsw.Connection) -> apsw.Connection:
 
 
 def _set_pragma(connection: apsw.Connection, pragma: str) -> None:
-    """Several that open a new file at once all want to switch it to its log, for which SQLite does not always wait."""
+    """Sets a pragma, with retries: the busy timeout does not cover every switch of a new file to WAL mode."""
     for attempt in range(PRAGMA_TRIES):
         try:
             connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -352,12 +353,12 @@ def _set_pragma(connection: apsw.Connection, pragma: str) -> None:
 
 
 def migrate(connection: apsw.Connection) -> list[str]:
-    """Apply what is missing, each migration in a transaction of its own; returns their names."""
+    """Applies missing migrations, each in a transaction of its own; returns their names."""
     return migrate_blocking(apply_missing(_applied_migrations(connection), "sqlite"), partial(_apply, connection))
 
 
 def _apply(connection: apsw.Connection, migration: Migration) -> bool:
-    """Whether it was applied here: another process may have been faster."""
+    """Applies a migration; returns False if another process has applied it meanwhile."""
     number, name, sql = migration
     try:
         with _transaction(connection):
@@ -373,7 +374,7 @@ def _apply(connection: apsw.Connection, migration: Migration) -> bool:
 
 
 def _applied_migrations(connection: apsw.Connection) -> set[int]:
-    """The numbers of the migrations that the database has."""
+    """Returns the numbers of the migrations that were applied to the database."""
     made = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'nunatak_migrations'"
     if connection.execute(made).fetchone() is None:
         return set()
@@ -387,12 +388,12 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT").fetchall()
     finally:
-        if connection.in_transaction:  # not after an error that rolled back by itself, as a full disk does
+        if connection.in_transaction:  # some errors, such as a full disk, have already rolled back
             connection.execute("ROLLBACK").fetchall()
 
 
 def _add_missing_type_column(connection: apsw.Connection) -> None:
-    """A database of a JDBC catalog before schema V1 knows no views: its tables get the column."""
+    """Adds the `iceberg_type` column to a JDBC catalog from before schema V1, which had no views."""
     columns = {row[1] for row in connection.execute("PRAGMA table_info(iceberg_tables)")}
     if columns and "iceberg_type" not in columns:
         connection.execute("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)").fetchall()
@@ -400,7 +401,7 @@ def _add_missing_type_column(connection: apsw.Connection) -> None:
 
 @contextlib.contextmanager
 def server_lock(path: Path) -> Iterator[None]:
-    """No server works on the file meanwhile; DatabaseInUse if one does already."""
+    """Keeps servers off the file; raises DatabaseInUse if one already runs on it."""
     lock = _lock_file(path)
     try:
         yield
@@ -409,6 +410,6 @@ def server_lock(path: Path) -> Iterator[None]:
 
 
 def migrate_file(path: Path) -> list[str]:
-    """Bring the file at `path` to this version's schema."""
+    """Migrates the file at `path` to this version's schema; returns the names of the migrations applied."""
     with _translate_open_errors(path), server_lock(path), contextlib.closing(_connect(path)) as connection:
         return migrate(connection)

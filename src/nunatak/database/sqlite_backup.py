@@ -1,4 +1,4 @@
-"""Copies of a SQLite catalog: taken while a server commits, and put back where none is."""
+"""Backs up a SQLite catalog while a server commits, and restores it while none runs."""
 
 import contextlib
 import os
@@ -14,35 +14,35 @@ from nunatak.database.backup_manifest import BackupFacts, BackupManifest, Backup
 from nunatak.database.sqlite import DatabaseInUse, migrate, server_lock
 from nunatak.database.statements import read_statements
 
-STEP_PAGES = 2000  # some 8 MB between two words about the progress
+STEP_PAGES = 2000  # about 8 MB between two progress updates
 BUSY_MS = 10_000
-LOGS = ("-wal", "-shm")  # what SQLite keeps beside a file in use; a log left there would be played onto another file
+LOGS = ("-wal", "-shm")  # a WAL left beside a replaced file would be applied to the new one
 
 Progress = Callable[[str], None]
-BytesOf = Callable[[str, str], bytes | None]  # what is to be stored of a metadata file, of the table with this uuid
+BytesOf = Callable[[str, str], bytes | None]  # from metadata location and table uuid to the bytes to store
 
 
 def copy(source: Path, target: Path, progress: Progress, bytes_of: BytesOf) -> BackupFacts:
-    """Fill the empty file `target` with the database as it is at one moment, whoever writes to it meanwhile.
+    """Copies a consistent snapshot of the database into the empty file `target` while others may write.
 
-    What a running server has yet to store of its newest commits comes from `bytes_of`, if it has it.
+    Metadata bytes that a running server has not stored yet (write-behind) come from `bytes_of`, if available.
     """
     if not source.is_file():
         raise BackupRefused(f"There is no catalog at {source}")
     try:
         with _open_database(source, apsw.SQLITE_OPEN_READWRITE) as reader, _open_database(target) as writer:
-            # One look at the database for all steps: otherwise each commit would make the copy begin anew. It holds up
-            # nobody who writes; only the log grows until it is over.
+            # One read transaction for all steps: otherwise each commit would restart the copy. It does not block
+            # writers; only the WAL grows until it ends.
             reader.execute("BEGIN").fetchall()
             reader.execute("SELECT count(*) FROM sqlite_master").fetchall()
-            writer.execute("PRAGMA synchronous=OFF").fetchall()  # the whole file is synced when it is whole
+            writer.execute("PRAGMA synchronous=OFF").fetchall()  # the file is synced once, at the end
             with writer.backup("main", reader, "main") as copying:
                 while not copying.done:
                     copying.step(STEP_PAGES)
                     progress(f"copied {copying.page_count - copying.remaining:,} of {copying.page_count:,} pages")
             reader.execute("ROLLBACK").fetchall()
             _complete(writer, bytes_of)
-            writer.execute("PRAGMA journal_mode=DELETE").fetchall()  # no log beside it: the backup is one file
+            writer.execute("PRAGMA journal_mode=DELETE").fetchall()  # no WAL: the backup is one file
         progress("checking the copy")
         return inspect(target)
     except apsw.Error as error:
@@ -60,7 +60,7 @@ def _complete(copied: apsw.Connection, bytes_of: BytesOf) -> None:
 
 
 def inspect(file: Path) -> BackupFacts:
-    """What a database that nobody uses holds; BackupRefused if it is not whole."""
+    """Returns what a database that is not in use holds; raises BackupRefused if its integrity check fails."""
     with _open_database(file, apsw.SQLITE_OPEN_READONLY) as connection:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(10)")]
         if problems != ["ok"]:
@@ -72,8 +72,8 @@ def inspect(file: Path) -> BackupFacts:
 def restore_file(
     file: Path, manifest: BackupManifest, target: Path, now: datetime, progress: Progress, *, force: bool
 ) -> tuple[list[str], str | None]:
-    """Make the backup the catalog at `target`; returns the migrations it needed, and where a catalog went that was
-    there before."""
+    """Restores the backup to `target`; returns the migrations applied, and the path that a previous catalog was moved
+    to, if any."""
     try:
         with server_lock(target):
             if target.exists() and target.stat().st_size > 0 and not force:
@@ -97,7 +97,7 @@ def restore_file(
 
 
 def _prepare(file: Path, manifest: BackupManifest, incoming: Path, progress: Progress) -> list[str]:
-    """Copy, check and migrate beside the place where it belongs: what is there changes only when all is done."""
+    """Copies, checks and migrates the backup in a temporary file: the target changes only when all has succeeded."""
     progress("copying")
     shutil.copyfile(file, incoming)
     check(incoming, manifest, file)
@@ -113,11 +113,11 @@ def _prepare(file: Path, manifest: BackupManifest, incoming: Path, progress: Pro
 
 
 def _keep_old_file(target: Path, now: datetime) -> str | None:
-    """Keep what is at `target` under another name too; its log goes there as well."""
+    """Gives the file at `target` a second name and moves its WAL there."""
     aside = None
     if target.exists() and target.stat().st_size > 0:
         with contextlib.suppress(apsw.Error), _open_database(target, apsw.SQLITE_OPEN_READWRITE) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # if it can still be read: one file then
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # folds the WAL into the file, if readable
         aside = target.with_name(f"{target.name}.replaced-{now:%Y%m%dT%H%M%S}")
         os.link(target, aside)
     for log in LOGS:

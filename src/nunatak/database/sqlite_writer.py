@@ -1,4 +1,4 @@
-"""The writing connection of SQLite: carries out the generators of `changes` inside a transaction."""
+"""The writing connection of SQLite: runs the generators of `changes` inside a transaction."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,11 +16,11 @@ from nunatak.database.changes import (
 from nunatak.database.records import Change, MovePointer
 from nunatak.database.statements import returns_rows
 
-BUSY_MS = 10_000  # another client of the same file may hold the write lock this long before a commit is refused
+BUSY_MS = 10_000  # how long a commit waits for the write lock that another client of the file holds
 
 
 class Writer:
-    """Applies changes on the writing connection; a list of changes happens whole or not at all."""
+    """Applies changes on the writing connection; a list of changes is applied atomically."""
 
     def __init__(self, connection: apsw.Connection, statements: Mapping[str, str], steps: StepsByChange) -> None:
         self._execute = connection.execute
@@ -33,7 +33,7 @@ class Writer:
         self._steps = steps
 
     def begin_at_once(self) -> None:
-        """Raises BusyError if another client holds the write lock."""
+        """Begins a transaction; raises BusyError if another client holds the write lock."""
         self._connection.set_busy_timeout(0)
         self._execute("BEGIN IMMEDIATE")
 
@@ -58,7 +58,7 @@ class Writer:
     def apply_all(self, changes: Sequence[Change]) -> list[object]:
         only = changes[0] if len(changes) == 1 else None
         if isinstance(only, MovePointer) and not only.check_overlap and not only.places_changed:
-            self._move_pointer(only)  # one statement, undone by itself if it is refused
+            self._move_pointer(only)  # a single statement is atomic: no savepoint needed
             return [None]
         self._execute("SAVEPOINT change")
         try:
@@ -90,7 +90,7 @@ class Writer:
         return Result(len(rows), rows)
 
     def _move_pointer(self, change: MovePointer) -> None:
-        """The hottest statement of all, with its values in the order of its parameters: names would bind slower."""
+        """Runs `commit_pointer`, the hottest statement, with positional values: named parameters bind slower."""
         key, new, entry = change.key, change.new, change.entry
         try:
             self._execute(

@@ -1,10 +1,10 @@
-"""The named SQL statements of `queries/*.sql`, read once: a name, what is special about it, and the SQL.
+"""Reads the named SQL statements of `queries/*.sql`: a heading with the name, a comment, and the SQL.
 
-A heading `-- insert_pointer + save_pointer` names a statement that also does the work of the step `save_pointer` behind
-it: one round trip instead of two. A statement without SQL is a step that this database does not need.
+A heading `-- insert_pointer + save_pointer` names a statement that also does the work of the later step `save_pointer`:
+one round trip instead of two. A statement without SQL is a step that this database does not need.
 
-The databases share them, except for what `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql` say in own words;
-MariaDB, which knows neither ON CONFLICT nor UPDATE … RETURNING, also says anew what the others share.
+All databases share the statements, except those in `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql`. MariaDB, which
+has neither ON CONFLICT nor UPDATE … RETURNING, also overrides shared statements.
 """
 
 import re
@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from nunatak.database.ddl import DIALECTS, Dialect, in_dialect
 
-MIGRATIONS: Traversable = resources.files(__package__).joinpath("migrations")  # a test adds one of a version to come
+MIGRATIONS: Traversable = resources.files(__package__).joinpath("migrations")  # tests replace it to add a migration
 
 _HEADING = re.compile(r"^-- ([a-z_]+(?: \+ [a-z_]+)*)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -22,12 +22,12 @@ _RETURNS_ROWS = re.compile(r"\A(SELECT|WITH|SHOW|PRAGMA)\b|\bRETURNING\b")
 
 
 def read_statements(dialect: Dialect = "sqlite") -> dict[str, str]:
-    """All statements by name; the empty ones have nothing to do on this database."""
+    """Returns all statements by name; an empty one has nothing to do on this database."""
     return {heading[0]: sql for heading, sql in _read_dialect(dialect).items()}
 
 
 def read_covered(dialect: Dialect = "sqlite") -> dict[str, frozenset[str]]:
-    """Of a statement that does the work of other steps of the same batch, too (`-- one + other`), their names."""
+    """Returns for each statement with a heading `-- one + other` the names of the other steps that it includes."""
     return {heading[0]: frozenset(heading[1:]) for heading in _read_dialect(dialect) if len(heading) > 1}
 
 
@@ -62,19 +62,19 @@ def _read_files(wanted: Callable[[str], bool]) -> dict[tuple[str, ...], str]:
 
 
 def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with `$1` for its first parameter and so on, and the names in that order."""
+    """Returns the statement with parameters `$1`, `$2`, … and their names in that order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql), names
 
 
 def in_named_style(sql: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with `%(name)s` for its parameters and without its semicolon, and their names."""
+    """Returns the statement with parameters `%(name)s` and without its semicolon, and the parameter names."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%").rstrip(";")), names
 
 
 def read_migrations(dialect: Dialect = "sqlite") -> list[tuple[int, str, str]]:
-    """Number, name and SQL of every migration, in order."""
+    """Returns number, name and SQL of every migration, in order."""
     found = []
     for file in MIGRATIONS.iterdir():
         if file.name.endswith(".sql"):

@@ -1,4 +1,4 @@
-"""What every database offers the catalog; the drivers beside this file keep the promises."""
+"""The interface between the catalog and its database; sqlite.py, postgres.py and mariadb.py implement it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -19,96 +19,96 @@ from nunatak.errors import CatalogError, Conflict
 
 
 class PointerMoved(Conflict):
-    """The compare-and-swap found another pointer than expected: nothing was changed, look again."""
+    """The compare-and-swap found a pointer other than expected; nothing was changed. Callers may reload and retry."""
 
     iceberg_type = "CommitFailedException"
 
 
 class KeyTaken(CatalogError):
-    """A request with the same idempotency key was first, on this server or another: nothing was changed, look it up.
+    """Another request, on this server or another, owns the idempotency key; nothing was changed.
 
-    Whoever sent the key is never told: it gets the answer of the first. The status is for the case that there is none
-    yet, and a client must not conclude that nothing happened.
+    The server replays the stored response of that request. This error reaches the client only if there is none yet;
+    its status keeps the client from concluding that nothing was committed.
     """
 
     iceberg_type = "CommitStateUnknownException"
 
 
 class Store(Protocol):
-    """Reads see every change whose `apply` has returned, on whichever server."""
+    """Reads see every change whose `apply` has returned, on any server."""
 
     async def apply(self, changes: Sequence[Change]) -> list[object]:
-        """All changes or none, durable on return, in the given order; one result per change.
+        """Applies the changes atomically, in order; durable on return. Returns one result per change.
 
-        An error means that nothing was changed: PointerMoved, KeyTaken, or why it is refused. Only OutcomeUnknown
-        leaves it open. Once begun, it is carried out although the caller may go away.
+        Any error but OutcomeUnknown means that nothing was changed: PointerMoved, KeyTaken, or the reason of the
+        refusal. Once begun, a transaction is finished even if the caller is cancelled.
         """
 
     async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
-        """The pointer, with its bytes unless it still is `known`."""
+        """Returns the pointer, without its bytes if its location equals `known`; None if there is no table or view."""
 
     async def find_kind(self, key: Key) -> Kind | None: ...
 
     async def find_twin(self, key: Key) -> tuple[str, str] | None:
-        """A table whose name differs only in case."""
+        """Returns the namespace and name of a table whose name differs only in case, for the hint of a 404."""
 
     async def list_pointers(
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
     ) -> tuple[str, str | None, bool]:
-        """Names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
+        """Returns names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
 
     async def search_names(
         self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
     ) -> tuple[list[Found], tuple[str, str] | None]:
-        """Looks at the `piece` names behind a namespace and name: those that match in any case, and the last one looked
-        at, or None if there are no more."""
+        """Scans `piece` names after a namespace and name; returns those that match, ignoring case, and the last name
+        scanned, or None at the end."""
 
     async def namespace_exists(self, catalog: str, namespace: str) -> bool: ...
 
     async def find_namespace(self, catalog: str, namespace: str) -> dict[str, str] | None: ...
 
     async def list_namespaces(self, catalog: str, parent: str, after: str, limit: int) -> tuple[list[str], str | None]:
-        """Direct children in order, and where to go on, or None at the end."""
+        """Returns direct children in order, and the position of the next page, or None at the end."""
 
     async def tables_writing_to(self, places: Sequence[str]) -> list[Key]:
-        """Live tables whose writers put files into one of these places, outside their own folder."""
+        """Returns live tables whose writers put files into one of these places, outside the tables' own folders."""
 
     async def find_overlapping(self, location: str, ancestors: Sequence[str]) -> list[Neighbour]:
-        """Live tables whose folder is this one, inside it, or one of `ancestors`."""
+        """Returns live tables whose folder is this one, lies inside it, or is one of `ancestors`."""
 
     async def find_commit(self, table_uuid: str, snapshot_id: int, request_hash: bytes) -> bool: ...
 
     async def find_answer(self, principal: str, key: str, now_ms: int) -> SavedAnswer | None:
-        """What SaveAnswer saved, while it counts."""
+        """Returns the response stored by SaveAnswer, or None if there is none or it has expired."""
 
     async def rows(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        """What a reading statement of `access.sql` finds, by its name."""
+        """Returns the rows of a named SELECT of `access.sql`."""
 
     async def next_job_time(self) -> int | None:
-        """When a job is due next, be it because its lease runs out; None if there is no job."""
+        """Returns when the next job is due, or its lease expires; None if there is no job."""
 
     async def keys_after(self, after: Key, limit: int) -> list[Key]:
-        """In order, every name that has a pointer or something stored; `Key("", "", "")` is before them all."""
+        """Returns in order every name that has a pointer or stored rows; `Key("", "", "")` sorts before all."""
 
     async def inspect_pointer(self, key: Key) -> InspectedPointer | None:
-        """Whatever is known of a name, also what is only stored; None if nothing is."""
+        """Returns all rows about a name, also those left without a pointer; None if there are none."""
 
     async def commits_of(self, table_uuid: str, after: int, limit: int) -> list[LogLine]:
-        """A table's lines of the commit log behind the one numbered `after`, oldest first."""
+        """Returns a table's rows of the commit log with a sequence greater than `after`, oldest first."""
 
     async def points_at(self, file_name: str) -> bool:
-        """Whether any pointer leads to a file of this name, or did before it moved last. Reads them all."""
+        """Whether any current or previous pointer leads to a file of this name. Scans all pointers."""
 
     async def take_stock(self, before_ms: int, attempts: int) -> Stock:
-        """Answers count that expired before; a job is stuck after so many attempts, and the first hundred are given."""
+        """Counts pointers and answers that expired before `before_ms`; lists up to 100 jobs with `attempts` or more."""
 
     async def secret(self, name: str) -> bytes:
-        """Random bytes under a name, made on first use, the same for every server on this database."""
+        """Returns random bytes stored under a name; created on first use, the same for all servers on the database."""
 
     async def forget_overwritten(self) -> None:
-        """What was replaced shall not be found in the database's files either, as far as the database can be told."""
+        """Removes overwritten secrets from the database's files, as far as the database supports it."""
 
     async def check(self) -> None:
-        """Raise if the database cannot be written."""
+        """Raises if the database cannot be written."""
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What a list of changes needs as a whole: its locks, whether it is one plain commit, how to ask after it; no SQL."""
+"""Properties of a list of changes: its locks, whether it is a plain commit, its ids in the commit log. No SQL."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,10 @@ from nunatak.database.records import (
 
 
 def locks_for(changes: Sequence[Change]) -> list[str]:
-    """Locks for what no constraint can check: whether a namespace is there and empty, whether two folders touch.
+    """Returns locks for checks that no constraint can make: namespace exists, is empty, folders do not overlap.
 
-    In one order, so that two lists never wait for each other. A plain commit takes none. Warehouses may be allowed the
-    same folder, so locations share one lock.
+    Sorted, so that two transactions cannot deadlock. A plain commit takes none. Warehouses may share an allowed folder,
+    so all locations share one lock.
     """
     wanted: set[str] = set()
     for change in changes:
@@ -32,7 +32,7 @@ def locks_for(changes: Sequence[Change]) -> list[str]:
                 wanted.add(f"warehouse {change.to.catalog}")
             case CreateNamespace() | DropNamespace() | UpdateNamespace():
                 wanted.add(f"warehouse {change.catalog}")
-            # The purge must not begin between the look at and the arrival of a table registered over the same files.
+            # A purge must not be queued between the check and the insert of a table registered over the same files.
             case MovePointer(check_overlap=True) | DeletePointer(purge=True):
                 wanted.add("locations")
             case _:
@@ -41,13 +41,13 @@ def locks_for(changes: Sequence[Change]) -> list[str]:
 
 
 def pointers_to_lock(changes: Sequence[Change]) -> list[Key]:
-    """In one order, too; none if a single pointer is written, which locks itself."""
+    """Returns the pointers to lock, sorted against deadlocks; none for a single pointer, whose UPDATE locks the row."""
     keys = [change.key for change in changes if isinstance(change, MovePointer | DeletePointer | RenamePointer)]
     return sorted(keys, key=lambda key: (key.catalog, key.namespace, key.name)) if len(keys) > 1 else []
 
 
 def is_plain_commit(changes: Sequence[Change]) -> bool:
-    """One pointer moved, and of the rest only what the statement of a commit takes along."""
+    """Whether one pointer moves, along with only what `commit_pointer` includes: jobs and one answer."""
     kinds = [type(change) for change in changes]
     return (
         kinds.count(MovePointer) == 1
@@ -58,11 +58,11 @@ def is_plain_commit(changes: Sequence[Change]) -> bool:
 
 
 def plain_commit_of(changes: Sequence[Change]) -> MovePointer:
-    """What a plain commit moves."""
+    """Returns the one MovePointer of a plain commit."""
     return next(change for change in changes if isinstance(change, MovePointer))
 
 
 def commit_ids_of(changes: Sequence[Change]) -> list[str]:
-    """By which the log knows these changes, if they happened."""
+    """Returns the ids under which these changes are in the commit log if they were committed."""
     logged = (InsertPointer, MovePointer, DeletePointer, RenamePointer)
     return [change.entry.commit_id for change in changes if isinstance(change, logged)]

@@ -1,4 +1,4 @@
-"""Denials and reads on their way into the audit trail: noted at once, written a little later, in nobody's way.
+"""Write-behind buffer for denials and reads of the audit trail: no request waits for these rows.
 
 Changes are not here: each writes its own row in its own transaction (catalog/write.py, access/audit_rows.py).
 """
@@ -20,17 +20,17 @@ from nunatak.events.spool import Spool
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 1.0
-SUM_MS = 60_000  # what strangers are denied makes one row for each address and minute
-MOST_SUMS = 200  # of a minute; whoever comes beyond is counted in one row, whose address is OTHERS
+SUM_MS = 60_000  # denials of unauthenticated requests make one row per address and minute
+MOST_SUMS = 200  # per minute; further ones are counted in one row, whose address is OTHERS
 OTHERS = "others"
-MOST_ROWS = 10_000  # that wait to be written, some 5 MB; what comes beyond is counted and forgotten
-AT_ONCE = 500  # rows of one transaction: SQLite adds them in the event loop, where others wait meanwhile
+MOST_ROWS = 10_000  # waiting to be written, some 5 MB; further ones are counted and dropped
+AT_ONCE = 500  # rows per transaction: SQLite inserts them in the event loop, which other requests wait for
 
 What = tuple[str, str, str, str, str | None]  # principal, action, securable, outcome and origin
 
 
 class _Times:
-    """How often, since when, and by which request first."""
+    """The number of occurrences, and the time and request of the first."""
 
     __slots__ = ("at_ms", "repeats", "request_id")
 
@@ -41,9 +41,9 @@ class _Times:
 
 
 class AuditBuffer:
-    """What was noted since the last flush; what happens again meanwhile makes one row, of the first time.
+    """The rows noted since the last flush; repeats of a row are counted in it, and it keeps the time of the first.
 
-    What a stranger can cause as often as it likes is summed up for longer.
+    Rows that an unauthenticated client can cause without limit are aggregated over a minute.
     """
 
     def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS, spool: Spool | None = None) -> None:
@@ -61,7 +61,7 @@ class AuditBuffer:
         self.note_again((principal, action, securable, outcome, origin), request_id)
 
     def note_again(self, what: What, request_id: str | None = None) -> None:
-        """As `note`, for whoever keeps together what is noted."""
+        """As `note`, for callers that keep the tuple."""
         times = self._noted.get(what)
         if times is not None:
             times.repeats += 1
@@ -71,7 +71,7 @@ class AuditBuffer:
             self.dropped += 1
 
     def sum_up(self, principal: str, action: str, securable: str, outcome: str, origin: str) -> None:
-        """As `note`, in one row for all that are equal and of one minute."""
+        """As `note`, but aggregates equal rows over one minute."""
         if not self._sums:
             self._sums_end_ms = self._now_ms() + SUM_MS
         what = (principal, action, securable, outcome, origin)
@@ -85,9 +85,9 @@ class AuditBuffer:
             times.repeats += 1
 
     async def flush(self, store: Store, *, everything: bool = False) -> None:
-        """Write what was noted until now; what cannot be written stays, as far as there is room.
+        """Writes what was noted so far; rows that cannot be written are kept, as far as there is room.
 
-        Sums of a minute that is not over are written only with `everything`.
+        Aggregates of a minute that is not over are written only with `everything`.
         """
         if self._sums and (everything or self._now_ms() >= self._sums_end_ms):
             sums, self._sums = self._sums, {}
@@ -98,12 +98,12 @@ class AuditBuffer:
             try:
                 await store.apply([Write("add_audits", {"rows": _rows(chunk)})])
             except CatalogError:
-                # If nobody can tell whether it was written, it is written again: rather twice than never.
+                # If the outcome is unknown, the rows are written again: a duplicate is better than a missing row.
                 log.warning("%d rows of the audit trail cannot be written now", len(noted) - start, exc_info=True)
                 self._put_back(noted[start:])
                 return
             except asyncio.CancelledError:
-                self._put_back(noted[start + AT_ONCE :])  # the store carries out what it was handed
+                self._put_back(noted[start + AT_ONCE :])  # the store completes the transaction it was given
                 raise
             if self._spool is not None:
                 for what, times in chunk:
@@ -113,6 +113,7 @@ class AuditBuffer:
         for what, times in noted:
             again = self._noted.get(what)
             if again is not None:
+                # The row put back is older: its time and request id are kept.
                 times.repeats += again.repeats
             elif len(self._noted) >= self._most_rows:
                 self.dropped += times.repeats
@@ -121,7 +122,7 @@ class AuditBuffer:
 
 
 def _rows(noted: list[tuple[What, _Times]]) -> str:
-    """As `add_audits` takes them; no database keeps a NUL, which a path may hold."""
+    """Returns the rows as JSON for `add_audits`; replaces NUL, which a path may contain but no database stores."""
     rows = [
         (times.at_ms, *(what[:4]), times.repeats, (times.request_id or "")[:LONGEST_REQUEST_ID] or None, what[4])
         for what, times in noted
@@ -136,7 +137,7 @@ def _record(what: What, times: _Times) -> tuple[Literal["audit"], dict[str, obje
 
 
 async def run_audit(buffer: AuditBuffer, store: Store) -> None:
-    """Flush every second until cancelled, and then everything."""
+    """Flushes every second until cancelled, and then flushes everything."""
     try:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)

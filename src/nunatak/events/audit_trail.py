@@ -1,7 +1,7 @@
-"""The audit trail as one list: the commit log and the other audit rows as records, and how they are searched.
+"""The audit trail as one list: the commit log and the audit rows as records, and how they are searched.
 
-A record's line, as it is exported, is also what a seal covers (seals.py): its bytes must never change for a record that
-exists already. A field without a value is left out, so new fields may come.
+A record's exported line is also what a seal covers (seals.py): its bytes must never change for an existing record.
+Fields without a value are omitted, so that new fields can be added.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from nunatak.iceberg.shapes import Long
 
 Table = Literal["commits", "audit"]
 
-PAGE = 200  # rows read at once: SQLite is read in the event loop, where others wait meanwhile
-LOOKED_AT = 10_000  # rows of each table that one page of a search reads at most, whatever it finds
-CLOCKS_DIFFER_MS = 600_000  # rows are numbered in order, but each server tells the time by its own clock
-BOTTOM, LAST = -(1 << 63), (1 << 63) - 1  # below and above every row, also one that was numbered by hand
+PAGE = 200  # rows per read: SQLite is read in the event loop, which other requests wait for
+LOOKED_AT = 10_000  # rows of each table that one page of a search reads at most, whether they match or not
+CLOCKS_DIFFER_MS = 600_000  # rows are numbered in order, but each server stamps them by its own clock
+BOTTOM, LAST = -(1 << 63), (1 << 63) - 1  # below and above every row, even one numbered by hand
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a request came from, as `audit_rows.origin_text` wrote it."""
+    """The origin of a request, as written by `audit_rows.origin_text`."""
 
     address: str | None = None
     roles: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class TrailRecord(msgspec.Struct, frozen=True):
-    """One thing that happened, `repeats` times; `securable` as in securables.py, `detail` as it is shown."""
+    """One occurrence, repeated `repeats` times; `securable` is in the form of securables.py, `detail` as displayed."""
 
     table: Table
     sequence: int
@@ -70,7 +70,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommitDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the commit log knows besides; a double could not hold a snapshot's id."""
+    """The further columns of the commit log; `snapshot_id` is text because a double cannot represent it."""
 
     commit_id: str
     table_uuid: str
@@ -100,28 +100,28 @@ def exported_line(record: TrailRecord) -> Line:
 
 
 def line_of(record: TrailRecord) -> bytes:
-    """One line of JSON, without its end: what is exported, and what a seal covers."""
+    """Returns the record as a line of JSON, without line feed: what is exported, and what a seal covers."""
     return msgspec.json.encode(exported_line(record))
 
 
-_printed = lru_cache(maxsize=1024)(securables.format_securable)  # the same tables again and again
+_printed = lru_cache(maxsize=1024)(securables.format_securable)  # most records are about the same few tables
 
 
 def time_text(at_ms: int) -> str:
     try:
         seconds, rest = divmod(at_ms, 1000)
         return f"{_second_text(seconds)}.{rest:03d}Z"
-    except (TypeError, ValueError, OverflowError, OSError):  # written by hand: it is shown, and no seal fits it
+    except (TypeError, ValueError, OverflowError, OSError):  # written by hand: shown as is, and no seal matches it
         return f"{at_ms} ms"
 
 
 @lru_cache(maxsize=64)
 def _second_text(seconds: int) -> str:
-    """Remembered, since records follow one another closely."""
+    """Cached, because consecutive records often share a second."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-@lru_cache(maxsize=256)  # a client says the same each time
+@lru_cache(maxsize=256)  # a client sends the same origin with each request
 def _origin(text: str | None) -> Origin:
     if text is None:
         return Origin()
@@ -135,7 +135,7 @@ def _origin(text: str | None) -> Origin:
 
 
 def commit_record(row: Sequence[Any]) -> TrailRecord:
-    """A line of the commit log; whoever may commit was allowed to."""
+    """Converts a row of the commit log; its outcome is always ALLOWED, since only permitted commits are logged."""
     sequence, at_ms, principal, action, catalog, namespace, name, request_id, origin, *rest = row
     commit_id, table_uuid, location, previous, snapshot_id, request_hash = rest
     detail = CommitDetail(
@@ -169,18 +169,18 @@ def _detail(text: str | None) -> object:
 
 @dataclass(frozen=True)
 class Source:
-    """One of the two tables."""
+    """One of the two tables of the trail."""
 
     table: Table
     record: Callable[[Sequence[Any]], TrailRecord]
 
     async def after(self, store: Store, after: int, limit: int, last: int = LAST) -> list[TrailRecord]:
-        """Behind the row numbered `after`, oldest first."""
+        """Returns the records after number `after`, oldest first."""
         rows = await store.rows(f"{self.table}_after", {"after": after, "last": last, "limit": limit})
         return [self.record(row) for row in rows]
 
     async def before(self, store: Store, before: int, limit: int) -> list[TrailRecord]:
-        """Newest first."""
+        """Returns the records before number `before`, newest first."""
         rows = await store.rows(f"{self.table}_before", {"before": before, "limit": limit})
         return [self.record(row) for row in rows]
 
@@ -193,7 +193,7 @@ COMMITS, AUDIT = Source("commits", commit_record), Source("audit", audit_record)
 
 @dataclass(frozen=True)
 class Filter:
-    """What a record must be like; None does not matter. Whatever lies inside `securable` counts, too."""
+    """Conditions for records; None matches all. Records inside a `securable` that is a container match, too."""
 
     principal: str | None = None
     action: str | None = None
@@ -215,20 +215,21 @@ class Filter:
         )
 
     def _covers(self, securable: str) -> bool:
+        # The text of a container is a prefix of everything inside it (securables.py).
         if securables.is_container(self.securable):
             return securable.startswith(self.securable)
         return securable == self.securable
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a search goes on: the number of the last row of each table that is done with."""
+    """Where a search continues: the number of the last row of each table that was processed."""
 
     commits: int
     audit: int
 
 
 class _Stream:
-    """The records of one table that match, one after the other, as long as its share of rows is not used up."""
+    """The matching records of one table, in order, until LOOKED_AT rows have been read."""
 
     def __init__(self, store: Store, source: Source, wanted: Filter, position: int, *, newest_first: bool) -> None:
         self._store, self._source, self._wanted, self._newest_first = store, source, wanted, newest_first
@@ -239,13 +240,14 @@ class _Stream:
         self.ended = False
 
     async def head(self) -> TrailRecord | None:
-        """The next one; None if there is no more, or the share is used up."""
+        """Returns the next record without taking it; None at the end, or once LOOKED_AT rows have been read."""
         while not self._found and not self.ended and self._looked_at < LOOKED_AT:
             await self._read()
         return self._found[0] if self._found else None
 
     def take(self) -> TrailRecord:
         record = self._found.popleft()
+        # After the last match, the rows read without a match need not be read again.
         self.position = record.sequence if self._found else self._read_to
         return record
 
@@ -261,10 +263,10 @@ class _Stream:
         if not self._found:
             self.position = self._read_to
         self.ended = len(records) < PAGE or self._is_past(records[-1])
-        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
+        await asyncio.sleep(0)  # SQLite answers without suspending; let other tasks run
 
     def _is_past(self, record: TrailRecord) -> bool:
-        """Whether whatever follows is too old, or too new, by any clock."""
+        """Returns whether all following rows are too old, or too new, even allowing for clock differences."""
         if self._newest_first:
             return self._wanted.since_ms is not None and record.at_ms < self._wanted.since_ms - CLOCKS_DIFFER_MS
         return self._wanted.until_ms is not None and record.at_ms > self._wanted.until_ms + CLOCKS_DIFFER_MS
@@ -273,8 +275,10 @@ class _Stream:
 async def search(
     store: Store, wanted: Filter, *, newest_first: bool = True, position: Position | None = None, limit: int = PAGE
 ) -> tuple[list[TrailRecord], Position | None]:
-    """Records by time, and where to go on, None at the end. A page may hold fewer than `limit`, even none, when much
-    had to be read for it."""
+    """Returns records by time, and the position to continue at, None at the end.
+
+    A page may hold fewer than `limit` records, even none, when many rows had to be read for it.
+    """
     start = position or await _start(store, wanted, newest_first=newest_first)
     commits = _Stream(store, COMMITS, wanted, start.commits, newest_first=newest_first)
     audit = _Stream(store, AUDIT, wanted, start.audit, newest_first=newest_first)
@@ -282,7 +286,7 @@ async def search(
     while len(found) < limit:
         heads = [(await stream.head(), stream) for stream in (commits, audit)]
         if any(head is None and not stream.ended for head, stream in heads):
-            break  # what comes next in that table is not known yet, and may come before the other's
+            break  # this table's next record is not known yet, and may precede the other's
         waiting = [(head.at_ms, stream) for head, stream in heads if head is not None]
         if not waiting:
             return found, None
@@ -300,11 +304,12 @@ async def _start(store: Store, wanted: Filter, *, newest_first: bool) -> Positio
     if wanted.since_ms is None:
         return Position(BOTTOM, BOTTOM)
     at_ms = wanted.since_ms - CLOCKS_DIFFER_MS
+    # `after` excludes its number, hence one less.
     return Position(await _seek(store, COMMITS, at_ms) - 1, await _seek(store, AUDIT, at_ms) - 1)
 
 
 async def _seek(store: Store, source: Source, at_ms: int) -> int:
-    """A number such that, up to how much clocks differ, rows from there on are of `at_ms` or later, and others not."""
+    """Returns the number of the first row of `at_ms` or later, up to clock differences, by binary search."""
     newest = await source.before(store, LAST, 1)
     low, high = 0, newest[0].sequence + 1 if newest else 1
     while low < high:

@@ -25,10 +25,10 @@ OF_NAMESPACES = {
 
 
 class ChangeEvent(msgspec.Struct, frozen=True):
-    """`type` is the operation as the commit log and the audit trail name it; without a `name` it is of a namespace.
+    """`type` is the operation as named in the commit log and the audit trail; without `name` it concerns a namespace.
 
-    `before` and `after` are metadata locations: a created table has no `before`, a dropped one no `after`. What the
-    server does not know without asking the database is None.
+    `before` and `after` are metadata locations: a created table has no `before`, a dropped one no `after`. Values that
+    the server would have to ask the database for are None.
     """
 
     type: str
@@ -54,9 +54,9 @@ def events_of(
     uuid_of: Callable[[Key], str | None],
     sizes: Mapping[str, int],
 ) -> list[ChangeEvent]:
-    """Those of the changes that are about tables, views and namespaces, in their order.
+    """Returns the events of changes to tables, views and namespaces, in their order; other changes have none.
 
-    `uuid_of` tells the uuid behind a name, if it is known; `sizes` are the bytes of metadata by location.
+    `uuid_of` returns the uuid of a name, if known; `sizes` are the bytes of metadata files by location.
     """
     events: list[ChangeEvent] = []
     for change in changes:
@@ -98,6 +98,6 @@ def _published(change: InsertPointer | MovePointer, before: str | None, sizes: M
 def _of_name(
     entry: CommitEntry, key: Key, uuid: str | None, before: str | None, renamed_to: Key | None = None
 ) -> ChangeEvent:
-    """A pointer that is removed or renamed; no file is written."""
+    """Returns the event of a pointer that is removed or renamed; no file is written."""
     named = (entry.operation, key.catalog, key.namespace, key.name, uuid, before, None, None)
     return ChangeEvent(*named, entry.principal, entry.request_id, entry.committed_ms, renamed_to)

@@ -1,4 +1,4 @@
-"""What the server counts about itself, in Prometheus' terms; counting costs the hot path one dictionary look-up."""
+"""The server's Prometheus metrics; counting a request costs the hot path one dictionary look-up."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-# Every metric once: name, kind and meaning; the reference page is made from it.
+# Every metric once: name, type and description; the reference page is generated from it.
 METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_requests_total", "counter", "Requests by operation, method and status."),
     ("nunatak_request_seconds", "histogram", "How long answers took, by operation."),
@@ -29,8 +29,8 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_spool_dropped_total", "counter", "Records of telemetry that were lost: no room, or nobody ingests them."),
 )
 _MEANING = {name: meaning for name, _, meaning in METRICS}
-# What a database counts, by the key under which it does: name, label, and the key for each value of the label. SQLite
-# knows neither connections nor batches of this kind.
+# The database's counters: metric name, label, and the database's key for each value of the label. SQLite has neither
+# connections nor batches of this kind.
 _OF_DATABASE: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
     ("nunatak_database_reads_total", None, {"": "read"}),
     ("nunatak_database_transactions_total", None, {"": "transaction"}),
@@ -42,16 +42,16 @@ _OF_DATABASE: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
     ("nunatak_database_connections_limit", None, {"": "connection limit"}),
     ("nunatak_database_waiting", None, {"": "connection awaited"}),
 )
-# Seconds at which one bucket of the histogram ends and the next begins: from a load out of memory to a commit that is
-# retried. Half a second is where somebody should look.
+# Upper bounds of the histogram's buckets in seconds: from a load out of memory to a commit that is retried. Above half
+# a second an operator should investigate.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PATCH", "PUT", "OPTIONS"})
-OTHER_METHOD = "OTHER"  # a client may invent any; each would be a line of its own for ever
+OTHER_METHOD = "OTHER"  # clients may send any method; each would be a time series kept for ever
 _LE = [*map(str, BOUNDS), "+Inf"]
 
 
 class Metrics(Collector):
-    """Counts requests; everything else is asked for when somebody looks."""
+    """Counts requests; reads all other values when it is scraped."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Metrics(Collector):
         audit_dropped: Callable[[], int] = lambda: 0,
         spool_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
-        # By operation, method and status: requests by bucket, and behind them their seconds together.
+        # By operation, method and status: the number of requests in each bucket, then the sum of their seconds.
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._database, self._objects, self._cache, self._written_bytes = database, objects, cache, written_bytes
         self._audit_dropped, self._spool_dropped = audit_dropped, spool_dropped
@@ -74,6 +74,7 @@ class Metrics(Collector):
     def count(self, operation: str, method: str, status: int, seconds: float) -> None:
         entry = self._requests.get((operation, method, status))
         if entry is None:
+            # The look-up before uses the method as sent, so that the hot path does not check it against METHODS.
             label = (operation, method if method in METHODS else OTHER_METHOD, status)
             entry = self._requests.setdefault(label, [0.0] * (len(_LE) + 1))
         entry[bisect_left(BOUNDS, seconds)] += 1
@@ -120,5 +121,5 @@ class Metrics(Collector):
         yield seconds
 
     def page(self) -> bytes:
-        """The text Prometheus scrapes."""
+        """Returns the page in Prometheus' text format."""
         return generate_latest(self._registry)

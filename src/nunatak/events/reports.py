@@ -1,4 +1,4 @@
-"""What engines report about their scans and commits, made flat. No I/O; a report may be anything that is JSON."""
+"""Flattens the scan and commit reports of engines. No I/O; a report may be any JSON."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -10,7 +10,7 @@ from nunatak.events.spool import Fields, Kind
 
 LONGEST_FILTER = 10_000
 LONGEST_NAME = 255
-MOST_NAMES = 1000  # columns of a report, and of its counters and timers
+MOST_NAMES = 1000  # columns of a report, its counters and its timers
 UNITS_PER_MS = {"nanoseconds": 1e6, "microseconds": 1e3, "milliseconds": 1.0, "seconds": 1e-3}
 _ENGINE = {"engine": "engine-name", "engine_version": "engine-version", "app_id": "app-id"}
 _KNOWN = frozenset(
@@ -32,7 +32,7 @@ _SCAN = ("projected-field-names", "projected-field-ids", "schema-id", "filter")
 
 
 def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
-    """The kind of a report and its fields; `about` says which table it is of, and who sent it."""
+    """Returns the kind of a report and its fields; `about` gives the table and the sender."""
     report = _decode_known_fields(body)
     kind = _kind_of(report)
     counters, timers = _read_measurements(report.get("metrics"))
@@ -61,13 +61,13 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
 
 
 def _decode_known_fields(body: bytes) -> dict[str, Any]:
-    """What is read of a report; the rest, which may be anything, stays bytes."""
+    """Decodes the known fields; the others, which may be anything, are skipped as raw bytes."""
     raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return {name: msgspec.json.decode(value) for name, value in raw.items() if name in _KNOWN}
 
 
 def _kind_of(report: Mapping[str, Any]) -> Kind:
-    """Some clients leave `report-type` out; only scans have a filter and columns."""
+    """Returns the kind. Some clients omit `report-type`; only scans have a filter and projected columns."""
     said = report.get("report-type")
     if said in ("scan-report", "commit-report"):
         return "scan_reports" if said == "scan-report" else "commit_reports"
@@ -75,7 +75,7 @@ def _kind_of(report: Mapping[str, Any]) -> Kind:
 
 
 def _read_measurements(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
-    """Counters, and timers in milliseconds. A counter is {unit, value}, a timer {count, time-unit, total-duration}."""
+    """Returns counters ({unit, value}) and, in milliseconds, timers ({count, time-unit, total-duration})."""
     counters: dict[str, int] = {}
     timers: dict[str, float] = {}
     for name, measured in islice(metrics.items(), MOST_NAMES) if isinstance(metrics, dict) else ():
@@ -91,7 +91,7 @@ def _read_measurements(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
 
 
 def filter_columns(condition: Any) -> Iterator[str]:
-    """The columns that a filter compares; it is nested at most as deep as a request may be."""
+    """Yields the columns that a filter compares; the depth is limited by that of request bodies."""
     if not isinstance(condition, dict):
         return
     term = condition.get("term")

@@ -1,7 +1,7 @@
-"""Deletes denials, logins and reads from the audit trail when their time is over; changes are kept for ever.
+"""Deletes old denials, logins and reads from the audit trail; changes are kept for ever.
 
-A seal whose records are deleted cannot be computed again. Its hash stays in the chain, and a new record, written in the
-transaction of the deletion, tells how many of its records were kept, and their hash: so what is left stays proven.
+The hash of a seal whose records are deleted cannot be recomputed. It stays in the chain, and a new record, written in
+the transaction of the deletion, holds the number and hash of the records that were kept, so those stay verifiable.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 LOOK_SECONDS = 3600.0
-SEALS_AT_ONCE = 50  # in one transaction, with one record about them
+SEALS_AT_ONCE = 50  # per transaction, with one record about them
 SERVER_ITSELF = "nunatak"
 
 
 async def run_retention(
     store: Store, now_ms: Callable[[], int], days: int, reads: Collection[str], pause_seconds: float = LOOK_SECONDS
 ) -> None:
-    """Again and again delete what is older than so many days, until cancelled."""
+    """Repeatedly deletes records older than `days`, until cancelled."""
     while True:
         try:
             while await prune(store, now_ms(), days, reads):
@@ -51,9 +51,9 @@ async def run_retention(
 
 
 async def prune(store: Store, now_ms: int, days: int, reads: Collection[str]) -> int:
-    """Delete what the next old seals cover and may go; returns how many seals were looked at, 0 if none is old enough.
+    """Prunes the next old seals; returns the number of seals processed, 0 if none is old enough.
 
-    `reads` are the actions of records that may go though they were allowed.
+    `reads` are the actions whose records may be deleted although they were allowed.
     """
     last = max(await find_pruned_seals(store), default=0)
     previous = FIRST if last == 0 else await load_seal(store, last)
@@ -74,7 +74,7 @@ async def prune(store: Store, now_ms: int, days: int, reads: Collection[str]) ->
 
 
 async def _look_at(store: Store, previous: Seal, seal: Seal, reads: Collection[str], gone: list[int]) -> Kept:
-    """What stays of a seal; the numbers of the rows that go are added to `gone`."""
+    """Returns what is kept of a seal; appends the numbers of the rows to delete to `gone`."""
     remains = Remains(seal)
     async for record in records_between(store, COMMITS, previous.commits_to, seal.commits_to):
         remains.add(line_of(record))
@@ -91,7 +91,7 @@ def may_go(record: TrailRecord, reads: Collection[str]) -> bool:
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Numbers that follow one another, as first and last; rows between them that are not there do no harm."""
+    """Yields runs of consecutive numbers as first and last; a missing number only splits a run."""
     first = last = None
     for number in numbers:
         if last is not None and number == last + 1:

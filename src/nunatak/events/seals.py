@@ -1,10 +1,10 @@
-"""Seals over the audit trail: each covers the records since the one before, and that one's hash, in one chain.
+"""Seals over the audit trail: a hash chain, where each seal covers the records since the previous one, and its hash.
 
 A seal's hash is that of a header, `previous-hash number day sealed-ms`, and of its records' lines: first those of the
-commit log, then the others, each as exported and with a line feed behind it. So an export can be verified without the
-database. What nobody has copied elsewhere can still be cut off at the end, seals and all; an export prevents that.
+commit log, then the audit rows, each as exported and followed by a line feed. So an export can be verified without the
+database. The end of the trail, seals included, can be cut off undetected unless it was exported before.
 
-Where old records were deleted on purpose (retention.py), a later record tells the hash of those that were kept.
+Where old records were deleted on purpose (retention.py), a later record holds the hash of the records that were kept.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from nunatak.events.audit_trail import (
 
 log = logging.getLogger(__name__)
 
-SEAL_SECONDS = 60.0  # longer than any transaction lasts: what is in flight when a mark is set is there at the next
-MOST_RECORDS = 10_000  # of one seal: whoever finds one broken wants to know where
+SEAL_SECONDS = 60.0  # longer than any transaction: rows in flight when a mark is set are committed by the next
+MOST_RECORDS = 10_000  # per seal, so that a broken seal narrows down where the change is
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """As stored; `commits_to` and `audit_to` number the last row of each table that it covers."""
+    """A stored seal; `commits_to` and `audit_to` are the numbers of the last row of each table that it covers."""
 
     number: int
     day: str
@@ -54,17 +54,17 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A seal that does not fit what it covers, and what seems to be wrong."""
+    """A seal that does not match the records it covers, and the apparent reason."""
 
     seal: int
     text: str
 
 
-FIRST = Seal(0, "", BOTTOM, BOTTOM, 0, bytes(32), 0)  # what the first seal follows
+FIRST = Seal(0, "", BOTTOM, BOTTOM, 0, bytes(32), 0)  # the predecessor of the first seal
 
 
 class SealLine(msgspec.Struct, frozen=True):
-    """A seal as it is exported, behind the lines it covers."""
+    """A seal as exported, after the lines it covers."""
 
     seal: int
     day: str
@@ -92,7 +92,7 @@ def seal_line(seal: Seal, previous: bytes) -> bytes:
 
 
 class _Hash:
-    """The hash of a seal in the making."""
+    """The hash of a seal that is being computed."""
 
     def __init__(self, previous: bytes, number: int, day: str, sealed_ms: int) -> None:
         self._hash = hashlib.sha256(f"{previous.hex()} {number} {day} {sealed_ms}\n".encode())
@@ -132,21 +132,21 @@ def _seal(row: Any) -> Seal:
 
 
 async def records_between(store: Store, source: Source, after: int, last: int) -> AsyncIterator[TrailRecord]:
-    """Behind `after`, up to and with `last`."""
+    """Yields the records after number `after`, up to and including `last`."""
     while found := await source.after(store, after, PAGE, last):
         for record in found:
             yield record
         after = found[-1].sequence
-        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
+        await asyncio.sleep(0)  # SQLite answers without suspending; let other tasks run
 
 
-# What was deleted on purpose
+# Records deleted on purpose
 
 PRUNE_ACTION = "prune-audit"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is left of a seal's records after pruning: how many, and their hash, of which the seal's own is the head."""
+    """What pruning left of a seal's records: their count and hash, whose header starts with the seal's hash."""
 
     seal: int
     records: int
@@ -154,14 +154,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Pruning(msgspec.Struct, frozen=True):
-    """The detail of a record about pruning."""
+    """The detail of the audit record of a pruning."""
 
     deleted: int
     seals: tuple[Kept, ...]
 
 
 class Remains:
-    """Sums up what is kept of a seal."""
+    """Computes the count and hash of the records that are kept of a seal."""
 
     def __init__(self, seal: Seal | SealLine) -> None:
         digest, number = (
@@ -178,7 +178,7 @@ class Remains:
 
 
 async def find_pruned_seals(store: Store) -> dict[int, Kept]:
-    """By their numbers."""
+    """Returns the pruned seals by number."""
     found: dict[int, Kept] = {}
     for row in await store.rows("audit_of_action", {"action": PRUNE_ACTION}):
         found.update(_parse_pruned_seals(audit_record(row).detail))
@@ -188,7 +188,7 @@ async def find_pruned_seals(store: Store) -> dict[int, Kept]:
 def _parse_pruned_seals(detail: object) -> dict[int, Kept]:
     try:
         return {kept.seal: kept for kept in msgspec.convert(detail, Pruning).seals}
-    except msgspec.ValidationError:  # written by hand: then the seals do not fit
+    except msgspec.ValidationError:  # written by hand: the seals then do not match
         return {}
 
 
@@ -196,15 +196,15 @@ def _parse_pruned_seals(detail: object) -> dict[int, Kept]:
 
 
 async def run_seals(store: Store, now_ms: Callable[[], int], pause_seconds: float = SEAL_SECONDS) -> None:
-    """Again and again seal what was there a while ago, until cancelled.
+    """Repeatedly seals the records that existed at the previous look, until cancelled.
 
-    Rows get their numbers before they are committed. One that is still on its way may come to stand below those that
-    can be read already, so only what was there at the last look is sealed. No clock decides this.
+    Rows get their numbers before they are committed, so a row still in flight may become visible below rows that can
+    already be read. Therefore only rows that existed at the previous look are sealed. No clock decides this.
     """
     mark: tuple[int, int] | None = None
     while True:
         try:
-            # Another server may just have done it. One whose clock was wrong does not keep the others from it.
+            # Another server may just have sealed. abs(): a server whose clock was wrong must not stop the others.
             if mark is not None and abs(now_ms() - (await newest_seal(store)).sealed_ms) > pause_seconds * 500:
                 await seal_up_to(store, now_ms, *mark)
             mark = await newest_records(store)
@@ -214,25 +214,26 @@ async def run_seals(store: Store, now_ms: Callable[[], int], pause_seconds: floa
 
 
 async def newest_records(store: Store) -> tuple[int, int]:
-    """The numbers of the last commit and of the last audit row."""
+    """Returns the numbers of the newest commit and the newest audit row."""
     ((commits, audit),) = await store.rows("newest_records", {})
     return commits, audit
 
 
 async def seal_up_to(store: Store, now_ms: Callable[[], int], commits: int, audit: int) -> int:
-    """Seal every record up to these numbers; returns how many seals it took. Another server may do it meanwhile."""
+    """Seals all records up to these numbers; returns the number of seals made. Another server may do so meanwhile."""
     made = 0
     while (seal := await _next_seal(store, now_ms(), commits, audit)) is not None:
         values = {name: getattr(seal, name) for name in Seal.__slots__}
         (added,) = await store.apply([Write("add_seal", values)])
         if not added:
+            # Another server stored a seal of this number first, and seals the rest.
             break
         made += 1
     return made
 
 
 async def _next_seal(store: Store, sealed_ms: int, commits: int, audit: int) -> Seal | None:
-    """The seal that follows the newest one. It covers records of one day, or of days before."""
+    """Returns the seal that follows the newest one, or None. It covers records of one day, or of earlier days."""
     last = await newest_seal(store)
     first_commit = await COMMITS.after(store, last.commits_to, 1, commits)
     first_row = await AUDIT.after(store, last.audit_to, 1, audit)
@@ -246,14 +247,15 @@ async def _next_seal(store: Store, sealed_ms: int, commits: int, audit: int) -> 
 
 
 async def _cover(store: Store, made: _Hash, source: Source, after: int, last: int, day: str) -> int:
-    """Add a table's records until one is of a later day; returns the number of the last that was added."""
+    """Adds a table's records until one is of a later day; returns the number of the last one added."""
     while found := await source.after(store, after, PAGE, last):
         for record in found:
             if _day(record) > day or made.records >= MOST_RECORDS:
                 return max(0, after)
             made.add(line_of(record))
             after = record.sequence
-        await asyncio.sleep(0)  # SQLite answers without waiting; whoever else waits for the loop is next
+        await asyncio.sleep(0)  # SQLite answers without suspending; let other tasks run
+    # Never BOTTOM, which only marks the beginning of the chain.
     return max(0, after)
 
 
@@ -265,7 +267,7 @@ def _day(record: TrailRecord) -> str:
 
 
 async def verify(store: Store) -> AsyncIterator[Broken]:
-    """Every seal that does not fit, in order; nothing if the trail is as it was sealed."""
+    """Yields every seal that does not match, in order; nothing if the trail is as it was sealed."""
     previous, pruned = FIRST, await find_pruned_seals(store)
     async for seal in seals_after(store, 0):
         why = await _why_broken(store, previous, seal, pruned.get(seal.number))
@@ -283,6 +285,7 @@ async def _why_broken(store: Store, previous: Seal, seal: Seal, kept: Kept | Non
     async for line in _lines(store, previous, seal.commits_to, seal.audit_to):
         made.add(line)
         remains.add(line)
+    # After pruning the seal's own hash no longer matches; the recorded hash of what was kept must.
     if kept is not None and remains.kept() == kept:
         return None
     if made.records != seal.records:
@@ -298,7 +301,7 @@ async def _why_broken(store: Store, previous: Seal, seal: Seal, kept: Kept | Non
 
 
 async def export(store: Store, after_seal: int = 0) -> AsyncIterator[bytes]:
-    """Every record behind a seal, as lines: those of each seal, then the seal itself, and last what is not sealed."""
+    """Yields every record after a seal, as lines: each seal's records, then the seal; finally the unsealed records."""
     previous = FIRST if after_seal == 0 else await load_seal(store, after_seal)
     async for seal in seals_after(store, previous.number):
         async for line in _lines(store, previous, seal.commits_to, seal.audit_to):
@@ -318,7 +321,7 @@ async def _lines(store: Store, previous: Seal, commits_to: int, audit_to: int) -
 
 @dataclass(frozen=True)
 class Verified:
-    """What an export is worth: its seals that do not fit, its last seal, and the lines behind it, which none covers."""
+    """The result of verifying an export: broken seals, the last seal, and the lines after it, which no seal covers."""
 
     broken: tuple[Broken, ...]
     last: SealLine | None
@@ -326,13 +329,14 @@ class Verified:
 
 
 def verify_export(lines: Iterable[bytes]) -> Verified:
-    """Without the database, by the lines alone; the first seal's `previous` is taken on trust."""
+    """Verifies an export without the database; the first seal's `previous` is trusted."""
     broken: list[Broken] = []
     last: SealLine | None = None
     waiting: list[bytes] = []
-    lacking: dict[Broken, Kept] = {}  # unless a record says that the rest was deleted on purpose
+    lacking: dict[Broken, Kept] = {}  # not broken if a record shows that the rest was deleted on purpose
     pruned: dict[int, Kept] = {}
     for line in lines:
+        # The line of a seal begins with `seal`, that of a record with `time`.
         if not line.startswith(b'{"seal":'):
             waiting.append(line)
             if _ABOUT_PRUNING in line:
@@ -370,7 +374,7 @@ def _detail_of(line: bytes) -> object:
 
 
 async def count_strange(store: Store, verified: Verified) -> int:
-    """How many of the lines that no seal covers are not, word for word, records of the database."""
+    """Returns how many of the unsealed lines are not, byte for byte, records of the database."""
     strange = Counter(verified.unsealed)
     async for line in export(store, verified.last.seal if verified.last else 0):
         if line in strange:

@@ -1,7 +1,7 @@
-"""What happened, on its way to Spark: noted in memory, then lines of JSON in files that a job ingests. Nobody waits.
+"""Telemetry for Spark: records buffered in memory, then JSON lines in files that a job ingests. No request waits.
 
-A file `<folder>/<kind>/<date>/<node>-<pid>-<process>-<number>.jsonl` has its name only when it is whole. A crash loses
-what was noted since the last file, ROTATE_SECONDS at most; what must not get lost is in the database, too.
+A file `<folder>/<kind>/<date>/<node>-<pid>-<process>-<number>.jsonl` gets its name only when it is complete. A crash
+loses the records since the last file, at most ROTATE_SECONDS; what must not be lost is in the database, too.
 """
 
 import asyncio
@@ -27,24 +27,24 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["events", "commit_reports", "scan_reports", "audit", "table_loads"]
 Fields = Mapping[str, Any]
-Record = Fields | Callable[[], tuple[Kind, Fields]]  # a function is called where it holds nobody up
+Record = Fields | Callable[[], tuple[Kind, Fields]]  # a function is called in the writer thread, off the event loop
 
 FLUSH_SECONDS = 1.0
 ROTATE_SECONDS = 10.0
 ROTATE_BYTES = 8 * 1024 * 1024
 LOADS_SECONDS = 60.0
 TRIM_SECONDS = 60.0
-MOST_RECORDS = 50_000  # noted between two flushes; what comes beyond is counted and forgotten
-MOST_BYTES = 32 * 1024 * 1024  # the same for what records hold of requests' bodies
-OLDEST_SECONDS = 14 * 86_400  # whoever ingests comes at least every week
-ABANDONED_SECONDS = 3600  # a file that is still being written after this long was left behind by a crash
+MOST_RECORDS = 50_000  # buffered between two flushes; further records are counted and dropped
+MOST_BYTES = 32 * 1024 * 1024  # the same for the bytes of request bodies that records keep alive
+OLDEST_SECONDS = 14 * 86_400  # ingestion runs at least every week
+ABANDONED_SECONDS = 3600  # a file still unfinished after this long was left behind by a crash
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-ENDING, UNFINISHED = ".jsonl", ".tmp"  # Spark does not look at names that begin with a dot
+ENDING, UNFINISHED = ".jsonl", ".tmp"  # Spark ignores names that begin with a dot
 
 
 @dataclass
 class _File:
-    """Lines that become a file."""
+    """Buffered lines of a future file."""
 
     began: float
     lines: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _File:
 
 
 class Spool:
-    """One for a process. `add` is for the event loop's thread and takes a microsecond; files are written in another."""
+    """One per process. `add` is for the event loop's thread and takes a microsecond; files are written in another."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Spool:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
-        self.loads: dict[str, list[Any]] = {}  # by metadata location, whose hash is known: the table and how often
+        self.loads: dict[str, list[Any]] = {}  # by metadata location, whose hash is cached: the table and its loads
         self.node = re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname()) or "unnamed"
         self._folder, self._process, self._limit_bytes = folder, process, limit_bytes
         self._now_ms, self._monotonic = now_ms, monotonic
@@ -78,7 +78,7 @@ class Spool:
         self._one_at_a_time = threading.Lock()
 
     def add(self, kind: Kind, record: Record, size: int = 0) -> None:
-        """Note something; `size` is how many bytes of a request it keeps alive."""
+        """Buffers a record; `size` is the number of bytes of a request body that it keeps alive."""
         if len(self._waiting) >= MOST_RECORDS or self._waiting_bytes + size > MOST_BYTES:
             self.dropped += 1
             return
@@ -86,7 +86,7 @@ class Spool:
         self._waiting.append((kind, self._now_ms(), record))
 
     def count_load(self, metadata_location: str, key: Key) -> None:
-        """A table was loaded; of loads only their number is told, each minute."""
+        """Counts a load of a table; only the number of loads is reported, each minute."""
         known = self.loads.get(metadata_location)
         if known is not None:
             known[1] += 1
@@ -94,7 +94,7 @@ class Spool:
             self.loads[metadata_location] = [key, 1]
 
     async def flush(self, *, finish: bool = False) -> None:
-        """Make lines of what was noted, and files of lines that have waited long enough; of all of them to `finish`."""
+        """Turns records into lines, and lines that are old enough into files; with `finish`, all lines."""
         taken = self._take(finish=finish)
         await asyncio.to_thread(self._write, taken, finish=finish)
 
@@ -127,7 +127,7 @@ class Spool:
                 kind, record = record()
             head = {"event_id": f"{self._process}-{self._numbered}", "at": _time(at_ms), "node": self.node}
             line = msgspec.json.encode({**head, **record})
-        except Exception:  # whatever a client has sent: it must not keep the others' records from being written
+        except Exception:  # clients' data may fail in any way; it must not block the records of others
             log.debug("a record of the spool cannot be written", exc_info=True)
             self.dropped += 1
             return
@@ -140,7 +140,7 @@ class Spool:
             self._finish(kind)
 
     def _finish(self, kind: Kind) -> None:
-        """Write the file under another name and rename it: nobody ever sees a part of it."""
+        """Writes the file under a temporary name and renames it: no reader ever sees a part of it."""
         file = self._files.pop(kind)
         self._written += 1
         name = f"{self.node}-{os.getpid()}-{self._process[:8]}-{self._written:06}{ENDING}"
@@ -162,7 +162,7 @@ class Spool:
             self._fails = False
 
     def trim(self) -> None:
-        """Delete the oldest files beyond the limit, those that are too old, and what crashes left behind."""
+        """Deletes the oldest files beyond the size limit, files that are too old, and leftovers of crashes."""
         oldest = time.time() - OLDEST_SECONDS
         files = sorted(_files(self._folder))
         excess = sum(size for _, size, _ in files) - self._limit_bytes
@@ -178,14 +178,14 @@ class Spool:
 
 
 def make_private_folders(folder: Path, above: Path) -> None:
-    """Make `folder`, `above` and what lies between them for their owner alone: records name tables and principals."""
+    """Makes `folder`, `above` and the folders between for their owner only: records name tables and principals."""
     between = folder.relative_to(above).parts
     for depth in range(len(between) + 1):
         above.joinpath(*between[:depth]).mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def _loads_by_table(counted: Any) -> Iterator[Fields]:
-    """A table that was committed to meanwhile was counted under several locations."""
+    """Sums the loads by table: a table committed to meanwhile was counted under several locations."""
     sums: dict[Key, int] = {}
     for key, count in counted:
         sums[key] = sums.get(key, 0) + count
@@ -194,7 +194,7 @@ def _loads_by_table(counted: Any) -> Iterator[Fields]:
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Finished files: when they were written, their size, where they are."""
+    """Yields the finished files: time written, size, path."""
     for path in folder.glob(f"*/*/*{ENDING}"):
         with contextlib.suppress(OSError):  # ingested meanwhile
             found = path.stat()
@@ -208,7 +208,7 @@ def _tidy(folder: Path) -> None:
             if now - path.stat().st_mtime > ABANDONED_SECONDS:
                 path.unlink()
     for day in folder.glob("*/*"):
-        with contextlib.suppress(OSError):  # it is not empty, or gone
+        with contextlib.suppress(OSError):  # it is not empty, or already deleted
             if now - day.stat().st_mtime > 2 * 86_400:
                 day.rmdir()
 
@@ -220,15 +220,15 @@ def _time(at_ms: int) -> str:
 
 @lru_cache(maxsize=8)
 def _second(seconds: int) -> str:
-    """Remembered, since records follow one another closely."""
+    """Cached, because consecutive records often share a second."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 async def run_spool(spool: Spool) -> None:
-    """Flush every second until cancelled; what is left then is written when the server closes."""
+    """Flushes every second until cancelled; the server writes the rest when it closes."""
     while True:
         await asyncio.sleep(FLUSH_SECONDS)
         try:
             await spool.flush()
-        except Exception:  # whatever it is, the next records may fare better, and nobody else is to suffer
+        except Exception:  # any failure: the next flush may succeed, and the server must go on
             log.exception("telemetry cannot be written now")

@@ -1,4 +1,4 @@
-"""The metrics of workers that share an address: whichever is asked fetches the pages of all and says whose is whose."""
+"""Metrics of workers that share an address: the worker that is scraped fetches all pages and adds a worker label."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,16 @@ from prometheus_client.registry import Collector
 
 log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 2.0  # a worker that says nothing for this long is left out of the page
+ANSWER_SECONDS = 2.0  # a worker that does not answer in time is omitted from the page
 
 
 def places_in(folder: Path, workers: int) -> list[Path]:
-    """The socket at which each worker offers its page."""
+    """Returns the path of each worker's Unix socket for its page."""
     return [folder / f"{number}.sock" for number in range(workers)]
 
 
 async def offer_page(place: Path, page: Callable[[], bytes]) -> asyncio.Server:
-    """Answer the workers that ask for our page."""
+    """Serves this worker's page to the other workers."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -30,12 +30,12 @@ async def offer_page(place: Path, page: Callable[[], bytes]) -> asyncio.Server:
             await writer.drain()
         writer.close()
 
-    # A socket that a worker left behind when it was killed is replaced.
+    # Replaces a socket that a killed worker left behind.
     return await asyncio.start_unix_server(answer, place)
 
 
 async def all_pages(places: Sequence[Path]) -> bytes:
-    """One page made of everybody's."""
+    """Fetches the pages of all workers and merges them into one."""
     pages = await asyncio.gather(*(_page_of(place) for place in places))
     return merge_pages({place.stem: page for place, page in zip(places, pages, strict=True) if page})
 
@@ -60,7 +60,7 @@ class _Collected(Collector):
 
 
 def merge_pages(pages: Mapping[str, bytes]) -> bytes:
-    """One page of several workers' pages; each sample gets the label `worker`."""
+    """Merges the workers' pages into one; each sample gets the label `worker`."""
     families: dict[str, Metric] = {}
     for worker, page in pages.items():
         for found in text_string_to_metric_families(page.decode()):

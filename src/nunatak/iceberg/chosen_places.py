@@ -1,6 +1,6 @@
-"""Every place that a request names for files: by a create request, by the updates of a commit, or by a namespace.
+"""The locations that a request chooses for files: in a create request, the updates of a commit, or a namespace.
 
-The same functions tell which right a request needs and which places are checked, so neither can miss one.
+The required privileges and the checks of locations both use these functions, so neither can miss one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.view_commit import ViewUpdate
 
 NAMESPACE_LOCATION = "location"
-# Most commits hold none of these, and all commits are looked at.
+# The updates that set a location. Every commit is checked, and most have none of these.
 _NAMING_PLACES = (
     commit_request.SetLocation,
     commit_request.SetProperties,
@@ -24,14 +24,14 @@ _NAMING_PLACES = (
 
 
 class ChosenPlace(msgspec.Struct, frozen=True):
-    """`field` is how an error names it; `text` is as the client wrote it."""
+    """A chosen location: `field` is its name in errors, `text` the location as the client sent it."""
 
     field: str
     text: str
 
 
 def places_of(location: str | None, properties: Mapping[str, str] | None) -> Iterator[ChosenPlace]:
-    """Those of a table or view: its location, and each property that says where writers put files."""
+    """Yield the locations of a table or view: its own, and each property that sets where clients write files."""
     if location is not None:
         yield ChosenPlace("location", location)
     if properties and not properties.keys().isdisjoint(STEERING_PROPERTIES):
@@ -41,7 +41,7 @@ def places_of(location: str | None, properties: Mapping[str, str] | None) -> Ite
 
 
 def places_of_updates(updates: Iterable[Update | ViewUpdate]) -> Iterator[ChosenPlace]:
-    """All that these updates set, also what a later one sets again or removes, in the old spelling and the new."""
+    """Yield all locations that the updates set, also those that a later update replaces or removes."""
     for update in updates:
         if not isinstance(update, _NAMING_PLACES):
             continue
@@ -49,6 +49,7 @@ def places_of_updates(updates: Iterable[Update | ViewUpdate]) -> Iterator[Chosen
             case commit_request.SetLocation() | view_commit.SetLocation():
                 yield from places_of(update.location, None)
             case commit_request.SetProperties():
+                # Old clients send `updated`.
                 yield from places_of(None, update.updates)
                 yield from places_of(None, update.updated)
             case view_commit.SetProperties():
@@ -58,6 +59,6 @@ def places_of_updates(updates: Iterable[Update | ViewUpdate]) -> Iterator[Chosen
 
 
 def places_of_namespace(properties: Mapping[str, str] | None) -> Iterator[ChosenPlace]:
-    """Where the tables of a namespace are put unless they say otherwise."""
+    """Yield the default location of the tables of a namespace, if it is set."""
     if properties and NAMESPACE_LOCATION in properties:
         yield ChosenPlace(NAMESPACE_LOCATION, properties[NAMESPACE_LOCATION])

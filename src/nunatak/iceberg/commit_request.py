@@ -1,4 +1,4 @@
-"""The wire of a commit: requirements and updates as tagged values, decoded and not yet checked or applied."""
+"""The request body of a commit: requirements and updates as tagged structs, decoded but not checked or applied."""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -21,48 +21,48 @@ class _Requirement(msgspec.Struct, frozen=True, rename="kebab", tag_field="type"
 
 
 class AssertCreate(_Requirement, frozen=True, tag="assert-create"):
-    """There is no such table yet; stands alone."""
+    """The table does not exist; must be the only requirement."""
 
 
 class AssertTableUuid(_Requirement, frozen=True, tag="assert-table-uuid"):
-    """It is still the same table."""
+    """The table still has this UUID."""
 
     uuid: str
 
 
 class AssertViewUuid(_Requirement, frozen=True, tag="assert-view-uuid"):
-    """It is still the same view."""
+    """The view still has this UUID."""
 
     uuid: str
 
 
 class AssertRefSnapshotId(_Requirement, frozen=True, tag="assert-ref-snapshot-id"):
-    """A branch or tag still points there; no snapshot id, null or -1 means that it does not exist."""
+    """A branch or tag still points at this snapshot; no snapshot id, null or -1 means that it does not exist."""
 
     ref: str
     snapshot_id: Long | None = None
 
 
 class AssertCurrentSnapshotId(_Requirement, frozen=True, tag="assert-current-snapshot-id"):
-    """`main` still points there; a short form of assert-ref-snapshot-id."""
+    """`main` still points at this snapshot; a short form of assert-ref-snapshot-id."""
 
     snapshot_id: Long | None = None
 
 
 class AssertLastAssignedFieldId(_Requirement, frozen=True, tag="assert-last-assigned-field-id"):
-    """Nobody added a column meanwhile."""
+    """The last assigned column id is still this one: no column was added."""
 
     last_assigned_field_id: Int
 
 
 class AssertCurrentSchemaId(_Requirement, frozen=True, tag="assert-current-schema-id"):
-    """The schema is still this one."""
+    """The current schema is still this one."""
 
     current_schema_id: Int
 
 
 class AssertLastAssignedPartitionId(_Requirement, frozen=True, tag="assert-last-assigned-partition-id"):
-    """Nobody added a partition field meanwhile."""
+    """The last assigned partition field id is still this one: no partition field was added."""
 
     last_assigned_partition_id: Int
 
@@ -98,19 +98,19 @@ class _Update(msgspec.Struct, frozen=True, rename="kebab", tag_field="action"):
 
 
 class AssignUuid(_Update, frozen=True, tag="assign-uuid"):
-    """Name a new table or view for ever."""
+    """Set the UUID of a new table or view; it never changes."""
 
     uuid: str
 
 
 class UpgradeFormatVersion(_Update, frozen=True, tag="upgrade-format-version"):
-    """Raise the format version; it never goes back."""
+    """Raise the format version; it cannot be lowered."""
 
     format_version: Int
 
 
 class AddSchema(_Update, frozen=True, tag="add-schema"):
-    """Add a schema, or find the equal one that is there.
+    """Add a schema, or reuse an equal one.
 
     `last-column-id` is deprecated and ignored: the highest id is read from the schema.
     """
@@ -119,31 +119,31 @@ class AddSchema(_Update, frozen=True, tag="add-schema"):
 
 
 class SetCurrentSchema(_Update, frozen=True, tag="set-current-schema"):
-    """Choose the current schema."""
+    """Set the current schema."""
 
     schema_id: LastAddedId
 
 
 class AddSpec(_Update, frozen=True, tag="add-spec"):
-    """Add a partition spec, or find the equal one."""
+    """Add a partition spec, or reuse an equal one."""
 
     spec: Annotated[Json, described_by("PartitionSpec")]
 
 
 class SetDefaultSpec(_Update, frozen=True, tag="set-default-spec"):
-    """Choose how new data is partitioned."""
+    """Set the partition spec for new data."""
 
     spec_id: LastAddedId
 
 
 class AddSortOrder(_Update, frozen=True, tag="add-sort-order"):
-    """Add a sort order, or find the equal one."""
+    """Add a sort order, or reuse an equal one."""
 
     sort_order: Annotated[Json, described_by("SortOrder")]
 
 
 class SetDefaultSortOrder(_Update, frozen=True, tag="set-default-sort-order"):
-    """Choose how new data is sorted."""
+    """Set the sort order for new data."""
 
     sort_order_id: LastAddedId
 
@@ -172,25 +172,25 @@ class SetCurrentSnapshot(_Update, frozen=True, tag="set-current-snapshot"):
 
 
 class RemoveSnapshots(_Update, frozen=True, tag="remove-snapshots"):
-    """Forget snapshots."""
+    """Remove snapshots."""
 
     snapshot_ids: list[Long]
 
 
 class RemoveSnapshotRef(_Update, frozen=True, tag="remove-snapshot-ref"):
-    """Forget a branch or tag."""
+    """Remove a branch or tag."""
 
     ref_name: str
 
 
 class SetLocation(_Update, frozen=True, tag="set-location"):
-    """Write new files elsewhere."""
+    """Set the location for new files."""
 
     location: str
 
 
 class SetProperties(_Update, frozen=True, tag="set-properties"):
-    """Set some properties; `updated` is what old clients call `updates`."""
+    """Set properties; old clients send `updates` as `updated`."""
 
     updates: dict[str, str] | None = None
     updated: dict[str, str] | None = None
@@ -201,7 +201,7 @@ class SetProperties(_Update, frozen=True, tag="set-properties"):
 
 
 class RemoveProperties(_Update, frozen=True, tag="remove-properties"):
-    """Remove properties that may be there; `removed` is what old clients call `removals`."""
+    """Remove properties, if they exist; old clients send `removals` as `removed`."""
 
     removals: list[str] | None = None
     removed: list[str] | None = None
@@ -212,37 +212,37 @@ class RemoveProperties(_Update, frozen=True, tag="remove-properties"):
 
 
 class SetStatistics(_Update, frozen=True, tag="set-statistics"):
-    """Attach statistics to a snapshot; `snapshot-id` beside the statistics is deprecated and ignored."""
+    """Set the statistics of a snapshot; `snapshot-id` beside the statistics is deprecated and ignored."""
 
     statistics: Annotated[Json, described_by("StatisticsFile")]
 
 
 class RemoveStatistics(_Update, frozen=True, tag="remove-statistics"):
-    """Detach a snapshot's statistics."""
+    """Remove a snapshot's statistics."""
 
     snapshot_id: Long
 
 
 class SetPartitionStatistics(_Update, frozen=True, tag="set-partition-statistics"):
-    """Attach partition statistics to a snapshot."""
+    """Set the partition statistics of a snapshot."""
 
     partition_statistics: Annotated[Json, described_by("PartitionStatisticsFile")]
 
 
 class RemovePartitionStatistics(_Update, frozen=True, tag="remove-partition-statistics"):
-    """Detach a snapshot's partition statistics."""
+    """Remove a snapshot's partition statistics."""
 
     snapshot_id: Long
 
 
 class RemovePartitionSpecs(_Update, frozen=True, tag="remove-partition-specs"):
-    """Forget specs that are not the default."""
+    """Remove partition specs; the default one cannot be removed."""
 
     spec_ids: list[Int]
 
 
 class RemoveSchemas(_Update, frozen=True, tag="remove-schemas"):
-    """Forget schemas that are not current."""
+    """Remove schemas; the current one cannot be removed."""
 
     schema_ids: list[Int]
 
@@ -254,19 +254,19 @@ class AddEncryptionKey(_Update, frozen=True, tag="add-encryption-key"):
 
 
 class RemoveEncryptionKey(_Update, frozen=True, tag="remove-encryption-key"):
-    """Forget an encrypted key."""
+    """Remove an encrypted key."""
 
     key_id: str
 
 
 class AddViewVersion(_Update, frozen=True, tag="add-view-version"):
-    """Add a version, or find the equal one that is there."""
+    """Add a view version, or reuse an equal one."""
 
     view_version: Annotated[Json, described_by("ViewVersion")]
 
 
 class SetCurrentViewVersion(_Update, frozen=True, tag="set-current-view-version"):
-    """Choose the version that queries see."""
+    """Set the version that queries use."""
 
     view_version_id: LastAddedId
 
@@ -310,13 +310,13 @@ class CommitTableRequest(msgspec.Struct, frozen=True):
 
 
 class TableChange(CommitTableRequest, frozen=True, kw_only=True):
-    """A commit to one table among several; here the identifier is required, since no URL names the table."""
+    """A commit to one of several tables; the identifier is required, because no URL names the table."""
 
     identifier: TableIdentifier
 
 
 class CommitTransactionRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Commits to several tables: all of them happen, or none."""
+    """Commits to several tables: all of them are applied, or none."""
 
     table_changes: Annotated[list[TableChange], msgspec.Meta(extra_json_schema={"minItems": 1})]
 
@@ -330,7 +330,7 @@ Request = TypeVar("Request")
 
 
 def decode_commit(data: bytes) -> CommitTableRequest:
-    """Raises BadRequest, which names an unknown requirement type or update action."""
+    """Decode a commit to one table; raise BadRequest, which names an unknown requirement type or update action."""
     return _decode(data, _commit_decoder, lambda json: [json])
 
 
@@ -339,7 +339,7 @@ def decode_transaction(data: bytes) -> CommitTransactionRequest:
 
 
 def check_utf8(data: bytes) -> None:
-    """UnicodeDecodeError if JSON is not UTF-8: the decoder does not look at fields that it does not know."""
+    """Raise UnicodeDecodeError if JSON is not UTF-8: the decoder does not check the text of unknown fields."""
     if not data.isascii():
         data.decode()
 
@@ -357,11 +357,11 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[Request], commits: Callab
 
 
 def _unknown_tag(data: bytes, commits: Callable[[Json], object]) -> str | None:
-    """The decoder says where a tag is wrong but not that it is merely unknown; find the first that is."""
+    """Return an error text for the first unknown tag, or None; the decoder only says where a tag is invalid."""
     try:
         json = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # The rest, which the decoder did not reach, is not even JSON.
+        return None  # The part after the decoder's error is not valid JSON.
     found = commits(json) if isinstance(json, dict) else None
     for commit in found if isinstance(found, list) else ():
         for list_name, tag_field, known, text in (

@@ -1,7 +1,7 @@
-"""Names and numbers that the server and the Spark jobs share; each stands only here. Imports nothing."""
+"""Names and numbers that the server and the Spark jobs share, each defined only here. Imports nothing."""
 
-PIN_PREFIX = "nunatak-pin-"  # begins the name of a tag by which a job keeps a snapshot; the server refuses to remove it
+PIN_PREFIX = "nunatak-pin-"  # of tags with which jobs pin a snapshot; the server refuses to remove that snapshot
 TARGET_FILE_BYTES = 512 << 20  # Iceberg's default for write.target-file-size-bytes
-# Compressed metadata beyond this is not copied into the database, and every commit writes all of it: tables whose
-# metadata grows so large are reported as unhealthy.
+# Larger compressed metadata is not copied into the database, and every commit writes all of it: tables with such
+# metadata are reported as unhealthy.
 LARGE_METADATA_FILE_BYTES = 8 << 20

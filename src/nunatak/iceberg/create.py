@@ -1,4 +1,4 @@
-"""The first metadata of a table created by request: fresh ids, and the properties that apply only to new tables."""
+"""The first metadata of a new table: fresh ids, and the properties that apply only to new tables."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ def new_table(
     table_uuid: str,
     now_ms: int,
 ) -> TableMetadata:
-    """Ids the client sent only say which column is meant; the table's own ids are assigned here."""
+    """Return the first metadata of a table. The client's ids only identify columns; new ids are assigned here."""
     format_version = int_property(properties, FORMAT_VERSION, DEFAULT_FORMAT_VERSION)
     if not 1 <= format_version <= SUPPORTED_FORMAT_VERSION:
         raise IllegalArgument(f"Unsupported format version: v{format_version} (supported: v{SUPPORTED_FORMAT_VERSION})")
@@ -63,7 +63,7 @@ def new_table(
 
 
 def _fresh_spec(spec: Json | None, schema: Schema, fresh_ids: Mapping[int, int]) -> Json:
-    """Checked with the ids the client knows, then renumbered."""
+    """Check a spec with the schema and ids of the client, then renumber it."""
     if spec is None:
         return {"spec-id": 0, "fields": []}
     read = specs.read_spec(spec)

@@ -1,4 +1,4 @@
-"""Default values of columns: what is a value of which type, and the one spelling in which it is stored."""
+"""Default values of columns: which values a type accepts, and the canonical spelling in which they are stored."""
 
 import re
 import struct
@@ -10,13 +10,13 @@ from nunatak.errors import IllegalArgument
 from nunatak.iceberg.shapes import print_json
 from nunatak.iceberg.types import type_name
 
-# Four digits of an exponent are more than any scale needs, and few enough to write the number out.
+# An exponent of four digits is more than any scale needs, and small enough to print the number without exponent.
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?0*[0-9]{1,4})?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 # The reference reads these with ISO_LOCAL_DATE, ISO_LOCAL_TIME and ISO_DATE_TIME of java.time: a year has four digits,
-# or more behind a sign; there is no plus before four and no minus before zero.
+# or more after a sign; no plus is allowed before four digits, and no minus before zero.
 _DATE_PATTERN = r"([0-9]{4}|\+[0-9]{5,10}|-(?!0+-)[0-9]{4,10})-([0-9]{2})-([0-9]{2})"
 _TIME_PATTERN = r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{0,9}))?)?"
 _DATE = re.compile(_DATE_PATTERN)
@@ -25,7 +25,7 @@ _TIMESTAMP = re.compile(f"{_DATE_PATTERN}[Tt]{_TIME_PATTERN}")
 _TIMESTAMPTZ = re.compile(r"(.*?)(?:[Zz]|[+-]00:00(?::00)?)")
 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-# Python's dates end with the year 9999, but the calendar repeats itself every 400 years.
+# Python's dates end with the year 9999, but the calendar repeats every 400 years.
 _CYCLE_DAYS = 146_097
 _CYCLE_ORDINAL = date(2000, 1, 1).toordinal()
 _SECOND_NANOS = 10**9
@@ -34,9 +34,9 @@ _MICRO_NANOS = 1000
 
 
 def canonical_default(canonical: str, value: object) -> object:
-    """The default as the reference would write it, so that readers with fewer spellings than it takes can read it too.
+    """Return the default as the reference would write it, for readers that accept fewer spellings than the reference.
 
-    Refused is what the reference could not read, and what it would read as another day or as an infinity.
+    Raises IllegalArgument for a value that the reference could not read, or would read as another day or as infinity.
     """
     try:
         return _spell(canonical, value)
@@ -108,9 +108,9 @@ def _within(number: int, *, bits: int) -> int:
 
 
 def _spell_float(number: float, *, struct_format: str) -> float:
-    # The reference reads 1.0 only, but some writers print it as 1, which means the same.
+    # The reference reads only 1.0, but some writers print 1, which means the same.
     spelled = float(number)
-    struct.pack(struct_format, spelled)  # an OverflowError if it is finite as a double only
+    struct.pack(struct_format, spelled)  # raises OverflowError if only a double can hold it
     if not isfinite(spelled):
         raise ValueError("no number of JSON")
     return spelled
@@ -120,20 +120,20 @@ def _spell_decimal(text: str, *, scale: int) -> str:
     number = Decimal(_require_match(_DECIMAL, text)[0])
     if number.as_tuple().exponent != -scale:
         raise ValueError("another scale")
-    return format(number if number else number.copy_abs(), "f")  # the reference knows no -0.00
+    return format(number if number else number.copy_abs(), "f")  # the reference has no -0.00
 
 
 def _spell_timestamp(text: str, *, unit_nanos: int) -> str:
     groups = _require_match(_TIMESTAMP, text).groups()
     nanos = _days(groups[:3]) * _DAY_NANOS + _nanos_of_day(groups[3:])
-    # The reference cuts off what is finer than the type, towards 1970.
+    # The reference truncates digits that the type cannot hold, towards 1970.
     units = nanos // unit_nanos if nanos >= 0 else -(-nanos // unit_nanos)
     days, nanos_of_day = divmod(_within(units, bits=64) * unit_nanos, _DAY_NANOS)
     return f"{_print_date(days)}T{_print_time(nanos_of_day)}"
 
 
 def _days(groups: tuple[str, ...]) -> int:
-    """Days since 1970 of a year, month and day; a ValueError if there is no such day."""
+    """Return the days since 1970 of a year, month and day; raise ValueError if there is no such day."""
     year, month, day = map(int, groups)
     cycle, year_of_cycle = divmod(year - 2000, 400)
     return date(2000 + year_of_cycle, month, day).toordinal() + cycle * _CYCLE_DAYS - _EPOCH_ORDINAL

@@ -1,4 +1,4 @@
-"""Lists inside metadata while a commit changes them: every item is found by its key, so many changes stay cheap."""
+"""Lists of metadata while a commit changes them: items are found by key, so that many changes stay cheap."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from hashlib import blake2b
@@ -9,13 +9,13 @@ import msgspec
 from nunatak.errors import IllegalArgument
 from nunatak.iceberg.shapes import Json
 
-MAX_DEFINITIONS = 100_000  # schemas, partition specs or sort orders of one table: far more than its file could hold
+MAX_DEFINITIONS = 100_000  # schemas, partition specs or sort orders of one table: far more than its file can hold
 
-_encoder = msgspec.json.Encoder(order="sorted")  # two objects are equal whatever the order of their fields
+_encoder = msgspec.json.Encoder(order="sorted")  # the order of fields does not count in comparisons
 
 
 class Digested(tuple[Json, ...]):
-    """A finished list that remembers its items' digests, by id, so that the next commit does not compute them again."""
+    """A finished list with the digests of its items by id, so that the next commit does not compute them again."""
 
     digests: dict[int, bytes]
 
@@ -27,7 +27,7 @@ class Digested(tuple[Json, ...]):
 
 
 def digest(content: object) -> bytes:
-    """Equal for equal JSON, and for nothing else."""
+    """Return a digest that is equal for equal JSON only."""
     return blake2b(_encoder.encode(content), digest_size=20).digest()
 
 
@@ -39,7 +39,7 @@ class Definitions:
     def __init__(
         self, what: str, base: tuple[Json, ...], id_of: Callable[[Json], int], digest_of: Callable[[Json], bytes]
     ) -> None:
-        """`digest_of` tells what counts when two items are compared."""
+        """`digest_of` decides what counts when two items are compared."""
         self._what = what
         self._base = base
         self._items = {id_of(item): item for item in base}
@@ -62,12 +62,12 @@ class Definitions:
         return self._items.values()
 
     def find_equal(self, wanted: bytes) -> int | None:
-        """The id of the first item with this digest."""
+        """Return the id of the first item with this digest, or None."""
         found = self._all_by_digest().get(wanted)
         return next(iter(found)) if found else None
 
     def next_id(self, lowest: int) -> int:
-        """Higher than all ids that are there, and at least `lowest`."""
+        """Return an id above all existing ones, and at least `lowest`."""
         if self._highest_id is None:
             self._highest_id = max(self._items, default=-1)
         return max(lowest, self._highest_id + 1)
@@ -97,13 +97,13 @@ class Definitions:
             self._highest_id = None
 
     def finished(self) -> tuple[Json, ...]:
-        """All of them; the list it began with if nothing has changed."""
+        """Return all items; the original list itself if nothing changed."""
         return Digested.of(self._items.values(), self._digests) if self._changed else self._base
 
     def _change(self) -> None:
         if not self._changed:
             self._changed = True
-            self._digests = dict(self._digests)
+            self._digests = dict(self._digests)  # the base keeps its own
 
     def _all_by_digest(self) -> dict[bytes, dict[int, None]]:
         if self._by_digest is None:
@@ -117,12 +117,12 @@ class Definitions:
 
 
 class Keyed:
-    """Objects that have a key each, such as the statistics files of snapshots. A new one takes the place of the old."""
+    """Objects with a key, such as the statistics files of snapshots. A new object takes the position of the old one."""
 
     __slots__ = ("_base", "_changed", "_counts", "_field", "_items")
 
     def __init__(self, base: tuple[Json, ...], field: str) -> None:
-        """`field` holds the key. Two objects of a file may share one: they stay until the key is set or removed."""
+        """`field` holds the key. Objects of a file may share a key: they all stay until the key is set or removed."""
         self._base = base
         self._field = field
         self._counts: dict[Hashable, int] = {}

@@ -1,8 +1,8 @@
-"""A long array inside metadata, as a value: its entries are kept as the JSON they are written in.
+"""A long array of metadata as an immutable value: its entries are stored as encoded JSON.
 
-A table's snapshots and logs are most of its metadata, and a commit looks at none of them but the last. Kept as bytes,
-many entries in one piece, they need a fraction of the memory, appending costs nothing per entry already there, and
-writing is copying a few pieces.
+A table's snapshots and logs are most of its metadata, and a commit reads none of their entries but the last. As bytes,
+many entries in one piece, they need a fraction of the memory, appending costs nothing per existing entry, and writing
+copies a few pieces.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ import msgspec
 from nunatak.iceberg.shapes import Json
 
 RUN = 32  # entries in one piece
-PIECE_BYTES = 41  # what Python adds to the bytes of a piece: a header and a reference
+PIECE_BYTES = 41  # overhead of a piece in Python: object header and reference
 
 _encoder = msgspec.json.Encoder()
 _entry_decoder = msgspec.json.Decoder(Json)
@@ -23,16 +23,16 @@ _split_decoder = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 class Entries(Sequence[Json]):
-    """Never changes. Whoever looks at an entry gets a dict of its own; what was written alike is equal.
+    """An immutable sequence. Each access decodes an entry to a new dict; sequences with equal entries are equal.
 
-    In `_runs` are RUN entries each, in `_first` and `_last` those around them that are no full run; in all of them a
-    comma comes before each entry.
+    Each element of `_runs` holds RUN entries; `_first` and `_last` hold single entries before and after the runs. Every
+    entry has a comma before it.
     """
 
     __slots__ = ("_first", "_last", "_runs", "size_bytes")
 
     def __init__(self, written: Iterable[bytes] = ()) -> None:
-        """Of entries as they are written."""
+        """Build from encoded entries."""
         pieces = [b"," + each for each in written]
         full = len(pieces) - len(pieces) % RUN
         self._first: tuple[bytes, ...] = ()
@@ -46,29 +46,29 @@ class Entries(Sequence[Json]):
 
     @classmethod
     def split(cls, array: msgspec.Raw | None) -> Self:
-        """From the array as a file holds it, absent or null if it has none; its entries are not checked."""
+        """Build from the encoded array of a file, which may be absent or null; its entries are not checked."""
         return cls(map(bytes, _split_decoder.decode(array) or ())) if array is not None else cls()
 
     def _like(
         self, first: tuple[bytes, ...], runs: tuple[bytes, ...], last: tuple[bytes, ...], size_bytes: int
     ) -> Self:
-        made = self.__class__.__new__(self.__class__)  # nothing to take apart
+        made = self.__class__.__new__(self.__class__)  # not __init__, which would split and join again
         made._first, made._runs, made._last, made.size_bytes = first, runs, last, size_bytes
         return made
 
     def with_last(self, added: Json) -> Self:
         written = b"," + _encoder.encode(added)
-        runs, last = self._runs, self._last + (written,)  # noqa: RUF005 - half as fast unpacked
+        runs, last = self._runs, self._last + (written,)  # noqa: RUF005 - unpacking is half as fast
         if len(last) == RUN:
             runs, last = (*runs, b"".join(last)), ()
         return self._like(self._first, runs, last, self.size_bytes + len(written))
 
     def without_first(self, count: int) -> Self:
-        """Those behind the first `count`; itself if these are none."""
+        """Return the entries after the first `count`; itself if `count` is not positive."""
         if count <= 0:
             return self
         first, runs, last = self._first, self._runs, self._last
-        if count > len(first):  # whole runs go without a look at them
+        if count > len(first):  # whole runs are dropped without decoding
             whole = min((count - len(first)) // RUN, len(runs))
             count -= len(first) + RUN * whole
             first, runs = (), runs[whole:]
@@ -81,37 +81,38 @@ class Entries(Sequence[Json]):
         return self._like(first, runs, last, sum(map(len, chain(first, runs, last))))
 
     def pieces(self) -> list[bytes | memoryview]:
-        """What makes all of it, without the brackets, when it is put together."""
+        """Return the pieces that, joined, are the encoded array without its brackets."""
         pieces: list[bytes | memoryview] = [*self._first, *self._runs, *self._last]
         if pieces:
+            # Without its leading comma, and without a copy.
             pieces[0] = memoryview(pieces[0])[1:]
         return pieces
 
     def array(self) -> bytes:
-        """All of it as JSON."""
+        """Return the whole array as JSON."""
         return b"".join((b"[", *self.pieces(), b"]"))
 
     def written(self) -> list[bytes]:
-        """The entries one by one, as they are written."""
+        """Return the encoded entries one by one."""
         runs = chain.from_iterable(map(_entries_in, self._runs))
         return [each[1:] for each in chain(self._first, runs, self._last)]
 
     def tail(self, count: int) -> list[Json]:
-        """The last entries, as many as there are up to so many."""
+        """Return the last `count` entries, or all if there are fewer."""
         if count > len(self._last):
             return list(self)[-count:]
         return [_entry_decoder.decode(memoryview(each)[1:]) for each in self._last[len(self._last) - count :]]
 
     @property
     def memory_bytes(self) -> int:
-        """About what it takes in memory."""
+        """The approximate size in memory."""
         return self.size_bytes + PIECE_BYTES * (len(self._first) + len(self._runs) + len(self._last))
 
     def _written_at(self, index: int) -> bytes:
-        """The entry at a place, which is not negative; IndexError if there is none."""
+        """Return the encoded entry at a non-negative index; raise IndexError if there is none."""
         index -= len(self._first)
         if index < 0:
-            return self._first[index][1:]
+            return self._first[index][1:]  # the index is negative now: it counts from the end of `_first`
         run, place = divmod(index, RUN)
         if run < len(self._runs):
             return _entries_in(self._runs[run])[place][1:]
@@ -133,7 +134,7 @@ class Entries(Sequence[Json]):
         return _entry_decoder.decode(self._written_at(place))
 
     def __iter__(self) -> Iterator[Json]:
-        """One piece after the other: decoded all at once, a long array takes many times its bytes."""
+        """Decode piece by piece: decoded all at once, a long array takes many times its bytes."""
         for piece in chain(self._first, self._runs, self._last):
             yield from _array_decoder.decode(b"[" + piece[1:] + b"]")
 
@@ -146,12 +147,12 @@ class Entries(Sequence[Json]):
         return isinstance(other, tuple | list) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        return hash(len(self))  # those that are written otherwise may be equal
+        return hash(len(self))  # equal entries may be encoded differently
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.of({list(self)!r})"
 
 
 def _entries_in(run: bytes) -> tuple[bytes, ...]:
-    """The entries of a run, each with its comma."""
+    """Split a run into its encoded entries, each with its comma."""
     return tuple(b"," + bytes(each) for each in _split_decoder.decode(b"[" + run[1:] + b"]") or ())

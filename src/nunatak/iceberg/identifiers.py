@@ -1,4 +1,4 @@
-"""Names of namespaces, tables and views: what is allowed, how they print, and how the JDBC tables spell them."""
+"""Names of namespaces, tables and views: which are allowed, how they print, and how the JDBC tables store them."""
 
 import re
 
@@ -24,12 +24,12 @@ class Identifier(msgspec.Struct, frozen=True):
 
 
 def print_namespace(namespace: Namespace) -> str:
-    """As the reference prints it in messages: levels joined by dots, nothing quoted."""
+    """Return a namespace as the reference prints it in messages: levels joined by dots, nothing quoted."""
     return ".".join(namespace)
 
 
 def check_name(name: str, what: str) -> str:
-    """Return `name` or refuse it: names never reach a path, so only what no client could address is refused."""
+    """Return `name`; raise BadRequest if no client could address it. Paths set no limit: they only contain slugs."""
     if not name:
         raise BadRequest(f"Invalid {what} name: must not be empty")
     if name in (".", ".."):
@@ -55,8 +55,8 @@ def check_namespace(levels: Namespace) -> Namespace:
     return levels
 
 
-# A level that holds a dot would read as two levels in a JDBC catalog. It is written with %2E, and a literal %2E or %25
-# with its percent sign escaped, so that reading back is exact and names without a dot look as JDBC clients write them.
+# A level with a dot would be two levels in a JDBC catalog. The dot is stored as %2E, and a literal %2E or %25 with its
+# percent sign escaped, so that decoding is exact and names without a dot look as JDBC clients write them.
 _ESCAPED = re.compile(r"%(?:2E|25)|\.")
 
 
@@ -66,7 +66,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def to_jdbc(namespace: Namespace) -> str:
-    """The `table_namespace` of the JDBC tables: levels joined by dots."""
+    """Return the `table_namespace` of the JDBC tables: levels joined by dots."""
     joined = ".".join(namespace)
     if len(namespace) > 1 or "." in joined or "%" in joined:
         return ".".join(_ESCAPED.sub(_escape, level) for level in namespace)

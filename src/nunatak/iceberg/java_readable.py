@@ -1,7 +1,7 @@
-"""What must be so inside a metadata file beyond what we need to read it: no I/O, and nothing that a commit waits for.
+"""Checks of metadata files beyond what Nunatak needs to read them. No I/O; commits do not wait for these checks.
 
-The reference refuses to load some files that we could serve, and so do Spark and all others that are built on it. Its
-words for that are kept; the hints say what the file says.
+The reference refuses to load some files that Nunatak could serve, and so do Spark and all clients that are built on it.
+The error texts are those of the reference; the hints say what the file contains.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from nunatak.iceberg.view_metadata import ViewMetadata, check_namespace, parse_j
 
 _NO_MAP = "Cannot parse string map from non-object value: properties: null"
 
-# Where the reference reads null as a wrong value, not as a missing one; `[]` stands for each object of a list.
+# Fields in which the reference reads null as a wrong value, not as a missing one; `[]` is each object of a list.
 _VIEW_NULLS = {"properties": _NO_MAP}
 _TABLE_NULLS = {
     "schemas": "Cannot parse schemas from non-array: null",
@@ -45,9 +45,9 @@ _OLD_TABLE_NULLS = {**_TABLE_NULLS, "partition-spec[].field-id": "Cannot parse t
 
 
 def check_table(data: bytes, metadata: TableMetadata) -> None:
-    """Refuse a file, and what was read from it, if the reference could not load it."""
+    """Raise BadRequest if the reference could not load the file, from which `metadata` was read."""
     document = decode_fields(data)
-    # Only files from before there could be several specs are read by the one they have.
+    # The reference reads `partition-spec` only in old files, which have no `partition-specs`.
     _raise_first(_nulls(document, _TABLE_NULLS if "partition-specs" in document else _OLD_TABLE_NULLS))
     _raise_first(_of_snapshot_files(document.get("snapshots") or ()))
     _raise_first(_of_parts(metadata))
@@ -65,7 +65,7 @@ def check_view(data: bytes, metadata: ViewMetadata) -> None:
 
 
 def contradictions(metadata: TableMetadata) -> list[str]:
-    """A sentence for each statement of the metadata that another one denies, or that the reference cannot read."""
+    """Return a sentence for each part of the metadata that contradicts another, or that the reference cannot read."""
     lists = {
         "snapshots": list(metadata.snapshots),
         "statistics": metadata.statistics,
@@ -94,7 +94,7 @@ def _collect_refusals(
         yield type(error)(error.message, hint=f"{what} says {print_json(said)}")
 
 
-# How it is written
+# The JSON of the file
 
 
 def _nulls(document: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[BadRequest]:
@@ -147,11 +147,11 @@ def _null_defaults(type_json: str | Json) -> Iterator[str]:
             yield from _null_defaults(type_json[name])
 
 
-# What it says
+# The values of the metadata
 
 
 def _of_parts(metadata: TableMetadata) -> Iterator[BadRequest]:
-    """What of the metadata is not to be used as it stands; the hints only repeat it."""
+    """Yield an error for each spec, sort order or reference that cannot be used; the hints only quote it."""
     current = parse_schema(metadata.current_schema)
     for spec in metadata.partition_specs:
         what = f"partition spec {spec['spec-id']}"
@@ -180,7 +180,7 @@ def _of_whole(metadata: TableMetadata) -> Iterator[BadRequest]:
 
 
 def _check_spec(spec: Json, schema: Schema, default_spec_id: int) -> None:
-    """Only the default must fit the schema whole: others may speak of columns that were dropped since."""
+    """Check a spec; only the default must fit the schema completely: others may use columns that were dropped since."""
     read = partition_spec.read_spec(spec)
     partition_spec.check_transforms(read["fields"], schema)
     partition_spec.check_names(read, schema)
@@ -196,7 +196,7 @@ def _check_order(order: Json, schema: Schema, default_sort_order_id: int) -> Non
 
 
 def _of_sequence_numbers(metadata: TableMetadata) -> Iterator[BadRequest]:
-    last = metadata.last_sequence_number  # in v1, where there are none, it is 0
+    last = metadata.last_sequence_number  # 0 in v1, which has no sequence numbers
     for snapshot in metadata.snapshots:
         number = sequence_number(snapshot)
         if number > last:
@@ -208,7 +208,7 @@ def _of_sequence_numbers(metadata: TableMetadata) -> Iterator[BadRequest]:
 
 
 def _of_times(metadata: TableMetadata) -> Iterator[BadRequest]:
-    """Readers search the logs by time. Those who write them need not have the same clock to the second."""
+    """Yield an error where a log goes back in time by more than clocks may differ: readers search logs by time."""
     updated = metadata.last_updated_ms
     for log, entries, latest in (
         ("snapshot log", metadata.snapshot_log, "last snapshot log entry at"),
@@ -227,7 +227,7 @@ def _of_times(metadata: TableMetadata) -> Iterator[BadRequest]:
             )
 
 
-# What no reader refuses, and what is wrong all the same
+# Contradictions that no reader refuses
 
 
 def _of_ids(metadata: TableMetadata) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""Names and places of metadata files, and the folders of new tables; pure text, nothing is touched."""
+"""Names and locations of metadata files, and the folders of new tables; text only, no I/O."""
 
 import re
 from collections.abc import Mapping
 
 from nunatak.iceberg.identifiers import Identifier
 
-# Properties that say where somebody will write; each must stay inside what the warehouse allows.
+# Properties that set where clients write files; each must stay inside what the warehouse allows.
 STEERING_PROPERTIES = (
     "write.data.path",
     "write.metadata.path",
@@ -15,13 +15,13 @@ STEERING_PROPERTIES = (
 
 _VERSION = re.compile(r"v?(\d{1,9})(?:-[^/]*)?(?:\.gz)?\.metadata\.json$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_SLUG_LENGTH = 48  # enough for a person to recognise; the uuid makes it unique
+_SLUG_LENGTH = 48  # enough for people to recognise; the UUID makes the folder unique
 
 
 def new_metadata_location(
     location: str, properties: Mapping[str, str], previous: str | None, metadata_uuid: str
 ) -> str:
-    """Where the next metadata file goes: numbered for people, unique by its uuid."""
+    """Return the location of the next metadata file: numbered for people, unique by its UUID."""
     folder = properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
     before = version_of(previous) if previous is not None else None
     version = before + 1 if before is not None else 0
@@ -31,13 +31,13 @@ def new_metadata_location(
 
 
 def version_of(metadata_location: str) -> int | None:
-    """The number in a metadata file's name, if it has one."""
+    """Return the number in a metadata file's name, or None."""
     found = _VERSION.match(metadata_location, metadata_location.rfind("/") + 1)
     return int(found[1]) if found else None
 
 
 def new_folder(base: str, identifier: Identifier | None, table_uuid: str) -> str:
-    """A folder no other table ever had. Names are reduced to harmless characters: they are there for people only."""
+    """Return a folder that no other table ever had. Names are reduced to safe characters: they are for people only."""
     if identifier is None:
         return f"{base}/{table_uuid}"
     levels = [slug(level) for level in identifier.namespace]
@@ -45,7 +45,7 @@ def new_folder(base: str, identifier: Identifier | None, table_uuid: str) -> str
 
 
 def plain_folder(base: str, identifier: Identifier) -> str | None:
-    """The folder that JDBC catalogs use, `<namespace>/<table>`; None if a name would have to be changed for it."""
+    """Return the folder that JDBC catalogs use, `<namespace>/<table>`, or None if a slug would change a name."""
     names = (*identifier.namespace, identifier.name)
     return None if any(slug(name) != name for name in names) else "/".join((base, *names))
 

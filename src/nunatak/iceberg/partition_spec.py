@@ -11,7 +11,7 @@ from nunatak.iceberg.transforms import can_transform, canonical_transform
 
 FIRST_FIELD_ID = 1000  # spec: partition field ids start here, to stay apart from column ids
 UNPARTITIONED_LAST_FIELD_ID = FIRST_FIELD_ID - 1
-# What the reference says when it cannot apply a transform to a column of that type.
+# The error texts of the reference for a transform that cannot be applied to a column of that type.
 _UNFIT = {
     "bucket": "Cannot bucket by type: ",
     "truncate": "Cannot truncate type: ",
@@ -24,7 +24,7 @@ _UNFIT = {
 
 
 def read_spec(spec: object) -> Json:
-    """A copy with canonical transforms; field ids are all there, or all missing."""
+    """Return a copy with canonical transforms; raise IllegalArgument if malformed or if only some fields have ids."""
     shape = check(spec, PartitionSpecShape, "partition spec")
     assert isinstance(spec, dict)
     missing = sum(field.field_id is None for field in shape.fields)
@@ -40,7 +40,7 @@ FieldContent = tuple[int, str, str]  # source id, transform and name
 
 
 def lacks_field_ids(spec: Json) -> bool:
-    """A spec has all ids or none."""
+    """Return whether the fields have no ids; a spec has ids for all fields or for none."""
     return bool(spec["fields"]) and spec["fields"][0].get("field-id") is None
 
 
@@ -48,18 +48,18 @@ class PartitionFields:
     """The fields of all specs of a table while a commit changes them: their ids, and whether they fit a schema."""
 
     def __init__(self, specs: Iterable[Json]) -> None:
-        self._ids: dict[tuple[int, str], dict[int, int]] = {}  # by source and transform: the id in each spec
+        self._ids: dict[tuple[int, str], dict[int, int]] = {}  # by source and transform: the field id by spec id
         self._contents: dict[FieldContent, None] = {}
-        self._verified: dict[int, int] = {}  # how many of the contents fit the schema of an id
-        self._sources: dict[str, dict[int, None]] = {}  # of the contents, by name
-        self._transforms: dict[int, dict[str, None]] = {}  # of the contents, by source
-        self._applicable: dict[tuple[int, str], int] = {}  # how many transforms of a source fit a type of it
+        self._verified: dict[int, int] = {}  # by schema id: how many of the contents are known to fit
+        self._sources: dict[str, dict[int, None]] = {}  # source ids of the contents, by name
+        self._transforms: dict[int, dict[str, None]] = {}  # transforms of the contents, by source id
+        self._applicable: dict[tuple[int, str], int] = {}  # by source id and type: how many transforms fit
         self._all_named = True
         for spec in specs:
             self.add(spec)
 
     def find_id(self, source_id: int, transform: str) -> int | None:
-        """The field id that the latest spec gives to this transform of this column."""
+        """Return the field id that the latest spec assigns to this transform of this column, or None."""
         found = self._ids.get((source_id, transform))
         return next(reversed(found.values())) if found else None
 
@@ -78,16 +78,16 @@ class PartitionFields:
             self._all_named = False
 
     def remove(self, spec: Json) -> None:
-        """Whether the others fit a schema is asked of all that ever were there: a yes holds for fewer, too."""
+        """Remove the ids of a spec. `fit` still checks its fields: if all fit, the remaining ones do, too."""
         for field in spec["fields"]:
             self._ids.get((field["source-id"], field["transform"]), {}).pop(spec["spec-id"], None)
 
     def forget_schema(self, schema_id: int) -> None:
-        """The id may come again, for another schema."""
+        """Drop the results for a removed schema: another schema may get its id."""
         self._verified.pop(schema_id, None)
 
     def fit(self, schema_id: int, schema: Schema) -> bool:
-        """Whether `check_names` and `check_transforms` would have nothing to say; looks at nothing twice."""
+        """Return whether `check_names` and `check_transforms` would pass for all specs; checks no field twice."""
         verified = self._verified.get(schema_id, 0)
         unverified = len(self._contents) - verified
         if unverified <= len(schema.ids_by_name):
@@ -99,7 +99,7 @@ class PartitionFields:
         return fit and self._all_named
 
     def _fit_columns(self, schema: Schema) -> bool:
-        """As many looks as the schema has columns, however many partition fields there are."""
+        """Check once per column of the schema, however many partition fields there are."""
         for name, column_id in schema.ids_by_name.items():
             sources = self._sources.get(name)
             if sources is not None and any(other != column_id and other in schema.fields for other in sources):
@@ -115,8 +115,8 @@ class PartitionFields:
 
 
 def with_field_ids(spec: Json, known: PartitionFields, last_partition_id: int, format_version: int) -> Json:
-    """Give ids to fields that came without. From v2 on a known field keeps its id and a new one gets a fresh id, so
-    that no id ever means two things; v1 counts every spec from 1000, as its readers expect."""
+    """Assign ids to fields without ids. From v2 on a known field keeps its id and a new one gets a fresh id, so that no
+    id ever has two meanings; in v1 the ids of every spec start at 1000, as its readers expect."""
     if not lacks_field_ids(spec):
         return spec
     next_id = FIRST_FIELD_ID if format_version == 1 else max(last_partition_id, UNPARTITIONED_LAST_FIELD_ID) + 1
@@ -133,7 +133,7 @@ def with_field_ids(spec: Json, known: PartitionFields, last_partition_id: int, f
 
 
 def check_names(spec: Json, schema: Schema) -> None:
-    """A partition may share its name with a column only if it is made from that column."""
+    """Raise IllegalArgument if a name is empty, repeated, or that of a column which is not the source of the field."""
     names: set[str] = set()
     for field in spec["fields"]:
         name = field["name"]
@@ -148,7 +148,7 @@ def check_names(spec: Json, schema: Schema) -> None:
 
 
 def check_transforms(fields: Iterable[Json], schema: Schema) -> None:
-    """Refuse a transform of a column that is there, but has a type it cannot be applied to."""
+    """Raise IllegalArgument if a transform cannot be applied to the type of its column; ignores missing columns."""
     for field in fields:
         transform = canonical_transform(field["transform"])
         source = schema.fields.get(field["source-id"])
@@ -166,16 +166,17 @@ def _fits(content: FieldContent, schema: Schema) -> bool:
 
 def _is_applicable(transform: str, source: Field) -> bool:
     name = transform.partition("[")[0]
+    # `void` and unknown transforms can be applied to every type.
     if name not in _UNFIT:
         return True
     return can_transform(transform, source.type) if isinstance(source.type, str) else name == "identity"
 
 
 def check_compatibility(spec: Json, schema: Schema) -> None:
-    """Refuse a spec that `schema` cannot be partitioned by."""
+    """Raise InvalidMetadata if `schema` cannot be partitioned by the spec."""
     for field in spec["fields"]:
         transform = canonical_transform(field["transform"])
-        if transform == "void":  # what v1 leaves behind when a partition column is dropped
+        if transform == "void":  # remains in v1 when a partition column is dropped
             continue
         source = schema.fields.get(field["source-id"])
         if source is None:
@@ -199,7 +200,7 @@ def check_sequential_ids(spec: Json) -> None:
 
 
 def content_digest(spec: Json) -> bytes:
-    """The same for specs that partition the same way: same sources, transforms and names, whatever the field ids."""
+    """Return a digest of how a spec partitions: sources, transforms and names; field ids do not count."""
     return digest([_content_of(field) for field in spec["fields"]])
 
 

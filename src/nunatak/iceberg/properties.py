@@ -1,4 +1,4 @@
-"""Table properties that mean something to the metadata itself."""
+"""Table properties that affect the metadata itself."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 PARQUET_COMPRESSION = "write.parquet.compression-codec"
 _METRICS_MODE_COLUMN_PREFIX = "write.metadata.metrics.column."
 
-# Facts that live elsewhere in the metadata. Clients may send them, but a copy among the properties would go stale.
+# Values that other metadata fields hold. Clients may send them, but a copy in the properties would become stale.
 RESERVED = frozenset(
     {
         FORMAT_VERSION,
@@ -51,7 +51,7 @@ def int_property(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def check_new_table_properties(properties: Mapping[str, str], schema: Schema, format_version: int) -> None:
-    """Checked on creation only, so that tables which already hold such values keep working."""
+    """Raise for invalid properties of a new table; existing tables with such values keep working."""
     for name in properties:
         column = name.removeprefix(_METRICS_MODE_COLUMN_PREFIX)
         if column != name and schema.find_field(column) is None:
@@ -72,6 +72,7 @@ def check_new_table_properties(properties: Mapping[str, str], schema: Schema, fo
 
 def _parse_int(text: str) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
+    # int() alone would also accept spaces, underscores and digits of other scripts.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         return None
     value = int(text)

@@ -1,4 +1,4 @@
-"""What a commit expects of the table it meets; the first expectation that fails refuses the commit."""
+"""Checks the requirements of a commit against the table; the first one that fails refuses the commit."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -22,7 +22,7 @@ from nunatak.iceberg.table_metadata import TableMetadata
 
 
 def is_create(requirements: Sequence[Requirement]) -> bool:
-    """Whether the commit creates its table; nothing else can be required of a table that does not exist."""
+    """Return whether the commit creates its table; raise IllegalArgument if it has other requirements as well."""
     if not any(isinstance(requirement, AssertCreate) for requirement in requirements):
         return False
     others = [requirement for requirement in requirements if not isinstance(requirement, AssertCreate)]
@@ -33,8 +33,8 @@ def is_create(requirements: Sequence[Requirement]) -> bool:
 
 
 def check_all(requirements: Sequence[Requirement], base: TableMetadata | None) -> None:
-    """Raises CommitFailed for the first requirement, in the order given, that `base` does not meet."""
-    is_create(requirements)
+    """Raise CommitFailed for the first requirement, in the order given, that `base` does not meet."""
+    is_create(requirements)  # raises if assert-create is not alone
     for requirement in requirements:
         _check(requirement, base)
 
@@ -76,6 +76,7 @@ def _check_id(what: str, expected: int, actual: int) -> None:
 
 
 def _check_ref(name: str, expected: int | None, base: TableMetadata) -> None:
+    # Some clients send -1 for a ref that must not exist; the REST spec says null.
     if expected == NO_SNAPSHOT:
         expected = None
     ref = base.refs.get(name)

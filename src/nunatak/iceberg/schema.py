@@ -13,15 +13,15 @@ from nunatak.iceberg.definitions import digest
 from nunatak.iceberg.shapes import Json, check_depth, print_json
 from nunatak.iceberg.types import canonical_type, min_format_version
 
-MAX_TYPE_DEPTH = 100  # parsing is recursive; nobody nests types this deeply
-MAX_FIELDS = 50_000  # of one schema, nested ones included
-MAX_NAMES_LENGTH = 16 * 1024 * 1024  # characters of all full names: a long name is repeated for each field inside it
+MAX_TYPE_DEPTH = 100  # parsing is recursive; no real schema nests types this deeply
+MAX_FIELDS = 50_000  # of one schema, nested fields included
+MAX_NAMES_LENGTH = 16 * 1024 * 1024  # characters of all full names: a name is repeated for each field inside it
 DEFAULT_VALUES_MIN_FORMAT_VERSION = 3
 _MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
 
 
 class Field(msgspec.Struct, frozen=True, gc=False):
-    """One field, wherever it is nested. `type` is canonical JSON: a string, or a dict for a nested type."""
+    """One field, at any level of nesting. `type` is canonical JSON: a string, or a dict for a nested type."""
 
     id: int
     name: str
@@ -42,7 +42,7 @@ class Field(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema whose structure is sound: every id and every full name occurs once."""
+    """A schema with a valid structure: every id and every full name occurs once."""
 
     json: Json
     schema_id: int
@@ -55,13 +55,16 @@ class Schema:
         return max(self.fields, default=0)
 
     def find_field(self, name: str) -> Field | None:
-        """By full name, or by the short one that skips `element` and `value` before a struct's fields."""
+        """Find a field by full name, or by the short name that omits `element` and `value` before a struct's fields."""
         field_id = self.ids_by_name.get(name)
         return None if field_id is None else self.fields[field_id]
 
 
 def parse_schema(schema: object) -> Schema:
-    """Index `schema`; its `json` is a copy in canonical spelling that keeps unknown fields."""
+    """Check and index a schema; `json` of the result is a copy in canonical spelling that keeps unknown fields.
+
+    Raises IllegalArgument or InvalidMetadata.
+    """
     if schema is None:
         raise IllegalArgument("Invalid schema: null")
     if not isinstance(schema, dict):
@@ -74,7 +77,7 @@ def parse_schema(schema: object) -> Schema:
     schema_id = 0 if schema.get("schema-id") is None else _int(schema, "schema-id")
     identifiers = _identifier_field_ids(schema)
     result = Schema(
-        # In the order the reference writes; the rest is whatever else the client sent.
+        # In the order in which the reference writes them; unknown fields of the client follow.
         json={"type": "struct", "schema-id": schema_id}
         | ({"identifier-field-ids": identifiers} if identifiers else {})
         | {"fields": json.pop("fields")}
@@ -90,7 +93,7 @@ def parse_schema(schema: object) -> Schema:
 
 
 def check_size(schema: Schema) -> None:
-    """Asked of new schemas only: a table that has a larger one keeps working."""
+    """Raise IllegalArgument if a new schema has too many fields; a table that has a larger one keeps working."""
     if len(schema.fields) > MAX_FIELDS:
         raise IllegalArgument(
             f"Cannot add a schema of {len(schema.fields)} fields: at most {MAX_FIELDS} are allowed",
@@ -115,7 +118,7 @@ def check_compatibility(schema: Schema, format_version: int) -> None:
 
 
 def content_digest(schema: Schema) -> bytes:
-    """The same for schemas with the same fields and identifier fields; their ids and unknown fields do not count."""
+    """Return a digest of the fields and identifier fields; the schema id and unknown fields do not count."""
     return digest([sorted(schema.identifier_field_ids), _comparable_type(schema.json)])
 
 
@@ -128,9 +131,9 @@ def with_schema_id(schema: Schema, schema_id: int) -> Json:
 
 
 def assign_fresh_ids(schema: Schema) -> tuple[Json, dict[int, int]]:
-    """The schema with ids from 1 and schema id 0, and the new id of every old one.
+    """Return the schema with field ids from 1 and schema id 0, and the new field ids by old id.
 
-    All fields of a struct are numbered before any of them is descended into, as the reference does.
+    All fields of a struct are numbered before the fields nested in them, as in the reference.
     """
     counter = count(1)
     fresh: dict[int, int] = {}
@@ -146,7 +149,7 @@ def assign_fresh_ids(schema: Schema) -> tuple[Json, dict[int, int]]:
 
 
 def print_type(type_json: str | Json) -> str:
-    """A type as the reference prints it in messages: `list<int>`, `struct<1: a: optional int>`."""
+    """Return a type as the reference prints it in messages: `list<int>`, `struct<1: a: optional int>`."""
     if isinstance(type_json, str):
         return type_json
     if type_json["type"] == "list":
@@ -170,7 +173,7 @@ _SCHEMA_KEYS = frozenset({"type", "schema-id", "identifier-field-ids", "fields"}
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Where in a schema a type stands: how deep, under which names, inside which field."""
+    """The position of a type in a schema: nesting depth, prefixes of its full and short names, enclosing field."""
 
     depth: int = 0
     path: str = ""
@@ -179,7 +182,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Reader:
-    """Walks a schema once; collects every field by id and by name."""
+    """Walks a schema once and collects every field by id and by name."""
 
     __slots__ = ("fields", "names", "names_length", "short_names")
 
@@ -212,6 +215,7 @@ class _Reader:
         self.add(field, short_name)
         if type_json is not json["type"]:
             json = json | {"type": type_json}
+        # The reference reads a null default as an error, not as a missing one.
         if None in json.values():
             json = {key: value for key, value in json.items() if value is not None}
         return json
@@ -221,6 +225,7 @@ class _Reader:
         if value is None:
             raise IllegalArgument(f"Cannot parse missing field: {key}")
         if isinstance(value, str):
+            # The same object if it is canonical already: `field` then makes no copy.
             canonical = canonical_type(value)
             return value if canonical == value else canonical
         if place.depth > MAX_TYPE_DEPTH:
@@ -241,7 +246,7 @@ class _Reader:
                 raise IllegalArgument(f"Cannot parse type from json: {print_json(value)}")
 
     def item(self, json: Json, key: str, place: _Place, *, required: bool) -> str | Json:
-        """The element of a list, or the key or value of a map: a field without a name of its own."""
+        """Read the element of a list, or the key or value of a map: a field without a name of its own."""
         field_id = _int(json, f"{key}-id")
         inner = json.get(key)
         is_struct = isinstance(inner, dict) and inner.get("type") == "struct"
@@ -268,6 +273,7 @@ class _Reader:
                 f"Multiple entries with same key: {field.id}={field.full_name} and {field.id}={other.full_name}"
             )
         self.fields[field.id] = field
+        # Short names may be ambiguous: the first field wins, and `parse_schema` lets full names win over short ones.
         self.short_names.setdefault(short_name, field.id)
 
 
@@ -322,7 +328,7 @@ _KNOWN_FIELD_KEYS = ("id", "name", "required", "doc", "initial-default", "write-
 
 
 def _comparable_type(type_json: str | Json) -> Any:
-    """What of a type counts when two are compared: everything the format knows, and nothing else."""
+    """Return the parts of a type that count in comparisons: everything the format defines, and nothing else."""
     if isinstance(type_json, str):
         return type_json
     if type_json["type"] == "struct":
@@ -361,6 +367,7 @@ def _renumber(type_json: Any, next_id: Callable[[int], int]) -> Any:
 
 
 def _is_int(value: object) -> bool:
+    # Not isinstance: JSON true and false are bool, a subclass of int.
     return type(value) is int and _MIN_INT <= value <= _MAX_INT
 
 

@@ -1,4 +1,4 @@
-"""What the JSON objects inside table metadata must look like: their fields and JSON types, not yet their meaning."""
+"""The fields and JSON types of the objects in table metadata; their meaning is checked elsewhere."""
 
 import re
 from typing import Annotated, Any, TypeVar
@@ -15,24 +15,24 @@ NonNegativeLong = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Deep enough for 100 nested types, and far from Python's recursion limit when the metadata is read and written again.
 MAX_JSON_DEPTH = 400
 
-# What a file of metadata may hold besides snapshots and logs, which stay bytes. A table of a thousand schemas with a
-# thousand columns each has as many; as Python objects it takes a few hundred megabytes.
+# The limits of a metadata file without its snapshots and logs, which stay bytes. A table of a thousand schemas with a
+# thousand columns each reaches them; as Python objects it takes a few hundred megabytes.
 MAX_OBJECTS = 1_000_000
 MAX_VALUES = 5_000_000
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
-_NESTED = (dict, list)  # what JSON is decoded to, and nothing that is derived from it
+_NESTED = (dict, list)  # the types that JSON is decoded to, without subclasses
 
 ShapeType = TypeVar("ShapeType")
 
 
 def described_by(schema: str) -> msgspec.Meta:
-    """For what is decoded as any JSON: which schema of our OpenAPI document describes it. Decoders check nothing."""
+    """Name the schema of our OpenAPI document for a value that is decoded as any JSON; decoders do not check it."""
     return msgspec.Meta(extra_json_schema={"$ref": f"#/components/schemas/{schema}"})
 
 
 def one_of(*words: str) -> msgspec.Meta:
-    """For text that the function using it checks, whatever its case: the words that our OpenAPI document names."""
+    """Name the allowed words in our OpenAPI document; decoders do not check them, later code does, ignoring case."""
     return msgspec.Meta(extra_json_schema={"enum": list(words)})
 
 
@@ -155,8 +155,8 @@ class EncryptedKeyShape(Shape, frozen=True):
 class TableMetadataShape(Shape, frozen=True):
     """The content of a table's metadata file, exactly as it is stored."""
 
-    # Everything every format version may hold; which fields a version requires is decided after decoding. What is long
-    # is read piece by piece, and schemas are read by `parse_schema`.
+    # All fields of all format versions; which ones a version requires is checked after decoding. Snapshots and logs are
+    # decoded entry by entry, and schemas by `parse_schema`.
 
     format_version: Int
     location: str
@@ -186,7 +186,7 @@ class TableMetadataShape(Shape, frozen=True):
 
 
 def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
-    """Return `value` as seen through `shape`, or refuse it as malformed, naming the field."""
+    """Return `value` decoded into `shape`; raise IllegalArgument, which names the malformed field."""
     try:
         checked = msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -196,15 +196,14 @@ def check(value: object, shape: type[ShapeType], what: str) -> ShapeType:
 
 
 def is_base64(text: str) -> bool:
-    """As Java's decoder reads it, which needs no padding, but none too much."""
+    """Return whether Java's decoder can read the text: padding may be missing, but if present must be exact."""
     return _BASE64.fullmatch(text) is not None
 
 
 def read_object(value: object, shape: type[Shape], what: str) -> Json:
-    """A copy without nulls, its own and those of the objects in its lists; refused as `check` refuses it.
+    """Return a copy without nulls, its own and those of the objects in its lists; raise IllegalArgument if malformed.
 
-    The reference takes null for a wrong value where it would have taken nothing for none: written down as they came,
-    nulls would make the table unreadable.
+    The reference rejects a null where it accepts a missing field: stored nulls would make the table unreadable.
     """
     check(value, shape, what)
     assert isinstance(value, dict)
@@ -222,7 +221,8 @@ def _without_nulls(value: object) -> object:
 
 
 def check_depth(value: object, what: str) -> None:
-    """Refuse JSON nested so deeply that it could be stored but perhaps not be read back."""
+    """Raise IllegalArgument for JSON nested so deeply that it could be stored but perhaps not be read back."""
+    # Level by level: recursion would hit the limit that this protects from.
     level: list[Any] = [value] if type(value) in _NESTED else []
     for _ in range(MAX_JSON_DEPTH):
         deeper: list[Any] = []
@@ -236,12 +236,12 @@ def check_depth(value: object, what: str) -> None:
 
 
 def count_marks(json: bytes) -> tuple[int, int]:
-    """At least as many objects and lists, and as many other values, as JSON holds."""
+    """Count brackets and commas: at least as many as the JSON has objects and lists, and (but for one) other values."""
     return json.count(b"{") + json.count(b"["), json.count(b",")
 
 
 def check_marks(objects: int, values: int, what: str) -> None:
-    """Refuse JSON of which the Python objects would take many times its bytes; asked before they are made."""
+    """Raise IllegalArgument for JSON that would take many times its bytes as Python objects; called before decoding."""
     if objects > MAX_OBJECTS or values > MAX_VALUES:
         raise IllegalArgument(
             f"Cannot parse {what}: it holds {objects} objects and lists and {values} other values, "
@@ -250,7 +250,7 @@ def check_marks(objects: int, values: int, what: str) -> None:
 
 
 def print_json(value: object) -> str:
-    """`value` for an error message: compact, and never longer than a line."""
+    """Return `value` as JSON for an error message, cut after MOST_SHOWN characters."""
     try:
         text = msgspec.json.encode(value).decode()
     except (RecursionError, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""Snapshots, the references to them, and finding one among many. All stay JSON dicts."""
+"""Snapshots, references to them, and lookup of a snapshot by id. All stay JSON dicts."""
 
 from collections.abc import Collection, Container, Iterable
 from typing import Self
@@ -10,13 +10,13 @@ from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.shapes import Json, SnapshotShape, check
 
 MAIN = "main"
-FEW = 8  # ids that are looked up one by one; for more, all ids of the table are read once
-MOST_FOREIGN_POSITIONS = 10_000  # commits that were refused leave theirs behind
-NO_SNAPSHOT = -1  # how formats before v3, and some clients, say "none"
+FEW = 8  # up to so many ids are looked up one by one; for more, all ids of the table are read once
+MOST_FOREIGN_POSITIONS = 10_000  # refused commits leave their positions in the shared index
+NO_SNAPSHOT = -1  # means "none" in formats before v3 and for some clients
 
 
 class _Named(msgspec.Struct, rename="kebab", gc=False):
-    """As much of a snapshot as tells it from the others."""
+    """The part of a snapshot that identifies it."""
 
     snapshot_id: int
 
@@ -26,11 +26,11 @@ _names_decoder = msgspec.json.Decoder(list[_Named])
 
 
 class Snapshots(Entries):
-    """A table's snapshots, found by their ids.
+    """A table's snapshots, found by id.
 
-    Where each id stands is shared by a table's successive versions, so that appending looks at none of those before.
-    It holds every id of each version that shares it, and perhaps ids and places of others, so that a hit is a hint
-    to be verified and a miss is certain.
+    Successive versions of a table share one index from id to position, so that appending reads no earlier snapshot.
+    The index holds every id of each version that shares it, and perhaps ids and positions of other versions: a hit
+    must be verified, a miss is certain.
     """
 
     __slots__ = ("_positions",)
@@ -50,7 +50,7 @@ class Snapshots(Entries):
         return [each.snapshot_id for each in _names_decoder.decode(self.array())]
 
     def are_unique(self) -> bool:
-        """Whether each id occurs once; of a list that was just read."""
+        """Return whether each id occurs once; only for a list that was just read, which shares no index yet."""
         return len(self._all_positions()) == len(self)
 
     def find(self, snapshot_id: int) -> Json | None:
@@ -61,6 +61,7 @@ class Snapshots(Entries):
         return self._position_of(snapshot_id) is not None
 
     def with_last(self, added: Json) -> Self:
+        # Too many positions of other versions: build the index anew, for this version.
         if self._positions is not None and len(self._positions) > len(self) + MOST_FOREIGN_POSITIONS:
             self._positions = None
         positions = self._all_positions()
@@ -70,7 +71,7 @@ class Snapshots(Entries):
         return longer
 
     def without(self, snapshot_ids: Container[int]) -> Self:
-        """All others; itself if it holds none of these."""
+        """Return the snapshots with other ids; itself if it holds none of these."""
         kept = [written for id_, written in zip(self.ids(), self.written(), strict=True) if id_ not in snapshot_ids]
         return self if len(kept) == len(self) else type(self)(kept)
 
@@ -89,13 +90,13 @@ class Snapshots(Entries):
             return None
         if position < len(self) and _name_decoder.decode(self._written_at(position)).snapshot_id == snapshot_id:
             return position
-        # The hint was of another version. From now on this one has places of its own, so that the next miss is certain.
+        # The position was that of another version. Build an index for this version alone, so that a miss is certain.
         self._positions = {id_: place for place, id_ in enumerate(self.ids())}
         return self._positions.get(snapshot_id)
 
 
 class ChangedSnapshots:
-    """A table's snapshots while a commit adds and removes some; those of before are gone through once, at the end."""
+    """A table's snapshots while a commit adds and removes some; existing ones are filtered once, at the end."""
 
     __slots__ = ("_added", "_base", "_base_ids", "_removed")
 
@@ -103,7 +104,7 @@ class ChangedSnapshots:
         self._base = base
         self._base_ids: set[int] | None = None
         self._added: dict[int, Json] = {}
-        self._removed: set[int] = set()  # of those in the base
+        self._removed: set[int] = set()  # ids in the base
 
     def holds(self, snapshot_id: int) -> bool:
         return snapshot_id in self._added or self._base_holds(snapshot_id)
@@ -123,7 +124,7 @@ class ChangedSnapshots:
                 self._removed.add(snapshot_id)
 
     def present(self, snapshot_ids: Collection[int]) -> set[int]:
-        """Those of the ids that are there."""
+        """Return the ids of existing snapshots among these."""
         if len(snapshot_ids) > FEW and self._base_ids is None:
             self._base_ids = set(self._base.ids())
         return {snapshot_id for snapshot_id in snapshot_ids if self.holds(snapshot_id)}
@@ -141,7 +142,7 @@ class ChangedSnapshots:
 
 
 def read_snapshot(snapshot: object) -> Json:
-    """A copy without nulls, and with the operation that a summary has to name."""
+    """Return a copy without nulls, and with the operation a summary must have; raise IllegalArgument if malformed."""
     shape = check(snapshot, SnapshotShape, "snapshot")
     assert isinstance(snapshot, dict)
     if shape.snapshot_id == NO_SNAPSHOT:
@@ -151,18 +152,18 @@ def read_snapshot(snapshot: object) -> Json:
     check_rows(shape.first_row_id, shape.added_rows)
     result = {key: value for key, value in snapshot.items() if value is not None}
     if shape.first_row_id is None:
-        result.pop("added-rows", None)  # means nothing without row lineage, and the reference drops it too
+        result.pop("added-rows", None)  # has no meaning without row lineage; the reference drops it, too
     if shape.summary is not None:
         if not shape.summary:
             del result["summary"]
         elif "operation" not in shape.summary:
-            # The reference reads a summary without one as an overwrite, the operation that promises least.
+            # The reference reads a summary without operation as an overwrite, the operation that promises least.
             result["summary"] = {"operation": "overwrite", **shape.summary}
     return result
 
 
 def check_rows(first_row_id: int | None, added_rows: int | None) -> None:
-    """Refuse a row lineage that a snapshot cannot have."""
+    """Raise IllegalArgument for row lineage fields that a snapshot cannot have."""
     if first_row_id is not None:
         if first_row_id < 0:
             raise IllegalArgument(f"Invalid first-row-id (cannot be negative): {first_row_id}")
@@ -202,7 +203,7 @@ def read_ref(
 
 
 def check_retention(ref: Json) -> None:
-    """Refuse a reference that says how long it or its snapshots are kept, but not so that it can be done."""
+    """Raise IllegalArgument for retention settings that a branch or tag cannot have."""
     min_snapshots_to_keep = ref.get("min-snapshots-to-keep")
     max_snapshot_age_ms, max_ref_age_ms = ref.get("max-snapshot-age-ms"), ref.get("max-ref-age-ms")
     if ref["type"].lower() == "tag":

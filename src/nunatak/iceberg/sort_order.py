@@ -9,11 +9,11 @@ from nunatak.iceberg.shapes import Json, SortOrderShape, check
 from nunatak.iceberg.transforms import can_transform, canonical_transform
 
 UNSORTED: Json = {"order-id": 0, "fields": []}
-FIRST_ORDER_ID = 1  # 0 is the unsorted order's
+FIRST_ORDER_ID = 1  # 0 is reserved for the unsorted order
 
 
 def read_order(order: object) -> Json:
-    """A copy with canonical transforms, directions and null orders."""
+    """Return a copy with canonical transforms, directions and null orders; raise IllegalArgument if malformed."""
     shape = check(order, SortOrderShape, "sort order")
     assert isinstance(order, dict)
     order_id = shape.order_id if shape.order_id is not None else (FIRST_ORDER_ID if shape.fields else 0)
@@ -25,7 +25,7 @@ def read_order(order: object) -> Json:
 
 
 def check_compatibility(order: Json, schema: Schema) -> None:
-    """Refuse an order that `schema` cannot be sorted by."""
+    """Raise InvalidMetadata if `schema` cannot be sorted by the order."""
     for field in order["fields"]:
         source = schema.fields.get(field["source-id"])
         if source is None:
@@ -38,7 +38,7 @@ def check_compatibility(order: Json, schema: Schema) -> None:
 
 
 def content_digest(order: Json) -> bytes:
-    """The same for orders that sort the same way, whatever their ids."""
+    """Return a digest of how an order sorts; its id does not count."""
     return digest([_content_of(field) for field in order["fields"]])
 
 

@@ -34,16 +34,16 @@ _snapshot_log_decoder = msgspec.json.Decoder(SnapshotLogEntryShape)
 _metadata_log_decoder = msgspec.json.Decoder(MetadataLogEntryShape)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
-_LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # what grows with every commit, and stays as it is written
+_LONG_FIELDS = ("snapshots", "snapshot-log", "metadata-log")  # grow with every commit; stay encoded JSON
 _KNOWN_FIELDS = frozenset(TableMetadataShape.__struct_encode_fields__)
 
 Piece = bytes | memoryview
 
 
 class TableMetadata(msgspec.Struct, frozen=True):
-    """One version of a table. Nested objects are the JSON as it was written, and are never mutated.
+    """One version of a table's metadata. Nested objects are the JSON as it was written, and are never mutated.
 
-    `unknown` holds top-level fields this code does not know; they are written back as they were read.
+    `unknown` holds top-level fields that this code does not know; they are written back as they were read.
     """
 
     format_version: int
@@ -88,7 +88,7 @@ class TableMetadata(msgspec.Struct, frozen=True):
 
 
 def decode(data: bytes | memoryview) -> TableMetadata:
-    """Read a metadata file; what older writers left out is filled in. Raises InvalidMetadata for anything else."""
+    """Read a metadata file and fill in fields that older writers left out. Raises InvalidMetadata."""
     try:
         _check_size(data)
         shape = _shape_decoder.decode(data)
@@ -109,17 +109,17 @@ def decode(data: bytes | memoryview) -> TableMetadata:
 
 
 def encode(metadata: TableMetadata) -> bytes:
-    """The metadata file, with the fields of its format version in the order the reference writes them."""
+    """Return the metadata file: the fields of its format version, in the order in which the reference writes them."""
     return b"".join(pieces(metadata))
 
 
-SETTLED = 1  # which of the pieces holds what most commits leave as it is
+SETTLED = 1  # index of the piece that most commits leave unchanged: schemas, specs, properties
 
 
 def pieces(metadata: TableMetadata, settled: Piece | None = None) -> list[Piece]:
-    """The same before it is put together: what is long need then be copied only once, to where it is wanted.
+    """Return the metadata file in pieces, so that the caller copies the long ones only once, to their destination.
 
-    `settled` is that piece of a version with which this one shares it.
+    `settled` is the SETTLED piece of another version, for which `shares_settled` must be true.
     """
     try:
         return [
@@ -143,7 +143,7 @@ def pieces(metadata: TableMetadata, settled: Piece | None = None) -> list[Piece]
 
 
 def shares_settled(one: TableMetadata, other: TableMetadata) -> bool:
-    """Whether both have the same in that piece; values that are merely equal may be written otherwise."""
+    """Whether both have the same SETTLED piece; objects that are equal but not identical may encode differently."""
     return all(map(operator.is_, _settled_objects(one), _settled_objects(other))) and (
         _settled_numbers(one) == _settled_numbers(other)
     )
@@ -157,7 +157,7 @@ _settled_numbers = operator.attrgetter(
 
 
 def _encode_following_fields(fields: Json) -> bytes:
-    """Fields that come behind others."""
+    """Encode fields that follow other fields of the same object."""
     return b"," + _encoder.encode(fields)[1:-1]
 
 
@@ -191,7 +191,7 @@ def _stable_fields(metadata: TableMetadata) -> Json:
 
 
 def _changing_fields(metadata: TableMetadata) -> Json:
-    """From there to the snapshots."""
+    """Return the fields between the SETTLED piece and the snapshots."""
     has_lineage = metadata.format_version >= ROW_LINEAGE_FORMAT_VERSION
     json: Json = {"current-snapshot-id": metadata.current_snapshot_id}
     if metadata.current_snapshot_id is None and not has_lineage:
@@ -205,7 +205,7 @@ def _changing_fields(metadata: TableMetadata) -> Json:
 
 
 def only_referenced_snapshots(metadata: TableMetadata) -> TableMetadata:
-    """What `?snapshots=refs` answers: only snapshots that a branch or tag points at; the logs stay whole."""
+    """Return the metadata for `?snapshots=refs`: only snapshots that a ref points at; the logs stay whole."""
     referenced = {ref["snapshot-id"] for ref in metadata.refs.values()}
     if len(referenced) == len(metadata.snapshots):
         return metadata
@@ -215,19 +215,20 @@ def only_referenced_snapshots(metadata: TableMetadata) -> TableMetadata:
 def strip_trailing_slash(location: str) -> str:
     if not location:
         raise IllegalArgument("path must not be null or empty")
+    # A bare scheme such as `s3://` keeps its slashes.
     while location.endswith("/") and not location.endswith("://"):
         location = location[:-1]
     return location
 
 
 def _read_fields(data: bytes | memoryview) -> Json:
-    """Everything as plain values, except what is long."""
+    """Decode all fields to plain values, except the long ones, which stay encoded JSON."""
     raw = _fields_decoder.decode(data)
     return {name: value if name in _LONG_FIELDS else msgspec.json.decode(value) for name, value in raw.items()}
 
 
 def decode_fields(data: bytes | memoryview) -> Json:
-    """The fields of a file as they are written; snapshots and logs are decoded one after the other."""
+    """Return the fields of a file as they are written; snapshots and logs are Entries, decoded piece by piece."""
     fields = _read_fields(data)
     for name in _LONG_FIELDS:
         if name in fields:
@@ -236,7 +237,11 @@ def decode_fields(data: bytes | memoryview) -> Json:
 
 
 def _check_size(data: bytes | memoryview) -> None:
-    """Refuse a file that is much larger as Python objects; what is long does not become such, or not all at once."""
+    """Raise if the file would take too much memory as Python objects.
+
+    The long fields do not count: they stay bytes or are decoded piece by piece.
+    """
+    # Each object takes at least one byte, so a smaller file needs no count.
     if len(data) <= MAX_OBJECTS:
         return
     long = _long_fields_decoder.decode(data)
@@ -260,7 +265,7 @@ _long_fields_decoder = msgspec.json.Decoder(_LongFields)
 
 
 def _check_long(shape: TableMetadataShape) -> None:
-    """Each entry by itself: all of them at once would take many times their bytes."""
+    """Check each entry by itself: decoding all of them at once would take many times their bytes."""
     for name, entries, decoder in (
         ("snapshots", shape.snapshots, _snapshot_decoder),
         ("snapshot-log", shape.snapshot_log, _snapshot_log_decoder),
@@ -268,7 +273,7 @@ def _check_long(shape: TableMetadataShape) -> None:
     ):
         number = 0
         try:
-            for number, entry in enumerate(entries or ()):  # noqa: B007 - told below
+            for number, entry in enumerate(entries or ()):  # noqa: B007 - used in the error below
                 decoder.decode(entry)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(str(error).replace("`$", f"`$.{name}[{number}]", 1)) from error
@@ -285,6 +290,7 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
     if not snapshots.are_unique():
         raise _not_unique("snapshots")
     current_snapshot_id = shape.current_snapshot_id
+    # Before v3, a table without a current snapshot has the id -1.
     if current_snapshot_id is not None and current_snapshot_id < 0 and not snapshots.holds(current_snapshot_id):
         current_snapshot_id = None
     return TableMetadata(
@@ -316,7 +322,7 @@ def _normalise(shape: TableMetadataShape, json: Json) -> TableMetadata:
 
 
 def _require_field(value: Any, name: str, version: int) -> Any:
-    """Fields that v1 did not have, or did not have from the beginning."""
+    """Return a field that v1 lacked, at least at first; raise InvalidMetadata if it is missing in a later version."""
     if version == 1:
         return value if name != "last-sequence-number" else 0
     if value is None:
@@ -325,13 +331,14 @@ def _require_field(value: Any, name: str, version: int) -> Any:
 
 
 def with_uuid(data: bytes, metadata: TableMetadata) -> bytes:
-    """The JSON of a file with the uuid by which its table goes: a client that finds none makes one up, and asserts it.
+    """Return the JSON of a file with the UUID of its table: a client that finds none generates one, and asserts it.
 
-    Only v1 files may be without, and few are.
+    Only v1 files may lack it, and few do.
     """
     if metadata.format_version > 1 or msgspec.json.decode(data, type=_Uuid).table_uuid is not None:
         return data
-    return data.rstrip()[:-1] + b',"table-uuid":"%b"}' % metadata.table_uuid.encode()  # the last of two counts
+    # The file may hold a null before it: of two fields with the same name, parsers take the last.
+    return data.rstrip()[:-1] + b',"table-uuid":"%b"}' % metadata.table_uuid.encode()
 
 
 class _Uuid(msgspec.Struct, frozen=True, rename="kebab"):
@@ -343,8 +350,8 @@ def _table_uuid(shape: TableMetadataShape) -> str:
         return shape.table_uuid
     if shape.format_version > 1:
         raise InvalidMetadata(f"UUID is required in format v{shape.format_version}")
-    # Spec, table-uuid: a UUID that differs after a refresh is an error. Until a commit stores one, the same location
-    # has to give the same UUID.
+    # Spec, table-uuid: a UUID that differs after a refresh is an error. Until a commit stores one, it is derived from
+    # the location, so that each read returns the same.
     return str(uuid5(NAMESPACE_URL, shape.location))
 
 
@@ -387,7 +394,7 @@ def _partition_specs(shape: TableMetadataShape, json: Json) -> tuple[tuple[Json,
 
 
 def _with_all_field_ids(spec: Json) -> Json:
-    # Old writers left partition field ids out; they always counted from 1000.
+    # Old writers left out the ids of partition fields; they always counted from 1000.
     missing = sum(field.get("field-id") is None for field in spec["fields"])
     if missing not in (0, len(spec["fields"])):
         raise InvalidMetadata(
@@ -432,7 +439,7 @@ def _refs(json: Json, current_snapshot_id: int | None, snapshots: snapshot.Snaps
         raise InvalidMetadata("Invalid table metadata: Cannot find current version")
     refs: dict[str, Json] | None = json.get("refs")
     if refs is None:
-        # Metadata from before branches and tags: its one line of history is the main branch.
+        # The file was written before branches and tags existed: its only history is the main branch.
         if current_snapshot_id is None:
             return {}
         return {snapshot.MAIN: {"snapshot-id": current_snapshot_id, "type": "branch"}}

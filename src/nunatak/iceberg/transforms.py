@@ -24,13 +24,13 @@ _NOT_FOR_IDENTITY = frozenset({"variant", "geometry", "geography"})
 
 
 def canonical_transform(text: str) -> str:
-    """The spelling the reference writes. A transform we do not know is kept as it is: readers must ignore it."""
+    """Return the spelling that the reference writes. An unknown transform is kept as it is: readers must ignore it."""
     lower = text.lower()
     if lower in _PLAIN:
         return lower
     if match := _WITH_WIDTH.fullmatch(lower):
         digits = match[2].lstrip("0")
-        if len(digits) > 10 or int(digits or 0) > _MAX_INT:  # the reference reads the number before the name
+        if len(digits) > 10 or int(digits or 0) > _MAX_INT:  # the reference checks the number first
             raise IllegalArgument(f"Invalid transform, not an integer: {text}")
         if match[1] not in ("bucket", "truncate"):
             return text
@@ -42,7 +42,7 @@ def canonical_transform(text: str) -> str:
 
 
 def can_transform(transform: str, source_type: str) -> bool:
-    """Both in canonical spelling. An unknown transform is assumed to fit, as the spec asks."""
+    """Return whether a transform fits a type, both in canonical spelling. Unknown transforms fit, as the spec asks."""
     source = type_name(source_type)
     if transform == "identity":
         return source not in _NOT_FOR_IDENTITY

@@ -1,4 +1,4 @@
-"""Primitive types, their canonical spelling, and the format version that knows them; not their values."""
+"""Primitive types: canonical spelling and lowest format version. Their values are in default_values.py."""
 
 import re
 from functools import lru_cache
@@ -30,7 +30,7 @@ _MIN_FORMAT_VERSIONS = {
 
 @lru_cache(maxsize=4096)
 def canonical_type(text: str) -> str:
-    """The spelling the reference writes: `Decimal(9,2)` becomes `decimal(9, 2)`."""
+    """Return the spelling that the reference writes: `Decimal(9,2)` becomes `decimal(9, 2)`. Raises IllegalArgument."""
     lower = text.lower()
     if lower in _PLAIN:
         return lower
@@ -50,6 +50,7 @@ def canonical_type(text: str) -> str:
 
 
 def _parse_bounded_int(digits: str, text: str) -> int:
+    # The length comes first: int() refuses very long text with an error of its own.
     if len(digits) > 10 or int(digits) > _MAX_INT:
         raise IllegalArgument(f"Cannot parse type string to primitive: {text}")
     return int(digits)
@@ -71,7 +72,7 @@ def _geography(crs: str | None, algorithm: str | None) -> str:
 
 
 def type_name(canonical: str) -> str:
-    """The type without its parameters: `decimal(9, 2)` is a `decimal`."""
+    """Return the type without its parameters: `decimal(9, 2)` is a `decimal`."""
     for stop in "([":
         canonical = canonical.partition(stop)[0]
     return canonical

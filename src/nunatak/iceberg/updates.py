@@ -1,4 +1,4 @@
-"""What a commit changes: metadata in, new metadata out. No clock, no I/O."""
+"""Applies a commit's updates to table metadata: metadata in, new metadata out. No clock, no I/O."""
 
 import operator
 import re
@@ -63,14 +63,14 @@ from nunatak.iceberg.table_metadata import (
     strip_trailing_slash,
 )
 
-LAST_ADDED = -1  # the wire's way to mean what was added last in the same commit
+LAST_ADDED = -1  # on the wire: the schema, spec or sort order added last in the same commit
 CLOCK_TOLERANCE_MS = 60_000  # commits come from different machines; their clocks may differ by a minute
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
-# What updates may change; the metadata log and the time of the update follow from a change.
+# Fields that updates may change; the metadata log and last-updated-ms follow from a change.
 _CHANGEABLE = tuple(
     name for name in TableMetadata.__struct_fields__ if name not in ("last_updated_ms", "metadata_log", "unknown")
 )
-_changeable = operator.attrgetter(*_CHANGEABLE)  # read all at once: every commit does it twice
+_changeable = operator.attrgetter(*_CHANGEABLE)  # one call for all fields: every commit makes it twice
 _all_fields = operator.attrgetter(*TableMetadata.__struct_fields__)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -78,9 +78,9 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 def apply_all(
     updates: Sequence[Update], base: TableMetadata | None, *, base_location: str | None, now_ms: int
 ) -> TableMetadata:
-    """Apply `updates` in order; return `base` itself if nothing is different afterwards.
+    """Apply `updates` in order; return `base` itself if they change nothing.
 
-    Without a base the updates create the table. `base_location`, where `base` is stored, goes into the metadata log.
+    Without a base the updates create the table. `base_location`, the file of `base`, goes into the metadata log.
     """
     draft = _TableDraft(base or _empty_table(updates, now_ms), is_new=base is None, now_ms=now_ms)
     for update in updates:
@@ -89,12 +89,12 @@ def apply_all(
 
 
 def runs_back(before_ms: int, after_ms: int) -> bool:
-    """Whether a log cannot go on so: clocks may differ, and the reference counts in 64 bits, also what lies between."""
+    """Whether a log goes back by more than the tolerance, or forward by a step that overflows 64 bits in Java."""
     return not -CLOCK_TOLERANCE_MS <= after_ms - before_ms <= _MAX_LONG
 
 
 def _empty_table(updates: Iterable[Update], now_ms: int) -> TableMetadata:
-    """What a creating commit starts from: its own format version, and nothing else."""
+    """Return the metadata that a creating commit starts from: its own format version, and nothing else."""
     versions = (update.format_version for update in updates if isinstance(update, UpgradeFormatVersion))
     version = next(versions, DEFAULT_FORMAT_VERSION)
     _check_supported(version)
@@ -126,16 +126,16 @@ def _check_supported(version: int) -> None:
 
 
 def _within(number: int, largest: int, what: str) -> int:
-    """`number`, refused if its type cannot hold it: it could be written, but the table could never be read again."""
+    """Return `number`; raise IllegalArgument if it is too large: the table could be written, but never read again."""
     if number > largest:
         raise IllegalArgument(f"Cannot assign a {what} after {largest}")
     return number
 
 
 class _TableDraft:
-    """The metadata while updates are applied to it. Collections are replaced, never mutated: the base shares them."""
+    """Table metadata while updates are applied. Collections are replaced, never mutated: the base shares them."""
 
-    # Made when an update first needs them; at the end they yield the lists of the metadata.
+    # Built when an update first needs them; `_finish_lists` writes the changed lists back into the metadata.
     _schemas: Definitions | None = None
     _specs: Definitions | None = None
     _orders: Definitions | None = None
@@ -256,6 +256,7 @@ class _TableDraft:
                 assert_never(update)
 
     def finish(self, base_location: str | None) -> TableMetadata:
+        # The checks below read the finished lists, so this comes first.
         self._finish_lists()
         if self.is_new:
             self._check_complete()
@@ -263,6 +264,7 @@ class _TableDraft:
         self._finish_sequence_number()
         self.snapshot_log = self._finished_snapshot_log()
         base = self.base
+        # A commit that changes nothing adds no entry to the metadata log and keeps last-updated-ms.
         if not self.is_new and _changeable(self) == _changeable(base):
             return base
         self._check_clock()
@@ -278,6 +280,7 @@ class _TableDraft:
         if self.table_uuid and uuid.lower() != self.table_uuid.lower():
             # REST spec, assign-uuid: it is not safe to re-assign the UUID of a table that has one.
             raise IllegalArgument(f"Cannot reassign table UUID: {self.table_uuid} to {uuid}")
+        # The stored spelling stays: the other one differs at most in case.
         self.table_uuid = self.table_uuid or uuid
 
     def upgrade_format_version(self, version: int) -> None:
@@ -305,7 +308,7 @@ class _TableDraft:
     # Lists and maps while they change
 
     def _own(self, name: Literal["properties", "refs"]) -> dict[str, Any]:
-        """A map that this commit may change: the base's own is copied once, not with every update."""
+        """Return a map that this commit may change: the map of the base is copied once, not with every update."""
         if name not in self._owned:
             self._owned.add(name)
             setattr(self, name, dict(getattr(self, name)))
@@ -358,7 +361,7 @@ class _TableDraft:
         found = schemas.find_equal(content)
         self.last_column_id = max(self.last_column_id, added.highest_field_id)
         if found is not None:
-            # Only a schema that this commit added can be the last added one, and only if none was reused in between.
+            # The last added schema must be one that this commit added, and no older one may be reused in between.
             if found not in self.added_schema_ids or self.last_added_schema_id is None:
                 self.last_added_schema_id = None
             else:
@@ -455,6 +458,7 @@ class _TableDraft:
             if self.last_added_order_id is not None:
                 self.last_added_order_id = found
             return
+        # Spec, sort-orders: id 0 is reserved for the unsorted order.
         order_id = orders.next_id(sort_order.FIRST_ORDER_ID) if order["fields"] else 0
         _within(order_id, _MAX_INT, "sort order id")
         orders.add(order_id, order | {"order-id": order_id}, content)
@@ -492,10 +496,10 @@ class _TableDraft:
                 raise IllegalArgument(f"Sequence number must be 0 in v1: {added['sequence-number']}")
             return added
         if "sequence-number" not in added and self.base.format_version == 1:
-            # It was made for v1, where all have the number 0; its manifests give none to their files.
+            # The snapshot was written for v1, where all have the number 0; its manifests assign none to their files.
             added = {"sequence-number": 0, **added}
         elif "sequence-number" not in added:
-            # Simple clients leave the number to the catalog; it can only be the next one.
+            # Simple clients leave the sequence number to the catalog; it can only be the next one.
             number = _within(self.last_sequence_number + 1, _MAX_LONG, "sequence number")
             added = {"sequence-number": number, **added}
         number = sequence_number(added)
@@ -505,7 +509,7 @@ class _TableDraft:
                     "Validation failed, please retry: Cannot add snapshot with sequence number "
                     f"{number} older than last sequence number {self.last_sequence_number}"
                 )
-            # A snapshot without a parent starts over, as replacing a table does. Its children count from its number.
+            # A snapshot without a parent starts a new history, as replacing a table does; its children count from it.
             self.has_started_over = True
         self.last_sequence_number = number
         return added
@@ -519,7 +523,7 @@ class _TableDraft:
                 "Validation failed, please retry: Cannot add a snapshot, first-row-id is behind table next-row-id: "
                 f"{first_row_id} < {self.next_row_id}"
             )
-        # Counted from the snapshot's own first row, so that a gap before it can never make two rows share an id.
+        # Counts from the snapshot's own first row, so that a gap before it can never give two rows the same id.
         self.next_row_id = first_row_id + added["added-rows"]
         if self.next_row_id > _MAX_LONG:
             raise IllegalArgument(f"Invalid added-rows: row ids would exceed {_MAX_LONG}")
@@ -532,7 +536,7 @@ class _TableDraft:
             raise InvalidMetadata(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
         if name == MAIN:
             self.current_snapshot_id = snapshot_id
-            # Going back to an existing snapshot happens now; a new one became current when it was made.
+            # A rollback to an existing snapshot happens now; a new snapshot became current at its own timestamp.
             added = self.added_snapshots.get(snapshot_id)
             timestamp_ms = added["timestamp-ms"] if added is not None else self.last_updated_ms
             self.snapshot_log = self.snapshot_log.with_last({"timestamp-ms": timestamp_ms, "snapshot-id": snapshot_id})
@@ -555,7 +559,7 @@ class _TableDraft:
             self._refs_of[before["snapshot-id"]].discard(name)
 
     def _refs_to(self, snapshot_ids: Collection[int]) -> list[str]:
-        """The names of the references to these snapshots."""
+        """Return the sorted names of the references to these snapshots."""
         if self._refs_of is None:
             self._refs_of = {}
             for name, ref in self.refs.items():
@@ -567,6 +571,7 @@ class _TableDraft:
         snapshot_ids = snapshots.present(snapshot_ids)
         if not snapshot_ids:
             return
+        # Before the removal: a pin is compared with the timestamp of its snapshot.
         names = self._refs_to(snapshot_ids)
         self._refuse_pinned(names)
         snapshots.remove(snapshot_ids)
@@ -577,7 +582,10 @@ class _TableDraft:
             self.remove_ref(name)
 
     def _refuse_pinned(self, names: Iterable[str]) -> None:
-        """A client that does not know of a pin yet is told to look again; one that removes the tag first may."""
+        """Raise CommitFailed if a reference is an unexpired pin, which the client may not have seen yet.
+
+        A commit that removes the tag before the snapshot is allowed.
+        """
         for name in names:
             ref = self.refs[name]
             if not name.startswith(PIN_PREFIX) or ref["type"] != "tag":
@@ -606,18 +614,20 @@ class _TableDraft:
             raise IllegalArgument("Cannot create table: no location has been set")
 
     def _check_all_fit(self) -> None:
-        """Iceberg's own readers bind every spec of a table to its current schema, also those that partition nothing any
-        more, and read no table of which one cannot be bound."""
+        """Raise IllegalArgument if a partition spec does not fit the current schema.
+
+        Iceberg's own readers bind every spec to it, also the unused ones, and cannot load a table if one fails.
+        """
         current = self.current_schema()
         if self.partition_fields().fit(self.current_schema_id, current):
             return
-        for spec in self.all_specs().values():  # the first that does not is named
+        for spec in self.all_specs().values():  # raises for the first one that does not fit
             partition_spec.check_names(spec, current)
             partition_spec.check_transforms(spec["fields"], current)
-        self._partition_fields = None  # it was one that is removed already
+        self._partition_fields = None  # only a removed spec does not fit: build anew without it
 
     def _check_current_schema(self) -> None:
-        """The default spec and sort order must exist and fit the current schema; checked if one of them changed."""
+        """Check that the default spec and sort order exist and fit the current schema, if one of the three changed."""
         base = self.base
         if (
             self.schemas is base.schemas
@@ -639,7 +649,10 @@ class _TableDraft:
         sort_order.check_compatibility(order, current)
 
     def _finish_sequence_number(self) -> None:
-        """Spec, last-sequence-number: the highest assigned so far. A new start may repeat it but not fall behind it."""
+        """Set last-sequence-number to the highest number assigned so far, as the spec asks.
+
+        Raises InvalidMetadata if a new history ends below the number of a snapshot that the table still has.
+        """
         if not self.has_started_over:
             return
         highest = max(map(sequence_number, self.snapshots), default=0)
@@ -651,7 +664,7 @@ class _TableDraft:
         self.last_sequence_number = max(self.last_sequence_number, self.base.last_sequence_number)
 
     def _finished_snapshot_log(self) -> Entries:
-        """The log without snapshots that this commit both added and superseded: they were never current for anyone."""
+        """Return the log without snapshots that this commit both added and superseded: they were never current."""
         intermediate = {
             snapshot_id
             for snapshot_id in self.set_as_main
@@ -667,14 +680,17 @@ class _TableDraft:
                 if snapshot_id not in intermediate:
                     log.append(entry)
             elif self.has_removed_snapshots:
-                # With a gap, time travel would believe that the entry before it was current for longer than it was.
+                # Across a gap, time travel would take the entry before it as current for longer than it was.
                 log.clear()
         if log and self.current_snapshot_id is not None and log[-1]["snapshot-id"] != self.current_snapshot_id:
             raise InvalidMetadata("Cannot set invalid snapshot log: latest entry is not the current snapshot")
         return Entries.of(log)
 
     def _check_clock(self) -> None:
-        """Readers search the log by time: what a commit adds to it runs neither backwards nor into the future."""
+        """Raise if an entry that this commit adds to the snapshot log goes back in time or lies in the future.
+
+        Readers search the log by time.
+        """
         if not self.set_as_main or not self.snapshot_log:
             return
         times = [entry["timestamp-ms"] for entry in self.snapshot_log.tail(len(self.set_as_main) + 1)]
@@ -691,6 +707,7 @@ class _TableDraft:
         if base_location is None:
             return log
         limit = int_property(self.properties, METADATA_PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
+        # Leaves room for the new entry; the reference, too, keeps at least one.
         kept = log.without_first(len(log) - max(1, limit) + 1)
         return kept.with_last({"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})
 

@@ -1,4 +1,4 @@
-"""What a commit to a view asks for and what it changes: metadata in, new metadata out. No clock, no I/O."""
+"""The requirements and updates of a commit to a view: metadata in, new metadata out. No clock, no I/O."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ FIRST_VERSION_ID = 1
 MAX_ID = 2**31 - 1
 
 VERSION_HISTORY_SIZE = "version.history.num-entries"
-VERSION_HISTORY_SIZE_DEFAULT = 10  # the reference's
+VERSION_HISTORY_SIZE_DEFAULT = 10  # as in the reference
 REPLACE_DROP_DIALECT_ALLOWED = "replace.drop-dialect.allowed"
 
 
@@ -104,7 +104,7 @@ _UPDATES: dict[str, type[ViewUpdate]] = {
 
 ACTIONS = tuple(_UPDATES)
 
-# The reference names its classes when it refuses these, and its clients show that text.
+# The reference names its Java class when it refuses one of these, and its clients show that text.
 _TABLE_UPDATES = {
     "set-current-schema": "SetCurrentSchema",
     "add-spec": "AddPartitionSpec",
@@ -134,14 +134,14 @@ _TABLE_REQUIREMENTS = {
     "assert-default-spec-id": "AssertDefaultSpecID",
     "assert-default-sort-order-id": "AssertDefaultSortOrderID",
 }
-# What of a version counts when two are compared.
+# The fields that count when two versions are compared.
 _COMPARED = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
-# Clients before 1.4 spell these fields so; the new name wins where both are sent.
+# Clients before 1.4 use the first name of each field; the second wins if both are sent.
 _LEGACY_FIELDS = {"set-properties": ("updated", "updates"), "remove-properties": ("removed", "removals")}
 
 
 class _Envelope(msgspec.Struct):
-    """The request before its updates and requirements are told apart."""
+    """The request before each update and requirement is decoded by its type."""
 
     updates: list[Json]
     requirements: list[Json] | None = None
@@ -149,7 +149,7 @@ class _Envelope(msgspec.Struct):
 
 
 def decode_commit(data: bytes) -> CommitViewRequest:
-    """Read a commit to a view; BadRequest names what is malformed, unknown or only meant for tables."""
+    """Decode a commit to a view; raise BadRequest for a part that is malformed, unknown or only for tables."""
     envelope = check(parse_json(data, "commit view request"), _Envelope, "commit view request")
     return CommitViewRequest(
         identifier=envelope.identifier,
@@ -159,7 +159,7 @@ def decode_commit(data: bytes) -> CommitViewRequest:
 
 
 def check_all(requirements: Sequence[ViewRequirement], base: ViewMetadata | None) -> None:
-    """Raise CommitFailed for the first requirement that `base` does not meet; None is a view that is not there."""
+    """Raise CommitFailed for the first requirement that `base` does not meet; None is a view that does not exist."""
     for requirement in requirements:
         if base is None:
             raise CommitFailed(f"Requirement failed: view does not exist, expected UUID {requirement.uuid}")
@@ -170,9 +170,9 @@ def check_all(requirements: Sequence[ViewRequirement], base: ViewMetadata | None
 
 
 def apply_all(updates: Sequence[ViewUpdate], base: ViewMetadata | None, *, now_ms: int) -> ViewMetadata:
-    """The metadata after `updates`, or `base` itself if they change nothing; None builds a view from nothing.
+    """Return the metadata after `updates`, or `base` itself if they change nothing; without a base they create a view.
 
-    The updates are taken to be well-formed, as decode_commit leaves them.
+    The updates must be well-formed, as decode_commit returns them.
     """
     draft = _ViewDraft(base, now_ms)
     for update in updates:
@@ -189,7 +189,7 @@ def new_view(
     view_uuid: str,
     now_ms: int,
 ) -> ViewMetadata:
-    """A view's first metadata; the ids that the client chose for schema and version give way to ours."""
+    """Return a view's first metadata; the server assigns the ids of schema and version, whatever the client sent."""
     check_version(view_version)
     if not view_version["representations"]:
         raise IllegalArgument("Cannot create view without specifying a query")
@@ -204,7 +204,7 @@ def new_view(
 
 
 class _ViewDraft:
-    """Metadata while updates are applied; the base it came from is never touched."""
+    """View metadata while updates are applied; the base is never mutated."""
 
     def __init__(self, base: ViewMetadata | None, now_ms: int) -> None:
         self.base = base
@@ -228,6 +228,7 @@ class _ViewDraft:
                     raise IllegalArgument("Cannot reassign uuid")
                 self.view_uuid = uuid
             case UpgradeFormatVersion(format_version):
+                # There is only one version yet, so an accepted upgrade changes nothing.
                 if format_version < self.format_version:
                     raise IllegalArgument(f"Cannot downgrade v{self.format_version} view to v{format_version}")
                 if format_version > SUPPORTED_FORMAT_VERSION:
@@ -269,13 +270,14 @@ class _ViewDraft:
             properties=self.properties,
             unknown=self.base.unknown if self.base else {},
         )
+        # Comes first: expiring versions could change a view that the commit leaves as it is.
         if self.base == updated:
             return self.base
         self._check_dialects(self.versions[self.current_version_id])
         return self._expire_versions(updated)
 
-    # A schema or version that is there already counts as added: the client cannot know that somebody else was first,
-    # or that its own lost request had arrived, and its -1 means this one either way. (The reference refuses the -1.)
+    # A schema or version that exists already counts as added: the client cannot know that another client was first, or
+    # that its own lost request had arrived, and its -1 means this one in both cases. (The reference refuses the -1.)
 
     def _add_schema(self, schema: Json) -> int:
         added = parse_schema(schema)
@@ -321,14 +323,14 @@ class _ViewDraft:
         if version_id not in self.versions:
             raise IllegalArgument(f"Cannot set current version to unknown version: {version_id}")
         self.current_version_id = version_id
-        # A version that becomes current again was made earlier: its own timestamp would put the log out of order.
+        # A version that becomes current again is older: its own timestamp would put the log out of order.
         added_now = version_id in self.added_version_ids
         timestamp_ms = self.versions[version_id]["timestamp-ms"] if added_now else self.now_ms
-        # A commit leaves one log entry however often it switches; only its last choice was ever visible.
+        # A commit adds one log entry, however often it switches: only its last choice is ever visible.
         self.log_entry = {"timestamp-ms": timestamp_ms, "version-id": version_id}
 
     def _check_dialects(self, current: Json) -> None:
-        """An engine that could read the view before must not lose it by a replace that forgot its dialect."""
+        """Raise IllegalArgument if a dialect is lost: engines that use it could no longer read the view."""
         if self.base is None or self.properties.get(REPLACE_DROP_DIALECT_ALLOWED, "false").lower() == "true":
             return
         before = next(v for v in self.base.versions if v["version-id"] == self.base.current_version_id)
@@ -339,7 +341,7 @@ class _ViewDraft:
             )
 
     def _expire_versions(self, metadata: ViewMetadata) -> ViewMetadata:
-        """Keep the current version and the newest others; the log keeps what follows the last version it lost."""
+        """Keep the current version and the newest others; the log keeps the entries after the last expired version."""
         protected = self.added_version_ids | {metadata.current_version_id}
         size = max(len(protected), _history_size(metadata.properties))
         if len(metadata.versions) <= size:
@@ -351,6 +353,7 @@ class _ViewDraft:
             if entry["version-id"] in kept:
                 log.append(entry)
             else:
+                # Across a gap, the entry before it would seem to have been current for longer than it was.
                 log.clear()
         return replace(metadata, versions=tuple(self.versions[id] for id in kept), version_log=tuple(log))
 
@@ -390,7 +393,7 @@ def _tag(sent: Json, field: str, what: str) -> str:
 
 
 def _version_digest(version: Json) -> bytes:
-    """The same for versions that behave alike, whatever their ids and timestamps."""
+    """Return a digest of the compared fields; the version id and timestamp do not count."""
     return digest([version.get(field) for field in _COMPARED])
 
 

@@ -1,4 +1,4 @@
-"""A view's metadata as a value, read from and written to its JSON file. What a commit changes is in view_commit.py."""
+"""View metadata as a value, read from and written to its JSON file. Commits are in view_commit.py."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SUPPORTED_FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ViewMetadata:
-    """Schemas, versions and log entries stay as they were read, so that a field we do not know is never lost."""
+    """Schemas, versions and log entries stay JSON as it was read, so that unknown fields are never lost."""
 
     view_uuid: str
     format_version: int
@@ -80,8 +80,9 @@ _KNOWN = frozenset(ViewMetadataShape.__struct_encode_fields__)
 
 
 def decode(data: bytes | memoryview) -> ViewMetadata:
-    """Read a metadata file; InvalidMetadata says what is wrong with it."""
+    """Read a metadata file; raise InvalidMetadata if it is malformed."""
     try:
+        # Each object takes at least one byte, so a smaller file needs no count.
         if len(data) > MAX_OBJECTS:
             check_marks(*count_marks(bytes(data)), "view metadata")
         document = parse_json(data, "view metadata")
@@ -121,7 +122,7 @@ def encode(metadata: ViewMetadata) -> bytes:
 
 
 def check_version(version: object) -> None:
-    """Refuse a version that a client sent and that could not be read back."""
+    """Raise IllegalArgument for a version from a client that could not be read back."""
     checked = check(version, ViewVersionShape, "view version")
     _check_representations(checked)
     check_namespace(checked.default_namespace)
@@ -131,18 +132,18 @@ def check_version(version: object) -> None:
 
 
 def check_namespace(levels: Collection[str]) -> None:
-    """Refuse a default namespace that the reference could not read."""
+    """Raise IllegalArgument for a default namespace that the reference cannot read."""
     if any("\0" in level for level in levels):
         raise IllegalArgument("Cannot create a namespace with the null-byte character")
 
 
 def dialects(version: Json) -> set[str]:
-    """The SQL dialects a version can be read in; they differ only beyond case."""
+    """Return the SQL dialects of a version in lower case: case does not distinguish them."""
     return {entry["dialect"].lower() for entry in version["representations"] if entry["type"].lower() == "sql"}
 
 
 def print_set(names: Collection[str]) -> str:
-    """As the reference prints a set, in a fixed order."""
+    """Return the names as the reference prints a set, but in a fixed order."""
     return f"[{show_list(sorted(names))}]"
 
 

@@ -1,4 +1,4 @@
-"""What is typed to maintain a table: the words of `nunatak maintain`, and how a table's name is written there."""
+"""Command lines and SQL that maintain a table: the words of `nunatak maintain`, and the quoting of table names."""
 
 import shlex
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nunatak.access import securables
 from nunatak.iceberg.identifiers import Identifier
 
-# The word of the command line for each type of job.
+# The subcommand of `nunatak maintain` for each type of job.
 WORDS = {
     "row-retention": "retain",
     "data-compaction": "compact",
@@ -21,7 +21,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The table that is spoken of."""
+    """The table that a command, a plan or a health check is about."""
 
     warehouse: str
     identifier: Identifier
@@ -33,11 +33,11 @@ class Subject:
 
     @property
     def sql_name(self) -> str:
-        """As Spark reads it, below the catalog that is in use."""
+        """Returns the table's name as Spark SQL reads it, relative to the current catalog."""
         return ".".join(_sql_word(level) for level in (*self.identifier.namespace, self.identifier.name))
 
     def command(self, words: str) -> str:
-        """`nunatak` with these words, and the table behind them."""
+        """Returns a `nunatak` command line with these words, followed by the table."""
         name = ".".join(_argument(level) for level in (*self.identifier.namespace, self.identifier.name))
         place = "" if self.in_default_warehouse else f" --warehouse {shlex.quote(self.warehouse)}"
         return f"nunatak {words} {shlex.quote(name)}{place}"
@@ -58,5 +58,5 @@ def _sql_word(level: str) -> str:
 
 
 def _argument(level: str) -> str:
-    """As the command line's names are: in double quotes where a level holds a dot or a quote."""
+    """Quotes a level as the command line expects: in double quotes if it contains a dot or a double quote."""
     return f'"{level.replace(chr(34), chr(34) * 2)}"' if set(level) & set('."') else level

@@ -1,7 +1,7 @@
-"""What a table's metadata says about its upkeep, as one value. No clock, no I/O: nothing but the metadata is read.
+"""The facts about a table that maintenance needs, computed from its metadata alone. No clock, no I/O.
 
-Counts come from the totals that every commit writes into its snapshot's summary. A writer that leaves them out leaves
-a None here; `layout.py` counts what the totals cannot tell.
+Counts come from the totals in the snapshot summary. A count is None if the writer left it out; `layout.py` counts what
+the totals do not contain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from nunatak.maintenance.layout import MIN_INPUT_FILES, Layout
 
 MIB = 1 << 20
 TARGET_FILE_SIZE = "write.target-file-size-bytes"
-SMALL_SHARE = 0.75  # below this part of the target Iceberg's rewrite takes a file for too small
+SMALL_SHARE = 0.75  # below this share of the target size Iceberg's rewrite considers a file too small
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SnapshotFact:
 
 @dataclass(frozen=True, slots=True)
 class RefFact:
-    """A branch or tag; ages that are None follow the table's or have no end."""
+    """A branch or tag; limits that are None are those of the table, and without `max_ref_age_ms` it never expires."""
 
     name: str
     is_branch: bool
@@ -41,9 +41,9 @@ class RefFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One table at one moment; `data_bytes` are those of delete files, too, since summaries tell them apart nowhere.
+    """One table at one moment; `data_bytes` includes delete files, since summaries do not separate them.
 
-    `metadata_files` are those that lie beside the current one; None where nobody has looked.
+    `metadata_files` counts the files in the folder of the current one; None if it was not listed.
     """
 
     table_uuid: str
@@ -71,14 +71,14 @@ class Facts:
 
     @property
     def small_bytes(self) -> int:
-        """Below this a file is small."""
+        """Returns the size below which a file is small."""
         return int(self.target_bytes * SMALL_SHARE)
 
     @property
     def small_files(self) -> int | None:
-        """How many files are small: counted where somebody looked, and never more than there are otherwise.
+        """Returns the number of small files: as counted if there is a layout, otherwise a lower bound.
 
-        However the bytes are spread, only so many files can be large; all others are small.
+        The total bytes limit how many files can be large; all others are small.
         """
         if self.layout is not None:
             return self.layout.small_files
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def files_needed(self) -> int | None:
-        """How many files a rewrite would leave."""
+        """Returns the number of files after a rewrite."""
         if self.data_files is None or self.data_bytes is None:
             return None
         if self.layout is not None:
@@ -107,7 +107,7 @@ class Facts:
 
     @property
     def files_saved(self) -> int:
-        """How many files a rewrite would take away; none if they are too few for it to begin."""
+        """Returns by how many files a rewrite would reduce the table; 0 if there are too few for it to start."""
         if self.data_files is None or self.files_needed is None:
             return 0
         if self.layout is None and self.data_files < MIN_INPUT_FILES:
@@ -116,14 +116,14 @@ class Facts:
 
     @property
     def small_file_bytes(self) -> int:
-        """What a rewrite of the small files reads, and writes again."""
+        """Returns the bytes that a rewrite of the small files reads and writes."""
         if self.layout is not None:
             return self.layout.small_file_bytes
         return self.data_bytes or 0
 
     @property
     def delete_file_percent(self) -> float | None:
-        """Delete files for a hundred data files."""
+        """Returns the number of delete files per hundred data files."""
         if self.delete_files is None or self.data_files is None:
             return None
         return 100.0 * self.delete_files / max(1, self.data_files)
@@ -132,18 +132,19 @@ class Facts:
         return sum(moment_ms is None or each.timestamp_ms > moment_ms for each in self.snapshots)
 
     def commits_since_statistics(self) -> int | None:
-        """How many snapshots the newest statistics are behind the current one; None if there are none of this line."""
+        """Returns how many snapshots the newest statistics are behind the current one; None if no ancestor has any."""
         for distance, snapshot in enumerate(self.ancestors(self.snapshot_id)):
             if snapshot.snapshot_id in self.statistics:
                 return distance
         return None
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[SnapshotFact]:
-        """The snapshot, its parent and so on, as far as they are still there."""
+        """Yields the snapshot, its parent and so on, until one has expired."""
         return _line({each.snapshot_id: each for each in self.snapshots}, snapshot_id)
 
     def expirable(self, now_ms: int, max_age_ms: int, min_to_keep: int) -> list[SnapshotFact]:
-        """The snapshots that Iceberg's expiry would remove: what no branch or tag keeps, by its own rule or this."""
+        """Returns the snapshots that Iceberg's expiry would remove: those that no branch or tag retains, by its own
+        limits or, without them, by these."""
         kept: set[int] = set()
         led_to: set[int] = set()
         by_id = {each.snapshot_id: each for each in self.snapshots}
@@ -156,11 +157,12 @@ class Facts:
             led_to.update(each.snapshot_id for each in line)
             oldest_ms = now_ms - (ref.max_snapshot_age_ms or max_age_ms)
             wanted = ref.min_snapshots_to_keep or min_to_keep
+            # The snapshot of the ref itself, at position 0, is always retained.
             for position, snapshot in enumerate(line):
                 if position > 0 and position >= wanted and snapshot.timestamp_ms < oldest_ms:
                     break
                 kept.add(snapshot.snapshot_id)
-        # What nothing leads to is kept while it is young: somebody may be about to use it.
+        # A recent snapshot without a ref is kept: a writer may be about to use it.
         young_ms = now_ms - max_age_ms
         return [
             each
@@ -169,7 +171,7 @@ class Facts:
         ]
 
     def stale_branches(self, now_ms: int, age_ms: int) -> list[str]:
-        """Branches besides main on which nothing happened for so long."""
+        """Returns the branches besides main without a commit for `age_ms`, or for their own maximum age."""
         by_id = {each.snapshot_id: each for each in self.snapshots}
         return sorted(
             ref.name
@@ -182,7 +184,7 @@ class Facts:
 
 
 def _line(by_id: Mapping[int, SnapshotFact], snapshot_id: int | None) -> Iterator[SnapshotFact]:
-    seen: set[int] = set()
+    seen: set[int] = set()  # invalid metadata may contain a cycle of parents
     while snapshot_id is not None and snapshot_id in by_id and snapshot_id not in seen:
         seen.add(snapshot_id)
         snapshot = by_id[snapshot_id]
@@ -191,7 +193,7 @@ def _line(by_id: Mapping[int, SnapshotFact], snapshot_id: int | None) -> Iterato
 
 
 def _is_over(ref: RefFact, head: SnapshotFact, now_ms: int) -> bool:
-    """Whether a branch or tag has outlived the age that was given to it; main never does."""
+    """Whether a branch or tag is older than its maximum age; main never is."""
     return ref.name != MAIN and ref.max_ref_age_ms is not None and head.timestamp_ms < now_ms - ref.max_ref_age_ms
 
 
@@ -206,6 +208,7 @@ def facts_of(
     delete_files, manifests = _total(summary, "total-delete-files", empty), _manifests(summary, empty)
     if layout is not None:
         data_files, delete_files, manifests = layout.data_files, layout.delete_files, layout.manifests
+        # A layout of a part of the manifests lacks bytes: then the total of the summary is better.
         data_bytes = layout.data_bytes if layout.is_whole or data_bytes is None else data_bytes
     return Facts(
         table_uuid=metadata.table_uuid,
@@ -233,13 +236,14 @@ def facts_of(
 
 
 def whole_property(properties: Mapping[str, str], name: str) -> int | None:
-    """A positive whole number among the properties; whatever else stands there is as good as nothing."""
+    """Returns a property as a positive integer; None for any other value."""
     text = properties.get(name, "")
+    # 18 digits always fit a signed 64-bit integer.
     return int(text) or None if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def _total(summary: Mapping[str, str], name: str, empty: bool) -> int | None:
-    """A total of a snapshot's summary; a table without a snapshot has none of anything."""
+    """Returns a total of a snapshot summary, or None; 0 for an `empty` table, which has no snapshot."""
     text = summary.get(name)
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
@@ -252,13 +256,13 @@ def _manifests(summary: Mapping[str, str], empty: bool) -> int | None:
 
 
 def _partitions(snapshots: Iterable[Json]) -> int:
-    """There are at least as many as one commit changed."""
+    """Returns a lower bound of the number of partitions: the most that one commit changed."""
     changed = (_total(each.get("summary") or {}, "changed-partition-count", True) for each in snapshots)
     return max((count or 0 for count in changed), default=0) or 1
 
 
 def _find_splitting_column(metadata: TableMetadata) -> str | None:
-    """A column by which a partition could be split: one that tells rows apart, or the first that is not used yet."""
+    """Returns a column to split a partition by: an identifier field, else the first one not used for partitioning."""
     schema = metadata.current_schema
     used = {field["source-id"] for field in metadata.default_spec["fields"] if "source-id" in field}
     plain = [each for each in schema["fields"] if isinstance(each["type"], str) and each["id"] not in used]

@@ -1,4 +1,4 @@
-"""What a maintenance job is told to do, as JSON between the server that plans it and the worker that does it."""
+"""The specification of a maintenance job: JSON from the server that plans it to the worker that runs it."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ JobType = Literal[
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What a job is expected to change: how many there are, and how many there will be; None if that is not known."""
+    """The expected effect of a job: the number of things before and after; None if unknown."""
 
     of: str
     before: int | None = None
@@ -27,9 +27,9 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defau
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """One job on one table.
 
-    `snapshot_id` is what was planned for: a job finds a later one as good. `options` are the policy's, with the table's
-    own properties in place of what they override; their names and units are those of the policy. A job stops in good
-    order before it has rewritten more than `max_bytes`.
+    `snapshot_id` is the snapshot at planning time; a job may also run on a later one. `options` are those of the
+    policy, overridden by the table's own properties, with the names and units of the policy. A job stops cleanly before
+    it has rewritten more than `max_bytes`.
     """
 
     type: JobType
@@ -43,10 +43,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_de
     max_bytes: int | None = None
     expected: list[Gain] = []
     reasons: list[str] = []
-    policy: str | None = None  # what it is set on; None if somebody asked for the job
+    policy: str | None = None  # the securable it is set on; None if a principal requested the job
     version: int = 1
 
 
 def parse_job_spec(body: bytes | str) -> JobSpec:
-    """ValueError, by its base, if it is none."""
+    """Decodes a job specification; raises msgspec.MsgspecError, a ValueError, if it is invalid."""
     return msgspec.json.decode(body, type=JobSpec)

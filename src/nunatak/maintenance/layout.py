@@ -1,6 +1,6 @@
-"""How a table's live files lie: counted from the entries of its current manifests, one after the other.
+"""The layout of a table's live files: sizes and partitions, counted from its current manifests one by one.
 
-Reading the manifests is the caller's work; what is kept of each file is its size and its partition.
+The caller reads the manifests; only counts per partition and per file size are kept.
 """
 
 from collections import defaultdict
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from nunatak.objectstore.live_files import LiveFile, ManifestFile
 
-MIN_INPUT_FILES = 5  # from so many on Iceberg's rewrite joins files that do not fill a new one
-BUCKETS_MIB = (8, 32, 128, 512)  # of the histogram of file sizes
+MIN_INPUT_FILES = 5  # the least number at which Iceberg's rewrite merges files that do not fill a new one
+BUCKETS_MIB = (8, 32, 128, 512)  # upper bounds of the histogram of file sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`small_files` are those that have company in their partition: one alone cannot be joined with anything."""
+    """Counts of live files; `small_files` excludes the only small file of a partition, which nothing can merge with."""
 
     manifests: int
     manifests_read: int
@@ -45,7 +45,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class Counter:
-    """Counts files as manifests are read; `target_bytes` is what a file should have, `small_bytes` the least."""
+    """Counts files as manifests are read; `target_bytes` is the target size, below `small_bytes` a file is small."""
 
     target_bytes: int
     small_bytes: int
@@ -54,7 +54,7 @@ class Counter:
     _manifests_read: int = 0
 
     def add(self, files: Iterable[LiveFile]) -> None:
-        """The live data files of one more manifest."""
+        """Counts the live data files of one more manifest."""
         self._manifests_read += 1
         for file in files:
             partition = self._partitions[file.partition]
@@ -66,7 +66,7 @@ class Counter:
             self._histogram[_bucket(file.size_bytes)] += 1
 
     def layout(self, manifests: list[ManifestFile]) -> Layout:
-        """What was counted; files of manifests that nobody read are counted by what the manifest list says."""
+        """Returns the counts; if manifests were not read, the number of files is that of the manifest list."""
         parts = self._partitions
         joined = [each for each in parts.values() if each.small > 1]
         total = sum(each.bytes for each in parts.values())
@@ -90,6 +90,7 @@ class Counter:
         )
 
     def _saved(self, partition: _Partition) -> int:
+        # Iceberg's rewrite starts with enough files, or with enough bytes for one full file.
         if partition.small < MIN_INPUT_FILES and partition.small_bytes < self.target_bytes:
             return 0
         full = -(-partition.small_bytes // max(1, self.target_bytes))

@@ -1,5 +1,7 @@
-"""Who else keeps files in a table's places, or in one around them: asked before files are deleted or rewritten.
-Answered from the database alone; no file is read."""
+"""Finds other tables with files in a table's places or their ancestors, before files are deleted or rewritten.
+
+Uses the database alone; reads no file.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,9 +13,9 @@ from nunatak.objectstore.location import Location
 
 
 async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Sequence[Location]) -> list[Key]:
-    """Every other table or view, of any warehouse, whose location, or place to write to, is one of these places, lies
-    inside it or around it; every table whose metadata points into one; and every other name of the same table, wherever
-    that lies by now: its files are the same.
+    """Returns every other table or view, of any warehouse, whose location or write location equals, contains or lies
+    inside one of these places; every table whose metadata references files in one; and every other name of the same
+    table, wherever its location is now, since its files are the same.
     """
     found: list[Key] = [Key(*row) for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid})]
     for place in places:
@@ -24,7 +26,7 @@ async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Seq
         found += [Key(*row) for row in inside]
         found += await pointing_into(catalog, place)
     async for other, folder in unknown_folders(catalog):
-        # Its metadata file tells where it lies; one without a folder of its own is taken to be anywhere above.
+        # The folder is derived from the metadata file; a table without its own folder may lie anywhere inside it.
         if any(place.contains(folder) or folder.contains(place) for place in places):
             found.append(other)
     return [each for each in dict.fromkeys(found) if each != key]
@@ -33,7 +35,7 @@ async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Seq
 async def sort_all_folders(
     catalog: Catalog, key: Key, places: Sequence[Location], folders: Sequence[str]
 ) -> dict[str, Standing]:
-    """For each folder whose it is; what another client put into the database counts as well."""
+    """Returns for each folder which table it belongs to, including tables that another client created."""
     others = [each async for each in unknown_folders(catalog)]
     found: dict[str, Standing] = {}
     for start in range(0, len(folders), CHUNK):

@@ -1,4 +1,4 @@
-"""Which jobs a table needs now, and why or why not: policies and facts in, decisions out. No clock, no I/O."""
+"""Plans the jobs of a table: policies and facts in, decisions with their reasons out. No clock, no I/O."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ HOUR_MS = 3_600_000
 ON_REQUEST = "asked for"
 State = Literal["due", "held", "idle", "off", "none"]
 
-# The table's own properties that count in place of a policy's fields, and what is divided to get the field's unit.
+# The table properties that override a policy's fields, and the divisor that converts each to the field's unit.
 OVERRIDES: dict[str, dict[str, tuple[str, int]]] = {
     "data-compaction": {"target-file-size-bytes": (TARGET_FILE_SIZE, 1)},
     "snapshot-expiry": {
@@ -44,7 +44,7 @@ DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """What became of the jobs of one type on one table; counts are of the last ones in a row."""
+    """The results of the jobs of one type on one table; counts are of the latest consecutive jobs."""
 
     succeeded_ms: int | None = None
     failures: int = 0
@@ -55,7 +55,7 @@ class JobHistory:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One job as it is remembered; `state` is one of waiting, running, done, failed and cancelled."""
+    """One stored job; `state` is one of waiting, running, done, failed and cancelled."""
 
     job_id: int
     state: str
@@ -64,18 +64,18 @@ class JobRun:
 
 
 def history_of(runs: Iterable[JobRun]) -> JobHistory:
-    """From the jobs of one type on one table, newest first."""
+    """Summarizes the jobs of one type on one table, given newest first."""
     found = JobHistory()
     for run in runs:
         if run.state in ("waiting", "running"):
             found = replace(found, open_job=found.open_job or run.job_id)
-        elif run.state == "failed" and found.succeeded_ms is None:
+        elif run.state == "failed" and found.succeeded_ms is None:  # failures before the last success do not count
             failed_ms = run.finished_ms if found.failed_ms is None else found.failed_ms
             found = replace(found, failures=found.failures + 1, failed_ms=failed_ms)
         elif run.state == "done":
             first = found.succeeded_ms is None
             found = replace(found, succeeded_ms=run.finished_ms if first else found.succeeded_ms)
-            if run.changed:
+            if run.changed:  # ends the row of runs without effect, so older jobs no longer matter
                 break
             found = replace(found, unchanged=found.unchanged + 1)
     return found
@@ -83,7 +83,7 @@ def history_of(runs: Iterable[JobRun]) -> JobHistory:
 
 @dataclass(frozen=True, slots=True)
 class PolicyUse:
-    """What the jobs of one policy use now: those waiting or running, and the bytes they rewrote within the hour."""
+    """The budget that one policy uses: its waiting and running jobs, and the bytes rewritten in the last hour."""
 
     open_jobs: int = 0
     bytes_last_hour: int = 0
@@ -94,7 +94,7 @@ class PolicyUse:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a trigger waits for and what there is; None if the metadata does not tell."""
+    """The limit of a trigger and the current value; None if the metadata does not contain it."""
 
     trigger: str
     value: float | None
@@ -110,7 +110,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a job that is due has to wait; `until_ms` is None where nobody can say."""
+    """Why a due job has to wait; `until_ms` is None if the end is unknown."""
 
     because: Literal["window", "budget", "backoff", "min-interval", "open-job"]
     text: str
@@ -119,7 +119,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about one type of job: it is due, held although due, idle, switched off, or without a policy."""
+    """The decision about one type of job: due, held although due, idle, off (not enabled), or none (no policy)."""
 
     type: str
     state: State
@@ -141,8 +141,8 @@ def plan(
     loads: Mapping[str, PolicyUse],
     now_ms: int,
 ) -> list[Decision]:
-    """A decision for every type, in the order in which the jobs would be done; `attached` are the policies that count,
-    by type, and `loads` what each of them uses already."""
+    """Returns a decision for every type, in the order in which the jobs would run; `attached` are the effective
+    policies by type, and `loads` the budget that each of them uses already."""
     return [
         _decide(
             subject,
@@ -158,7 +158,8 @@ def plan(
 
 
 def requested_job(subject: Subject, facts: Facts, kind: str, attached: Attached | None, now_ms: int) -> JobSpec:
-    """The job that somebody asks for, whatever the triggers say; with the policy that counts, or the usual options."""
+    """Returns the job that a caller requests, regardless of triggers; options come from the effective policy, or are
+    the defaults. Raises BadRequest if the job cannot be applied to the table."""
     policy = attached.policy if attached is not None else _usual(kind)
     case = _Case(subject, facts, policy, now_ms)
     refusal = case.inapplicable()
@@ -212,7 +213,7 @@ def _decide(
 
 
 def _idle(measures: tuple[Measure, ...], gains: tuple[Gain, ...]) -> str | None:
-    """Why nothing is to be done, or None if something is."""
+    """Returns why no job is needed, or None if one is."""
     if not any(each.is_reached for each in measures):
         return "below every limit: " + "; ".join(str(each) for each in measures)
     if gains and all(each.before is not None and each.before == each.after for each in gains):
@@ -220,13 +221,13 @@ def _idle(measures: tuple[Measure, ...], gains: tuple[Gain, ...]) -> str | None:
     return None
 
 
-# What keeps a job that is due from beginning
+# Reasons to hold a due job
 
 
 def _holds(
     policy: AnyPolicy, history: JobHistory, load: PolicyUse, size_bytes: int, now_ms: int
 ) -> tuple[tuple[Hold, ...], int | None]:
-    """All reasons to wait, and how many bytes the job may rewrite if there is none."""
+    """Returns all reasons to wait, and the bytes that the job may rewrite if there are none (None: no limit)."""
     found: list[Hold] = []
     if history.open_job is not None:
         found.append(Hold("open-job", f"job {history.open_job} is waiting or running"))
@@ -258,6 +259,7 @@ def _holds(
 def _backoff(policy: AnyPolicy, history: JobHistory, now_ms: int) -> Hold | None:
     backoff = policy.backoff
     if history.failures and history.failed_ms is not None:
+        # The exponent is capped to keep the product small; `longest_seconds` applies long before.
         wait_ms = 1000 * min(backoff.longest_seconds, backoff.first_seconds * 2 ** min(history.failures - 1, 40))
         if now_ms < history.failed_ms + wait_ms:
             text = f"it failed {history.failures} times in a row"
@@ -275,7 +277,7 @@ def _backoff(policy: AnyPolicy, history: JobHistory, now_ms: int) -> Hold | None
 
 
 class _Case:
-    """A policy and the table it is applied to, with the table's own properties in place of what they override."""
+    """A policy applied to a table; the table's own properties override the policy's options."""
 
     def __init__(self, subject: Subject, facts: Facts, policy: AnyPolicy, now_ms: int) -> None:
         self._subject = subject
@@ -292,6 +294,7 @@ class _Case:
         for option, (name, unit) in OVERRIDES.get(self._policy.type, {}).items():
             value = whole_property(facts.properties, name)
             if value is not None:
+                # At least 1: a property of less than the unit must not become 0, which no policy allows.
                 options[option] = max(1, value // unit)
                 self._overridden[option] = f"{name}={facts.properties[name]}"
         if isinstance(self._policy, MetadataRetention) and DELETE_AFTER_COMMIT in facts.properties:
@@ -303,7 +306,7 @@ class _Case:
         return self._overridden
 
     def inapplicable(self) -> str | None:
-        """Why this type of job makes no sense here, or must not be done."""
+        """Returns why this type of job is useless or forbidden for the table, or None."""
         facts = self._facts
         refusal = facts.shadow.refusal_of(self._policy.type) if facts.shadow is not None else None
         if refusal is not None:
@@ -321,9 +324,10 @@ class _Case:
                 return "nothing was written yet" if facts.snapshot_id is None else None
 
     def measures(self, history: JobHistory) -> tuple[Measure, ...]:
-        """What the trigger waits for, beside what there is."""
+        """Returns the current value and the limit of each condition of the trigger."""
         trigger, facts = self._policy.effective_trigger, self._facts
         oldest_ms = min((each.timestamp_ms for each in facts.snapshots), default=self._now_ms)
+        # A table without a successful job counts its delay from the oldest snapshot.
         since_ms = history.succeeded_ms if history.succeeded_ms is not None else oldest_ms
         values: dict[str, tuple[float | None, float | None]] = {
             "small-file-percent": (facts.small_file_percent, trigger.small_file_percent),
@@ -337,7 +341,7 @@ class _Case:
         return tuple(Measure(name, value, limit) for name, (value, limit) in values.items() if limit is not None)
 
     def gains(self) -> tuple[Gain, ...]:
-        """What would be fewer afterwards, as far as the metadata tells."""
+        """Returns the expected reductions, as far as the metadata allows an estimate."""
         facts = self._facts
         match self._policy:
             case DataCompaction():
@@ -366,7 +370,7 @@ class _Case:
                 return ()
 
     def size_bytes(self) -> int:
-        """How much would be read and written again."""
+        """Returns the bytes that the job would rewrite."""
         return self._facts.small_file_bytes if isinstance(self._policy, DataCompaction) else 0
 
     def spec(self, attached: Attached | None, reasons: list[str], max_bytes: int | None) -> JobSpec:

@@ -1,7 +1,7 @@
-"""What is to be done to tables, and when: the policies as values, and which of them counts for a table.
+"""Maintenance policies as values, and the choice of the effective policy for a table.
 
-A policy is set on a warehouse, a namespace or a table. Of each type the nearest counts, whole: a table's own before its
-namespace's before the warehouse's. What the table's own properties say goes before any policy; planning.py sees to it.
+A policy is set on a warehouse, a namespace or a table. For each type the nearest policy applies as a whole: the table's
+own before its namespace's before the warehouse's. The table's own properties override any policy; see planning.py.
 """
 
 from collections.abc import Iterable
@@ -23,23 +23,23 @@ Size = Annotated[int, Meta(ge=1, le=1 << 50)]
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * DAY_SECONDS)]
 TimeOfDay = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Column = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
-# How closely a job compares the rows before and after: their number, what the metadata tell, or every value.
+# How a job compares the rows before and after: by their number, by metadata, or by every value.
 Verify = Literal["rows", "metadata", "full", "none"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-# The safest way to lose data is to delete files that a writer has not committed yet.
+# The minimum protects files that a writer has not committed yet: deleting them would lose data.
 OrphanAge = Annotated[int, Meta(ge=3 * DAY_SECONDS, le=10 * 366 * DAY_SECONDS)]
 Quarantine = Annotated[int, Meta(ge=DAY_SECONDS, le=10 * 366 * DAY_SECONDS)]
 Spelling = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00-\x20\x7f/]+$")]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
-    """Whatever is misspelled is refused: a limit that nobody reads protects nothing."""
+    """Base of all parts of a policy; refuses unknown fields, since a misspelled limit would protect nothing."""
 
 
 class Trigger(Part, frozen=True, kw_only=True):
-    """From when on there is something to do: as soon as one of these is reached. What is absent does not count.
+    """When a job becomes due: as soon as one of the limits is reached. An absent limit is not checked.
 
-    `min_interval_seconds` is the least time between two runs, `max_delay_seconds` the longest.
+    `min_interval_seconds` is the shortest time between two runs, `max_delay_seconds` the longest.
     """
 
     small_file_percent: Percent | None = None
@@ -53,7 +53,7 @@ class Trigger(Part, frozen=True, kw_only=True):
 
     @property
     def fires(self) -> bool:
-        """Whether it names anything to wait for."""
+        """Whether the trigger has any limit besides the interval."""
         return any(getattr(self, name) is not None for name in FIRING)
 
 
@@ -61,7 +61,7 @@ FIRING = tuple(name for name in Trigger.__struct_fields__ if name != "min_interv
 
 
 class Window(Part, frozen=True, kw_only=True):
-    """When jobs may begin, in UTC; it may go over midnight, and then the day is that on which it begins."""
+    """When jobs may start, in UTC; a window may span midnight, and `days` are those on which it starts."""
 
     start: TimeOfDay
     end: TimeOfDay
@@ -69,7 +69,7 @@ class Window(Part, frozen=True, kw_only=True):
 
 
 class Budget(Part, frozen=True, kw_only=True):
-    """How much the jobs of one policy may use together, over all tables that it counts for."""
+    """How much the jobs of one policy may use together, over all tables that it applies to."""
 
     bytes_per_hour: Size | None = None
     concurrent_jobs: Count | None = None
@@ -77,7 +77,7 @@ class Budget(Part, frozen=True, kw_only=True):
 
 
 class Backoff(Part, frozen=True, kw_only=True):
-    """How long to wait after failures: twice as long after each in a row. The same after `unchanged_runs` in vain."""
+    """How long to wait after failures: doubled for each in a row. The same after `unchanged_runs` without effect."""
 
     first_seconds: Seconds = 900
     longest_seconds: Seconds = DAY_SECONDS
@@ -85,7 +85,7 @@ class Backoff(Part, frozen=True, kw_only=True):
 
 
 class Policy(Part, frozen=True, kw_only=True, tag_field="type"):
-    """What all types have; one that is not `enabled` shields what it is set on from those further out."""
+    """The fields of all policy types; a policy that is not `enabled` also disables inherited policies of its type."""
 
     usual: ClassVar[Trigger] = Trigger()
     triggers: ClassVar[frozenset[str]] = frozenset()
@@ -102,12 +102,12 @@ class Policy(Part, frozen=True, kw_only=True, tag_field="type"):
 
     @property
     def effective_trigger(self) -> Trigger:
-        """Its own, or the usual one if it names nothing to wait for; the usual interval unless it has its own."""
+        """Returns its own trigger, or the default one if that has no limits; its own interval, or the default one."""
         least = self.trigger.min_interval_seconds or self.usual.min_interval_seconds
         return msgspec.structs.replace(self.trigger if self.trigger.fires else self.usual, min_interval_seconds=least)
 
     def check(self) -> None:
-        """What the single fields cannot tell; BadRequest if it makes no sense."""
+        """Checks combinations of fields, which their types cannot; raises BadRequest."""
         for name in FIRING:
             if getattr(self.trigger, name) is not None and name not in {*self.triggers, *ALWAYS}:
                 known = ", ".join(sorted(each.replace("_", "-") for each in {*self.triggers, *ALWAYS}))
@@ -124,7 +124,7 @@ ALWAYS = frozenset({"commits_since_last", "max_delay_seconds"})
 
 
 class DataCompaction(Policy, frozen=True, kw_only=True, tag="data-compaction"):
-    """Joins small files, and sorts on the way if it is told to."""
+    """Merges small files, and sorts the rows if `strategy` says so."""
 
     usual = Trigger(small_file_percent=30, delete_file_percent=30, min_interval_seconds=3600)
     triggers = frozenset({"small_file_percent", "delete_files", "delete_file_percent"})
@@ -145,7 +145,7 @@ class DataCompaction(Policy, frozen=True, kw_only=True, tag="data-compaction"):
 
 
 class DeleteCompaction(Policy, frozen=True, kw_only=True, tag="delete-compaction"):
-    """Joins files of position deletes, and drops those that delete nothing any more."""
+    """Merges position delete files, and removes those that no longer delete any row."""
 
     usual = Trigger(delete_files=20, delete_file_percent=10, min_interval_seconds=3600)
     triggers = frozenset({"delete_files", "delete_file_percent"})
@@ -154,7 +154,7 @@ class DeleteCompaction(Policy, frozen=True, kw_only=True, tag="delete-compaction
 
 
 class ManifestRewrite(Policy, frozen=True, kw_only=True, tag="manifest-rewrite"):
-    """Sorts manifests by partition, so that planning opens fewer."""
+    """Sorts manifest entries by partition, so that scan planning opens fewer manifests."""
 
     usual = Trigger(commits_since_last=50, min_interval_seconds=3600)
 
@@ -162,7 +162,7 @@ class ManifestRewrite(Policy, frozen=True, kw_only=True, tag="manifest-rewrite")
 
 
 class SnapshotExpiry(Policy, frozen=True, kw_only=True, tag="snapshot-expiry"):
-    """Removes snapshots that nobody goes back to, and the files that only they need."""
+    """Removes old snapshots, and the files that only they need."""
 
     usual = Trigger(snapshots=100, max_delay_seconds=DAY_SECONDS, min_interval_seconds=3600)
     triggers = frozenset({"snapshots", "metadata_bytes"})
@@ -172,7 +172,7 @@ class SnapshotExpiry(Policy, frozen=True, kw_only=True, tag="snapshot-expiry"):
 
 
 class MetadataRetention(Policy, frozen=True, kw_only=True, tag="metadata-retention"):
-    """Keeps the list of earlier metadata files short, and has those files deleted that leave it."""
+    """Limits the metadata log, and deletes the metadata files that drop out of it."""
 
     usual = Trigger(metadata_bytes=8 << 20, max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=3600)
     triggers = frozenset({"metadata_bytes", "snapshots"})
@@ -182,9 +182,9 @@ class MetadataRetention(Policy, frozen=True, kw_only=True, tag="metadata-retenti
 
 
 class OrphanRemoval(Policy, frozen=True, kw_only=True, tag="orphan-removal"):
-    """Deletes files in the table's folder that it does not know, and that were seen `quarantine_seconds` before.
+    """Deletes unreferenced files in the table's folder that were first seen at least `quarantine_seconds` before.
 
-    Two spellings of one scheme or authority are told as `{"s3a": "s3"}`; where they are not, nothing is deleted.
+    Equal spellings of a scheme or authority are declared as `{"s3a": "s3"}`; if spellings differ, nothing is deleted.
     """
 
     usual = Trigger(max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=DAY_SECONDS)
@@ -196,7 +196,7 @@ class OrphanRemoval(Policy, frozen=True, kw_only=True, tag="orphan-removal"):
 
 
 class Statistics(Policy, frozen=True, kw_only=True, tag="statistics"):
-    """Counts distinct values for the planners of queries."""
+    """Counts distinct values of columns for query planners."""
 
     usual = Trigger(commits_since_last=20, min_interval_seconds=DAY_SECONDS)
 
@@ -204,7 +204,7 @@ class Statistics(Policy, frozen=True, kw_only=True, tag="statistics"):
 
 
 class RowRetention(Policy, frozen=True, kw_only=True, tag="row-retention"):
-    """Deletes rows whose time, in `column`, is longer ago than `max_age_seconds`."""
+    """Deletes rows whose timestamp in `column` is older than `max_age_seconds`."""
 
     usual = Trigger(max_delay_seconds=DAY_SECONDS, min_interval_seconds=3600)
 
@@ -222,7 +222,7 @@ AnyPolicy = (
     | Statistics
     | RowRetention
 )
-# In the order in which the jobs of one table are done: what deletes rows first, what forgets files last.
+# In the order in which the jobs of one table run: those that delete rows first, those that delete files last.
 KINDS: tuple[type[AnyPolicy], ...] = (
     RowRetention,
     DataCompaction,
@@ -238,7 +238,7 @@ TYPES: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in KINDS
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A policy and where it is set; `securable` as in securables.py."""
+    """A policy and the securable it is set on; see securables.py."""
 
     securable: str
     policy: AnyPolicy
@@ -247,7 +247,7 @@ class Attached:
 
 
 def parse_policy(body: bytes | str) -> AnyPolicy:
-    """A policy from JSON, checked; BadRequest names the field that is wrong."""
+    """Decodes and checks a policy from JSON; raises BadRequest that names the wrong field."""
     try:
         policy: AnyPolicy = msgspec.json.decode(body, type=AnyPolicy)
     except msgspec.ValidationError as error:
@@ -259,7 +259,7 @@ def parse_policy(body: bytes | str) -> AnyPolicy:
 
 
 def _hint(body: bytes | str) -> str:
-    """The fields of the type that was meant, or the types."""
+    """Returns a hint with the fields of the policy's type, or with all types if it has none."""
     try:
         named = msgspec.json.decode(body, type=dict[str, object]).get("type")
     except msgspec.MsgspecError:
@@ -282,7 +282,7 @@ PARTS = ("trigger", "budget", "budget.window", "backoff")
 
 
 def encode_policy(policy: AnyPolicy) -> bytes:
-    """What `parsed` reads, without what is as usual."""
+    """Returns the JSON that `parse_policy` reads, without default values."""
     return msgspec.json.encode(policy)
 
 
@@ -293,14 +293,14 @@ def check_type(text: str) -> str:
 
 
 def nearest(attached: Iterable[Attached], securable: str) -> dict[str, Attached]:
-    """By type, those that count for `securable`; others than those around it may be among `attached`."""
+    """Returns the effective policies of `securable` by type; ignores those set on unrelated securables."""
     around = set(securables.chain(securable))
     found: dict[str, Attached] = {}
     for each in attached:
         if each.securable not in around:
             continue
         other = found.get(each.policy.type)
-        # Of two that lie around the same thing the longer text is the nearer place.
+        # Both securables contain the same object: the longer name is the nearer one.
         if other is None or len(each.securable) > len(other.securable):
             found[each.policy.type] = each
     return found

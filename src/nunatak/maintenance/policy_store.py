@@ -1,4 +1,4 @@
-"""Policies in the database: each change as the list of writes that make it, with its audit row."""
+"""Policies in the database: reads them, and returns each change as a list of writes with its audit row."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ EVERY_POLICY = 1_000_000
 
 
 def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
-    """In place of one of the same type that is set there already."""
+    """Returns the changes that set a policy; replaces one of the same type on the same securable."""
     text = encode_policy(policy).decode()
     values = {
         "securable": securable,
@@ -40,7 +40,7 @@ def drop_policy(actor: Actor, securable: str, policy_type: str) -> list[Change]:
 
 
 async def policies_around(store: Store, securable: str) -> list[Attached]:
-    """Those set on the securable and on what it lies in."""
+    """Returns the policies set on the securable and on its ancestors."""
     around = msgspec.json.encode(securables.chain(securable)).decode()
     return _attached_policies(await store.rows("policies_at", {"securables": around}))
 
@@ -48,7 +48,7 @@ async def policies_around(store: Store, securable: str) -> list[Attached]:
 async def policies_inside(
     store: Store, securable: str, after: tuple[str, str] = ("", ""), limit: int = EVERY_POLICY
 ) -> list[Attached]:
-    """Those set on the securable and on what lies in it, in order; `after` is the place and type of the last one."""
+    """Returns the policies on the securable and inside it, in order; `after` is the last one's securable and type."""
     values = {
         "securable": securable,
         "behind": securables.behind(securable),

@@ -1,7 +1,7 @@
-"""The jobs that workers pull: waiting, leased, finished. Of several workers one works on a table at a time.
+"""The queue of maintenance jobs that workers pull: waiting, leased, finished. One worker at a time works on a table.
 
-A worker that dies does nothing for it: when its lease runs out the job is handed to another, which finds done what was
-done before. A job that fails is over; the planner asks for another when its backoff allows.
+If a worker dies, its lease expires and another worker gets the job; jobs are idempotent. A failed job is not retried;
+the planner adds a new one when the backoff allows.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
 from nunatak.maintenance.job_spec import JobSpec
 
-OWNER_SEPARATOR = "\x1f"  # neither the name of a principal nor that of a worker holds a control character
+OWNER_SEPARATOR = "\x1f"  # names of principals and workers contain no control characters
 HEARTBEATS = 3  # that a worker may miss before it loses its job
-LEASE_MS = 90_000  # unless the server is told otherwise
-MOST_ATTEMPTS = 5  # a job that took so many workers with it is at fault itself
-CANDIDATES = 50  # jobs a lease looks at before it says that there is nothing to do
-KEPT_MS = 90 * 86_400_000  # how long it is told what became of a job
-LONGEST_PROGRESS, LONGEST_RESULT = 4 << 10, 256 << 10  # bytes of JSON; details belong into a table
+LEASE_MS = 90_000  # the default; a setting of the server overrides it
+MOST_ATTEMPTS = 5  # a job that so many workers lost is probably the cause itself
+CANDIDATES = 50  # due jobs that one lease request tries
+KEPT_MS = 90 * 86_400_000  # how long finished jobs are stored
+LONGEST_PROGRESS, LONGEST_RESULT = 4 << 10, 256 << 10  # bytes of JSON; details belong in a table
 LONGEST_WORKER = 100
-NEWEST = 1 << 62  # behind every job
+NEWEST = 1 << 62  # greater than every job id
 
 Outcome = Literal["done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """As stored; `policy` is the place where the policy is set, None if somebody asked for the job."""
+    """A stored job; `policy` is the securable on which the policy is set, None if a principal requested the job."""
 
     job_id: int
     type: str
@@ -56,7 +56,7 @@ class QueuedJob:
 
 
 def add_job(actor: Actor, spec: JobSpec, policy: str | None, size_bytes: int) -> list[Change]:
-    """Conflict if a job of this type waits or runs for the table already."""
+    """Returns the changes that add a job; Conflict if a job of this type already waits or runs for the table."""
     securable = securables.entry(spec.warehouse, tuple(spec.namespace), spec.table)
     values = {
         "type": spec.type,
@@ -93,7 +93,7 @@ async def find_job(store: Store, job_id: int) -> QueuedJob | None:
 
 
 async def list_jobs(store: Store, securable: str, before: int, limit: int) -> list[QueuedJob]:
-    """Those on the securable and on what lies in it, newest first."""
+    """Returns the jobs on the securable and inside it, newest first."""
     behind = securables.behind(securable)
     rows = await store.rows(
         "list_maintenance_jobs", {"securable": securable, "behind": behind, "before": before, "limit": limit}
@@ -102,19 +102,20 @@ async def list_jobs(store: Store, securable: str, before: int, limit: int) -> li
 
 
 async def lease(store: Store, owner: str, securable: str, now_ms: int, lease_ms: int = LEASE_MS) -> QueuedJob | None:
-    """The job inside `securable` that has been due for longest and whose table is free; None if there is none."""
+    """Leases the job inside `securable` that has been due longest and whose table is free; None if there is none."""
     behind = securables.behind(securable)
     values = {"securable": securable, "behind": behind, "now_ms": now_ms, "limit": CANDIDATES}
     for job_id, table_uuid in await store.rows("due_maintenance_jobs", values):
         try:
             await store.apply(take(job_id, table_uuid, owner, now_ms, lease_ms))
-        except Conflict:
+        except Conflict:  # another worker was faster, or works on the table
             continue
         job = await find_job(store, job_id)
         if job is None or job.leased_by != owner:
             continue
         if job.attempts <= MOST_ATTEMPTS and not job.cancelled:
             return job
+        # Cancelled while its worker was dead, or lost by too many workers: finish it and try the next job.
         over: Outcome = "cancelled" if job.cancelled else "failed"
         told = None if job.cancelled else f"given up: {MOST_ATTEMPTS} workers began it and were not heard of again"
         await store.apply(finish(job_id, owner, over, now_ms=now_ms, error=told))
@@ -122,7 +123,7 @@ async def lease(store: Store, owner: str, securable: str, now_ms: int, lease_ms:
 
 
 async def lease_this(store: Store, owner: str, job: QueuedJob, now_ms: int, lease_ms: int = LEASE_MS) -> QueuedJob:
-    """A certain job, for somebody who asks for it by its number; Conflict says what is in the way."""
+    """Leases a job by its id; raises Conflict that names the job which occupies the table."""
     if job.state not in ("waiting", "running") or job.cancelled:
         raise Conflict(f"Job {job.job_id} is {'cancelled' if job.cancelled else job.state}")
     try:
@@ -147,7 +148,7 @@ async def _in_the_way(store: Store, job: QueuedJob, now_ms: int) -> Conflict | N
 
 
 def take(job_id: int, table_uuid: str, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> list[Change]:
-    """A certain job, if it is due and nobody works on its table; Conflict otherwise."""
+    """Returns the changes that lease a job; Conflict unless it is due and no other worker has its table."""
     values = {
         "job_id": job_id,
         "table_uuid": table_uuid,
@@ -155,6 +156,7 @@ def take(job_id: int, table_uuid: str, owner: str, now_ms: int, lease_ms: int = 
         "now_ms": now_ms,
         "until_ms": now_ms + lease_ms,
     }
+    # Locks all open jobs of the table first: two workers must not lease different jobs of one table.
     return [
         Write("lock_maintenance_jobs", {"table_uuid": table_uuid}),
         Write("lease_maintenance_job", values, Conflict(f"Job {job_id} is not due, or its table is taken")),
@@ -162,7 +164,7 @@ def take(job_id: int, table_uuid: str, owner: str, now_ms: int, lease_ms: int = 
 
 
 def extend(job_id: int, owner: str, now_ms: int, progress: object | None, lease_ms: int = LEASE_MS) -> list[Change]:
-    """A worker's sign of life; Conflict if the job is not its own any more."""
+    """Returns the changes of a worker's heartbeat; Conflict if the worker lost its lease."""
     text = _json("progress", progress, LONGEST_PROGRESS)
     values = {"job_id": job_id, "owner": owner, "now_ms": now_ms, "until_ms": now_ms + lease_ms, "progress": text}
     return [Write("extend_maintenance_lease", values, _lease_lost(job_id))]
@@ -179,7 +181,7 @@ def finish(
     result: object | None = None,
     error: str | None = None,
 ) -> list[Change]:
-    """What became of it; Conflict if the job is not the owner's any more."""
+    """Returns the changes that store the outcome of a job; Conflict if the owner lost its lease."""
     values = {
         "job_id": job_id,
         "owner": owner,
@@ -194,13 +196,14 @@ def finish(
 
 
 def hand_back(job_id: int, owner: str, now_ms: int) -> list[Change]:
-    """For a worker that stops: another may begin at once."""
+    """Returns the changes that release a job at the shutdown of its worker: another may start it at once."""
     values = {"job_id": job_id, "owner": owner, "due_ms": now_ms}
     return [Write("hand_back_maintenance_job", values, _lease_lost(job_id))]
 
 
 def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
-    """One that waits is over; the worker of one that runs is told with its next sign of life."""
+    """Returns the changes that cancel a job. A waiting job ends at once; a running worker learns it with its next
+    heartbeat. Raises Conflict if the job is finished."""
     row = audit_change(actor, "cancel-job", job.securable, {"job": job.job_id, "type": job.type})
     moved = Conflict(f"Job {job.job_id} is not {job.state} any more", hint="Look again.")
     if job.state == "waiting":
@@ -211,14 +214,14 @@ def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
 
 
 def owner_of(principal: str, worker: str) -> str:
-    """Who holds a lease; no worker name of another principal gives the same owner."""
+    """Returns the owner of a lease, unique to the principal; raises BadRequest for an invalid worker name."""
     if not 1 <= len(worker) <= LONGEST_WORKER or not worker.isprintable():
         raise BadRequest(f"Invalid worker: use 1 to {LONGEST_WORKER} printable characters")
     return f"{principal}{OWNER_SEPARATOR}{worker}"
 
 
 def format_owner(owner: str | None) -> str | None:
-    """As people read it."""
+    """Returns the owner in readable form: principal/worker."""
     return None if owner is None else owner.replace(OWNER_SEPARATOR, "/")
 
 
@@ -244,5 +247,6 @@ def _json(name: str, value: object | None, longest: int) -> str | None:
 
 def _job(row: Sequence[Any]) -> QueuedJob:
     values = list(row)
+    # `cancelled` and `changed`, which the databases store as integers.
     values[12], values[15] = bool(values[12]), bool(values[15])
     return QueuedJob(*values)

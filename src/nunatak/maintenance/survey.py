@@ -1,4 +1,4 @@
-"""Looks at tables for health and plans: what their metadata says, and if asked what their manifests say."""
+"""Reads the facts of tables for health and plans: from their metadata, and on request from their manifests."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from nunatak.maintenance.policies import Attached, nearest
 from nunatak.objectstore.live_files import ManifestFile, live_data_files, manifests_of
 
 METADATA_ENDING = ".metadata.json"
-LARGE_BYTES = 1 << 20  # metadata from here on is parsed in a thread: it takes longer than other requests should wait
-MOST_MANIFESTS = 2000  # read of one table; beyond that the counts are of a part
+LARGE_BYTES = 1 << 20  # metadata of this size is parsed in a thread: it would block the event loop for too long
+MOST_MANIFESTS = 2000  # read per table; with more manifests the counts cover only a part
 MANIFESTS_AT_ONCE = 4
-# What is wrong with one table, and must not hide others; a database that does not answer is another matter.
+# Errors of a single table, which must not hide the other tables; an error of the database ends the request.
 UNREADABLE = (NotFound, BadRequest, InternalError)
-RUNS_LOOKED_AT = 400  # the latest jobs of a table: enough for every type to show what became of its last ones
+RUNS_LOOKED_AT = 400  # the latest jobs of a table: enough to include the last ones of every type
 
 
 def subject_of(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier) -> Subject:
@@ -34,8 +34,8 @@ def subject_of(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifi
 
 
 async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, *, deep: bool = False) -> Facts:
-    """NoSuchTable if it is not there. Nothing is kept of what was parsed: a look at all tables must not crowd out
-    those that are at work."""
+    """Returns the facts of a table; raises NoSuchTable. Does not cache the parsed metadata: a survey of all tables must
+    not evict tables in use."""
     loaded = await load_pointer(catalog, warehouse, identifier, "TABLE")
     size = len(loaded.data)
     if isinstance(loaded.parsed, TableMetadata):
@@ -55,21 +55,21 @@ async def look(catalog: Catalog, warehouse: WarehousePlace, identifier: Identifi
 
 
 async def _metadata_files(catalog: Catalog, own: OwnFiles, metadata_location: str) -> int | None:
-    """How many metadata files lie beside the current one, which is where the server writes them."""
+    """Returns the number of metadata files in the folder of the current one; None if that is not the table's own."""
     if not await own.holds(metadata_location):
         return None
     return len(await catalog.objects.list_files(metadata_location.rpartition("/")[0], METADATA_ENDING))
 
 
 async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> Layout | None:
-    """How the files of the current snapshot lie; None if there is none."""
+    """Returns the layout of the files of the current snapshot; None if there is no snapshot."""
     current = metadata.current_snapshot
     if current is None:
         return None
     if current.get("manifest-list"):
         found = await own.read(current["manifest-list"])
         manifests = await asyncio.to_thread(list, manifests_of(found))
-    else:  # Spec, v1: a snapshot may name its manifests itself, which tells nothing else of them
+    else:  # Spec, v1: a snapshot may list its manifests itself, by path only
         manifests = [ManifestFile(path, 0, False, 0) for path in current.get("manifests") or ()]
     counter = Counter(target_bytes, int(target_bytes * SMALL_SHARE))
     wanted = [each for each in manifests if not each.holds_deletes][:MOST_MANIFESTS]
@@ -83,7 +83,7 @@ async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> 
 async def tables_after(
     catalog: Catalog, warehouse: WarehousePlace, namespace: Namespace, after: str, limit: int
 ) -> list[Identifier]:
-    """The tables of a namespace behind the one named `after`, in order."""
+    """Returns the tables of a namespace after the one named `after`, ordered by name."""
     values = {
         "catalog": warehouse.name,
         "namespace": to_jdbc(namespace),
@@ -98,7 +98,7 @@ async def tables_after(
 
 
 async def histories_of(catalog: Catalog, table_uuid: str) -> dict[str, JobHistory]:
-    """What became of the latest jobs of a table, by type."""
+    """Returns the results of the latest jobs of a table by type."""
     rows = await catalog.store.rows("runs_of_table", {"table_uuid": table_uuid, "limit": RUNS_LOOKED_AT})
     runs: dict[str, list[JobRun]] = {}
     for job_id, kind, state, finished_ms, changed in rows:
@@ -107,13 +107,13 @@ async def histories_of(catalog: Catalog, table_uuid: str) -> dict[str, JobHistor
 
 
 async def loads_of(catalog: Catalog, now_ms: int) -> dict[tuple[str, str], PolicyUse]:
-    """What the jobs of every policy use, by where it is set and its type."""
+    """Returns the budget that each policy uses, by its securable and type."""
     rows = await catalog.store.rows("load_of_policies", {"since_ms": now_ms - HOUR_MS})
     return {(row[0], row[1]): PolicyUse(int(row[2]), int(row[3] or 0)) for row in rows}
 
 
 class Planner:
-    """Plans table after table; what one of them is going to use is taken into account for the next."""
+    """Plans several tables; the budget that the jobs of one table will use is counted for the next."""
 
     def __init__(self, catalog: Catalog, policies: list[Attached], loads: Mapping[tuple[str, str], PolicyUse]) -> None:
         self._catalog = catalog

@@ -1,6 +1,6 @@
-"""How well a table is kept: a score from 0 to 100, and for every point that is missing the reason and the remedy.
+"""Computes the health of a table: a score from 0 to 100, with the reason and the remedy for every lost point.
 
-Pure: facts in, health out. A check that the facts cannot answer costs nothing, and says so.
+Pure: facts in, health out. A check without the facts it needs costs no points, and says so.
 """
 
 import math
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 WHOLE = 100
 COMPACT, EXPIRE = "data-compaction", "snapshot-expiry"
 
-# What each check can cost; together they are the whole score.
+# The most points that each check can cost; their sum is the whole score.
 MOST = {
     "small-files": 25,
     "delete-files": 20,
@@ -31,21 +31,21 @@ MOST = {
     "statistics": 5,
 }
 
-# Each with its reason: from `limit` on points are lost, at `worst` all that the check can cost.
-SMALL_FILES_PERCENT = (20.0, 90.0)  # a fifth of the files costs a scan little, nine of ten is most of its time
-READ_AMPLIFICATION = (4.0, 100.0)  # files opened for each one that would do
-DELETE_PERCENT = (10.0, 100.0)  # from one delete file for each data file on every read is a merge
-FILES_PER_MANIFEST = 10.0  # fewer than that on average, and planning opens more manifests than it saves files
-MANY_MANIFESTS = (30.0, 1000.0)  # below this planning is quick whatever is in them
-SKEW = (10.0, 100.0)  # the largest partition against the average one: one task works while the others wait
-SNAPSHOTS = (100.0, 2000.0)  # every load carries all of them
-SNAPSHOT_AGE_DAYS = (30.0, 365.0)  # older ones keep files that nothing reads any more
+# (limit, worst): above `limit` points are lost, at `worst` all that the check can cost.
+SMALL_FILES_PERCENT = (20.0, 90.0)  # a fifth of small files costs a scan little, nine of ten take most of its time
+READ_AMPLIFICATION = (4.0, 100.0)  # files opened per file that would suffice
+DELETE_PERCENT = (10.0, 100.0)  # with one delete file per data file every read is a merge
+FILES_PER_MANIFEST = 10.0  # with fewer on average, scan planning opens more manifests than it saves files
+MANY_MANIFESTS = (30.0, 1000.0)  # with fewer, scan planning is quick regardless of their content
+SKEW = (10.0, 100.0)  # the largest partition relative to the average: one task works while the others wait
+SNAPSHOTS = (100.0, 2000.0)  # every load returns all of them
+SNAPSHOT_AGE_DAYS = (30.0, 365.0)  # older ones keep files that no query reads any more
 METADATA_BYTES = (float(LARGE_METADATA_FILE_BYTES), 64.0 * MIB)
-METADATA_FILES = (1000.0, 20_000.0)  # one is written by every commit, and each holds all that the table had then
+METADATA_FILES = (1000.0, 20_000.0)  # every commit writes one, and each holds the whole metadata of that version
 STALE_BRANCH_DAYS = 30
 STALE_BRANCHES = (0.0, 5.0)
-STATISTICS_FROM_RECORDS = 100_000  # below this a planner needs no help
-STATISTICS_BEHIND = (20.0, 200.0)  # commits since they were made
+STATISTICS_FROM_RECORDS = 100_000  # below this a query planner needs no statistics
+STATISTICS_BEHIND = (20.0, 200.0)  # commits since they were computed
 
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
@@ -53,7 +53,7 @@ MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer; `value` is None if the facts do not tell, `points` of at most `most` are lost."""
+    """The result of one check; `value` is None if the facts lack it, `points` of at most `most` are lost."""
 
     name: str
     most: int
@@ -73,14 +73,14 @@ class Health:
 
 
 def health_of(facts: Facts, subject: Subject, now_ms: int) -> Health:
-    """Every check, the costliest first."""
+    """Returns the score and all checks, those that cost most first."""
     checks = [check(facts, subject, now_ms) for check in CHECKS]
     checks.sort(key=lambda check: -check.points)
     return Health(max(0, WHOLE - sum(check.points for check in checks)), tuple(checks))
 
 
 def points_lost(value: float, limit: float, worst: float, most: int) -> int:
-    """None up to the limit, all at the worst, and in between as far as it is on the way."""
+    """Returns 0 up to `limit`, `most` from `worst` on, and a linear value of at least 1 in between."""
     if value <= limit:
         return 0
     return min(most, max(1, math.ceil(most * (value - limit) / (worst - limit))))
@@ -93,6 +93,7 @@ def _small_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
     if percent is None:
         return _unknown("small-files", "%", limit, subject, "the writer left the totals out of its summary")
     counted = facts.layout is not None and facts.layout.is_whole
+    # Small files cost no points if a rewrite cannot merge them.
     points = points_lost(percent, limit, worst, most) if saved else 0
     size, least = _size(facts.target_bytes), "" if counted else "at least "
     reason = (
@@ -124,13 +125,14 @@ def _delete_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
     percent = facts.delete_file_percent
     if percent is None:
         return _unknown("delete-files", "%", limit, subject, "the writer left the totals out of its summary")
+    # A single delete file costs no points: there is nothing to merge it with.
     points = points_lost(percent, limit, worst, MOST["delete-files"]) if (facts.delete_files or 0) > 1 else 0
     reason = f"{facts.delete_files} delete files for {facts.data_files} data files"
     if facts.delete_files:
         reason += ": every read merges them"
     if facts.equality_deletes:
         reason += f"; {facts.equality_deletes} rows are deleted by value, which is the dearest kind"
-    # Only a rewrite of the data gets rid of deletes by value; v3 keeps the others as vectors, one for each file.
+    # Only a rewrite of the data removes equality deletes; v3 stores position deletes as one vector per data file.
     positions_only = not facts.equality_deletes and facts.format_version < 3
     fix = _if(points, subject.maintain("delete-compaction" if positions_only else COMPACT))
     return Check("delete-files", MOST["delete-files"], "%", limit, percent, points, reason, fix)
@@ -154,7 +156,7 @@ def _skew(facts: Facts, subject: Subject, now_ms: int) -> Check:
         return Check("partition-skew", most, "x", limit, 1.0, 0, "there is one partition", None)
     if facts.layout is None:
         return _unknown("partition-skew", "x", limit, subject, "the metadata does not tell partitions apart")
-    # Below a few files' worth one task does it all anyway.
+    # In a table of a few files one task reads everything anyway.
     large = (facts.data_bytes or 0) > MIN_INPUT_FILES * facts.target_bytes
     points = points_lost(facts.layout.skew, limit, worst, most) if large else 0
     reason = (
@@ -177,7 +179,7 @@ def _snapshots(facts: Facts, subject: Subject, now_ms: int) -> Check:
 
 
 def _old_snapshots(facts: Facts, subject: Subject, now_ms: int) -> Check:
-    """Of those only that an expiry may remove: what a branch or tag holds on to is meant to stay."""
+    """Counts only snapshots that an expiry may remove: those that a branch or tag retains are kept on purpose."""
     own_ms = whole_property(facts.properties, MAX_SNAPSHOT_AGE)
     limit = own_ms / DAY_MS if own_ms else SNAPSHOT_AGE_DAYS[0]
     worst = limit * SNAPSHOT_AGE_DAYS[1] / SNAPSHOT_AGE_DAYS[0]
@@ -203,7 +205,7 @@ def _metadata_size(facts: Facts, subject: Subject, now_ms: int) -> Check:
 
 
 def _metadata_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
-    """Those that the metadata still names are known without a look; how many others lie there is not."""
+    """Counts the metadata files: without a listing only those that the metadata log names are known."""
     limit, worst = METADATA_FILES
     name, named = "metadata-files", facts.metadata_log + 1
     count, least = (named, "at least ") if facts.metadata_files is None else (facts.metadata_files, "")

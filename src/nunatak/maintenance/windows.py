@@ -1,4 +1,4 @@
-"""When jobs may begin: whether a moment lies in a window, and when the next one opens. Times are UTC."""
+"""Maintenance windows: whether a time lies in a window, and when the next one opens. Times are UTC."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,13 +12,14 @@ def is_open(window: Window, now_ms: int) -> bool:
 
 
 def next_opening_ms(window: Window, now_ms: int) -> int:
-    """When the first window begins that has not begun yet."""
+    """Returns the start of the next window that has not started yet."""
     starts = [start for start, _ in _openings(window, now_ms) if start > _moment(now_ms)]
     return int(min(starts).timestamp() * 1000)
 
 
 def _openings(window: Window, now_ms: int) -> list[tuple[datetime, datetime]]:
-    """Those that begin from yesterday on to a week from today, so that each weekday is among those to come."""
+    """Returns the windows that start between yesterday, since one may span midnight, and eight days from today, so
+    that every weekday is still to come."""
     today = _moment(now_ms).replace(hour=0, minute=0, second=0, microsecond=0)
     found = []
     for offset in range(-1, 9):

@@ -1,7 +1,7 @@
-"""Reads Avro files of strangers: block by block, only the fields that are asked for, and no more than a bound.
+"""Reads untrusted Avro files: block by block, only the requested fields, within limits.
 
-A file of some kilobytes can unfold to gigabytes: by its compression, by items of no bytes, by types that hold each
-other. Each of that is refused before it is unfolded.
+A file of some kilobytes can expand to gigabytes: by compression, by array items of zero bytes, by recursive types.
+Each of these is refused before it is expanded.
 """
 
 import bz2
@@ -19,24 +19,24 @@ from nunatak.errors import InvalidMetadata
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
-MAX_HEADER_BYTES = 8 * 1024 * 1024  # the schema of a manifest names the columns it is partitioned by, and no others
-MAX_TYPES = 20_000  # of a schema, each counted wherever it is used
-MAX_DEPTH = 32  # of types inside types; a manifest has five
-MAX_BLOCK_BYTES = 16 * 1024 * 1024  # unfolded; writers close a block after some ten kilobytes
-MAX_RATIO = 100  # of unfolded to stored bytes; manifests have some ten
-ALWAYS_UNFOLDED_BYTES = 16 * 1024 * 1024  # whatever the ratio
-MAX_UNFOLDED_BYTES = 1024 * 1024 * 1024  # of one file
+MAX_HEADER_BYTES = 8 * 1024 * 1024  # the schema of a manifest holds the partition columns only
+MAX_TYPES = 20_000  # of a schema, counted at each use
+MAX_DEPTH = 32  # of nested types; a manifest has five
+MAX_BLOCK_BYTES = 16 * 1024 * 1024  # decompressed; writers close a block after tens of kilobytes
+MAX_RATIO = 100  # of decompressed to stored bytes; manifests have about ten
+ALWAYS_UNFOLDED_BYTES = 16 * 1024 * 1024  # allowed at any ratio
+MAX_UNFOLDED_BYTES = 1024 * 1024 * 1024  # of one file, decompressed
 LONGEST_DECIMAL_BYTES = 16  # Spec: a decimal has up to 38 digits, in a fixed of as many bytes as they need
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _VARIABLE = frozenset({"int", "long", "bytes", "string"})
 
-Fields = Mapping[str, "Fields | None"]  # the fields of a record that are wanted; None: the whole value, if it is simple
+Fields = Mapping[str, "Fields | None"]  # the requested fields of a record; None: the whole value, if it is simple
 Record = dict[str, Any]
 
 
 def read_records(data: bytes, wanted: Fields) -> Iterator[Record]:
-    """The records of a file, with those wanted fields that it has; InvalidMetadata if it unfolds to too much."""
+    """Yields the records of a file, reduced to the wanted fields; raises InvalidMetadata if it exceeds a limit."""
     try:
         yield from _records(data, wanted)
     except InvalidMetadata:
@@ -82,7 +82,7 @@ def _records(data: bytes, wanted: Fields) -> Iterator[Record]:
         if reader.take(SYNC_BYTES) != sync:
             raise ValueError("the end of a block is not where it should be")
         left -= len(block)
-        if count > len(block):  # each record has a byte at least
+        if count > len(block):  # each record has at least one byte
             raise ValueError(f"a block of {len(block)} bytes claims to hold {count} records")
         stream = io.BytesIO(block)
         for _ in range(count):
@@ -92,7 +92,7 @@ def _records(data: bytes, wanted: Fields) -> Iterator[Record]:
 
 
 class _Bytes:
-    """Reads forward; EOFError behind the end."""
+    """A forward reader; raises EOFError past the end."""
 
     __slots__ = ("_at", "_data")
 
@@ -111,7 +111,7 @@ class _Bytes:
         return taken
 
     def long(self) -> int:
-        """Avro: seven bits to a byte, the lowest first, and the sign last."""
+        """Reads an Avro long: variable-length, seven bits per byte, lowest first, zigzag-encoded."""
         value = 0
         for shift in range(0, 70, 7):
             byte = self.take(1)[0]
@@ -122,11 +122,11 @@ class _Bytes:
 
 
 def _header(reader: _Bytes) -> dict[str, bytes]:
-    """Avro: a map of bytes, in blocks of entries."""
+    """Reads the Avro header: a map of bytes, in blocks of entries."""
     header: dict[str, bytes] = {}
     size = 0
     while count := reader.long():
-        if count < 0:  # then the block tells its size, too
+        if count < 0:  # Avro: a negative count is followed by the block's size in bytes
             count = -count
             reader.long()
         for _ in range(count):
@@ -152,7 +152,7 @@ def _too_much(limit: int) -> str:
 
 
 def _limit_unfolding(unfold: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
-    """Unfolding that ends soon after the limit."""
+    """Wraps a decompressor so that it stops one byte past the limit and raises."""
 
     def unfolded(data: bytes, limit: int) -> bytes:
         block = unfold(data, limit + 1)
@@ -192,14 +192,14 @@ class _Types:
         self._count = 0
 
     def checked(self) -> Any:
-        """The schema; ValueError if reading a value of it could take more than its bytes suggest."""
+        """Returns the schema; raises ValueError if a value of it could take far more memory or time than its bytes."""
         if not self._notices_end(self._schema, 0, ""):
             raise ValueError("its records have no field of variable length")
         return _without_long_decimals(self._schema)
 
     def _notices_end(self, schema: Any, depth: int, namespace: str) -> bool:
-        """Whether the library fails to read or skip a value behind the end of the data. It does for numbers of variable
-        length, with which texts and unions begin, too; of all else it would read as many as an array claims to hold."""
+        """Whether fastavro raises when it reads or skips a value past the end of the data. It does for variable-length
+        numbers, with which texts and unions begin, too; of other types it would read as many as an array claims."""
         self._count += 1
         if self._count > MAX_TYPES or depth > MAX_DEPTH:
             raise ValueError("its schema is too large")
@@ -239,7 +239,7 @@ class _Types:
                 return self._notices_end(inner, depth + 1, namespace)
 
     def _name(self, schema: Any, namespace: str) -> str:
-        """Note a type under its full name; returns the namespace of what is inside it."""
+        """Registers a type under its full name; returns the namespace of the types inside it."""
         name = str(schema["name"])
         around = schema.get("namespace", namespace) or ""
         full = name if "." in name or not around else f"{around}.{name}"
@@ -256,7 +256,7 @@ class _Types:
         return schema, inside
 
     def projected(self, wanted: Fields) -> Any:
-        """The schema with only the wanted fields: what else there is will be skipped, and never become an object."""
+        """Returns the schema with only the wanted fields: the reader skips the others without creating objects."""
         if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
             raise ValueError("it holds no records")
         return self._project(self._schema, wanted)
@@ -290,7 +290,7 @@ def _is_record(schema: Any) -> bool:
 
 
 def _simple(schema: Any) -> Any:
-    """A type of numbers and texts as it is, or one of them and null; None for all that may hold many values."""
+    """Returns a primitive or fixed type, or a union of such; None for types that may hold many values."""
     if isinstance(schema, list):
         kept = [_simple(each) for each in schema]
         return None if None in kept else kept
@@ -301,7 +301,7 @@ def _simple(schema: Any) -> Any:
 
 
 def _without_long_decimals(schema: Any) -> Any:
-    """A number of megabytes would take hours to become digits: it stays bytes."""
+    """Removes the decimal type of long values, which stay bytes: converting megabytes to digits would take hours."""
     if isinstance(schema, list):
         return [_without_long_decimals(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""A file as the listing of a folder shows it."""
+"""An entry in the listing of a folder."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What manifest lists and manifests say about a table's live files: how many, how large, in which partitions."""
+"""Reads the number, size and partition of a table's live files from manifest lists and manifests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DATA = 0  # Spec, content: of a manifest 0 data and 1 deletes, of a file 0 data
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """A line of a manifest list."""
+    """An entry of a manifest list."""
 
     path: str
     length: int
@@ -22,14 +22,14 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """`partition` is a text that is the same for files of the same partition, and readable."""
+    """A live data file; `partition` is a readable text, equal for files of the same partition."""
 
     size_bytes: int
     partition: str
 
 
 def manifests_of(manifest_list: bytes) -> Iterator[ManifestFile]:
-    """Each once: one that is listed a thousand times would be read as often, and its files counted."""
+    """Yields each manifest once: a repeated entry would make its manifest be read and counted repeatedly."""
     seen: set[str] = set()
     for record in read_manifest_list(manifest_list):
         path = record.get("manifest_path")
@@ -40,7 +40,7 @@ def manifests_of(manifest_list: bytes) -> Iterator[ManifestFile]:
 
 
 def live_data_files(manifest: bytes) -> Iterator[LiveFile]:
-    """The data files that belong to the table still."""
+    """Yields the live data files of a manifest."""
     for record in entries(manifest):
         entry = record.get("data_file")
         if record.get("status") == DELETED or not isinstance(entry, dict) or _number(entry.get("content")) != DATA:
@@ -55,7 +55,7 @@ def _partition(values: Any) -> str:
 
 
 def _count(record: dict[str, object], name: str) -> int:
-    """Spec: v1 writers called it `…_data_files_count`."""
+    """Returns a count of files, also under its v1 name. Spec: v1 writers called it `…_data_files_count`."""
     value = record.get(name)
     return _number(record.get(name.replace("_files_", "_data_files_")) if value is None else value)
 

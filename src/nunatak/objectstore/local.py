@@ -1,4 +1,4 @@
-"""Files of this machine: create-only writes that are on disk when they return, and no way through a symbolic link."""
+"""Local files: create-only, durable writes, reads and deletes; symbolic links below an allowed place are refused."""
 
 import errno
 import os
@@ -16,16 +16,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECT_FOLDER = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY)
 _FOLDER_BENEATH = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
 NEW_FILE = syscalls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
-_NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name no file has, a socket
-HELD_WRITE_BYTES = 256 * 1024  # copying more than this would hold up the others
-DEEPEST_FOLDER = 64  # levels below a table's folder that are looked through; each holds a descriptor open
+_NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name too long for a file, a socket
+HELD_WRITE_BYTES = 256 * 1024  # copying more with the GIL held would delay other requests
+DEEPEST_FOLDER = 64  # levels below a table's folder to descend into; each holds a descriptor open
 MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
 
 class Written:
-    """What was made, open, so that it can be brought to disk: a file, if there is one, and folders with new entries.
+    """Open descriptors that need an fsync: a new file, if any, and the folders that got new entries.
 
-    `made` are folders which are among these entries; `close` closes one descriptor.
+    `made` are the new folders among these entries; `close` closes one descriptor.
     """
 
     __slots__ = ("_close", "file", "folders", "made")
@@ -49,7 +49,7 @@ class Written:
         yield from self.folders
 
     def is_there(self) -> bool:
-        """Whether the file still has a name: a pointer is about to lead to it."""
+        """Whether the file was not deleted meanwhile; checked before a pointer moves to it."""
         return self.file is None or os.fstat(self.file).st_nlink > 0
 
     def close(self) -> None:
@@ -58,9 +58,9 @@ class Written:
 
 
 class LocalFiles:
-    """Reads and writes below the allowed places; each may itself be reached through a link, nothing below it may.
+    """Reads and writes below the allowed places; the path of a place may contain links, nothing below it may.
 
-    `linux_syscalls` is the setting of this name; no function of linux/ is called without it.
+    `linux_syscalls` is the setting of this name; without it no function of linux/ is called.
     """
 
     def __init__(self, allowed: tuple[Location, ...], *, linux_syscalls: bool = True) -> None:
@@ -71,34 +71,34 @@ class LocalFiles:
             self.allow(place)
         self.counts = {"read": 0, "write": 0, "delete": 0, "stat": 0, "list": 0}
         self.written_bytes = 0
-        self._unsynced: set[tuple[str, ...]] = set()  # folders made here that may not be on disk yet
+        self._unsynced: set[tuple[str, ...]] = set()  # new folders that may not be on disk yet
 
     def allow(self, place: Location) -> None:
-        """From now on, also what lies below this place; the innermost place that holds a file is its root."""
+        """Allows access to files below this place; the innermost place that contains a file is its root."""
         if place not in self._roots:
             self._roots = tuple(sorted((*self._roots, place), key=lambda each: -len(each.segments)))
 
     def write_new(self, location: Location, data: bytes | memoryview) -> None:
-        """Create the file, never touching one that exists; it and its entry are on disk on return."""
+        """Creates the file, never overwriting one; the file and its directory entry are durable on return."""
         written = self.create(location, data)
         try:
             self._sync_all(list(written.descriptors()))
             self.is_synced(written)
         except OSError as error:
-            self.delete(location)  # nobody can point at it yet
+            self.delete(location)  # no pointer can lead to it yet
             raise trouble("write", location, error) from error
         finally:
             written.close()
 
     def create(self, location: Location, data: bytes | memoryview) -> "Written":
-        """As `write_new`, but it is for the caller to bring the file to disk and to close it."""
+        """Creates the file like `write_new`, but the caller must fsync and close the result."""
         self.counts["write"] += 1
         self.written_bytes += len(data)
         if self._opens_directly and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
             try:
                 return self._create_held(location, data)
             except FileNotFoundError:
-                pass  # the folder is not there yet: the way below makes it
+                pass  # the folder does not exist yet: the slow path below creates it
             except OSError as error:
                 raise trouble("write", location, error) from error
         way, name = self._make_way(location), location.segments[-1]
@@ -111,7 +111,7 @@ class LocalFiles:
                 while view:
                     view = view[os.write(way.file, view) :]
             except OSError:
-                os.unlink(name, dir_fd=folder)  # nobody can point at it yet
+                os.unlink(name, dir_fd=folder)  # no pointer can lead to it yet
                 raise
         except OSError as error:
             way.close()
@@ -125,13 +125,13 @@ class LocalFiles:
             sync_each(files)
 
     def is_synced(self, written: Written) -> None:
-        """To be told when it was brought to disk."""
+        """Records that the new folders of `written` are on disk; call it after the fsync."""
         self._unsynced.difference_update(written.made)
 
     def drop_pages(self, file: int) -> None:
-        """Tell the system that nobody will read a file soon that is on disk: the next one is written into its pages.
+        """Drops a synced file from the page cache, so that the next write reuses its pages.
 
-        Fresh pages cost several times what copying into them does, above all where the machine is a virtual one.
+        Allocating fresh pages costs several times as much as copying into them, above all on virtual machines.
         """
         if self._linux_syscalls:
             syscalls.drop_pages(file)
@@ -139,11 +139,11 @@ class LocalFiles:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _is_new(self, segments: tuple[str, ...]) -> bool:
-        """Whether a folder on the way may not be on disk yet; then that, too, is for whoever goes there to see to."""
+        """Whether a folder of the path may not be on disk yet; the writer of the file must then fsync that, too."""
         return bool(self._unsynced) and any(segments[:depth] in self._unsynced for depth in range(len(segments)))
 
     def _create_held(self, location: Location, data: bytes | memoryview) -> "Written":
-        """The same for a small file in a folder that exists, without giving up the interpreter: no call in it waits."""
+        """Creates a small file in an existing folder without releasing the GIL: none of its system calls blocks."""
         folder, name = _open_held(self._root_of(location), location), location.segments[-1]
         try:
             file = NEW_FILE.open(name, folder)
@@ -159,11 +159,11 @@ class LocalFiles:
         return Written(file, (folder,), close=syscalls.close)
 
     def read(self, location: Location, spelled: str) -> bytes:
-        """The bytes, or NotFound in the reference's words with the location as it was spelled."""
+        """Returns the bytes; raises NotFound with the reference's message and the location as the client wrote it."""
         self.counts["read"] += 1
         try:
             with self._folder(location) as (folder, name):
-                # Not to wait: a pipe somebody left in the warehouse would hold the thread for ever.
+                # Non-blocking: opening a named pipe in the warehouse would block the thread for ever.
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 file = os.open(name, flags, dir_fd=folder)
                 with os.fdopen(file, "rb") as opened:
@@ -188,11 +188,11 @@ class LocalFiles:
             return False
 
     def delete(self, location: Location) -> None:
-        """Remove the file; one that is not there is fine. With it goes the checksum that Hadoop puts beside."""
+        """Deletes the file, if it exists, and the .crc file that Hadoop writes beside it."""
         self.counts["delete"] += 1
         try:
             with self._folder(location) as (folder, name):
-                if not name.endswith(".metadata.json"):  # those are written here, without one
+                if not name.endswith(".metadata.json"):  # we write these ourselves, without a .crc
                     with suppress(FileNotFoundError):
                         os.unlink(f".{name}.crc", dir_fd=folder)
                 os.unlink(name, dir_fd=folder)
@@ -204,16 +204,16 @@ class LocalFiles:
             raise trouble("delete", location, error) from error
 
     def make_folder(self, location: Location) -> Written:
-        """Make the folder, for clients that write into a table's folder without making it.
+        """Creates the folder, for clients that write into a table's folder without creating it.
 
-        It is for the caller to bring to disk what was made, if anything was, and to close it.
+        The caller must fsync what was created, if anything, and close the result.
         """
         return self._make_way(Location(location.scheme, location.authority, (*location.segments, ".")))
 
     def claim_folder(self, location: Location) -> bool:
-        """Make a folder that is not there yet, and those above it; False if somebody has it, whatever is in it.
+        """Creates a folder and its parents; returns False if the folder exists, even if it is empty.
 
-        It is on disk with the first file that is written into it.
+        It becomes durable with the first file that is written into it.
         """
         was_unsynced = location.segments in self._unsynced
         way = self._make_way(location)
@@ -231,7 +231,7 @@ class LocalFiles:
         return True
 
     def _make_way(self, location: Location) -> Written:
-        """The folder of a file, which comes last, made if it is not there, as are those above it."""
+        """Opens the folder of a file, the last of `folders`; creates it and its parents if they are missing."""
         root = self._root_of(location)
         folders, made = [_open_root(root, location, create=True)], []
         try:
@@ -239,7 +239,7 @@ class LocalFiles:
                 path = location.segments[:depth]
                 inner = _enter(folders[-1], path, self._unsynced)
                 if path in self._unsynced:
-                    made.append(path)
+                    made.append(path)  # the parent stays open: it needs an fsync for this entry
                 else:
                     os.close(folders.pop())
                 folders.append(inner)
@@ -250,10 +250,10 @@ class LocalFiles:
         return Written(None, folders, made)
 
     def remove_empty_folders(self, location: Location) -> None:
-        """Remove the folder and everything below it that holds no file; never a folder above an allowed place.
+        """Removes the folder and its subfolders that hold no file; never an allowed place or a folder above one.
 
-        Each step is taken from an opened folder and refuses links, so that nothing outside is reached: not even if
-        somebody puts a link in place of a folder meanwhile.
+        Each step opens relative to its parent's descriptor and refuses links, so nothing outside is reached, even if a
+        folder is replaced by a link meanwhile.
         """
         if not any(place.contains(location) and place != location for place in self._roots):
             return
@@ -261,13 +261,13 @@ class LocalFiles:
             with self._folder(location) as (folder, name):
                 _remove_empty(name, folder, DEEPEST_FOLDER)
         except OSError:
-            return  # not there, or reached only through a link: not ours to remove
+            return  # missing, or behind a link: not removed
 
     def without_links(self, location: Location) -> Location:
-        """Where the path really leads, spelled below the allowed place that holds it; as it is if no link is met."""
+        """Resolves symbolic links; returns the location below the allowed place that contains it, if one does."""
         try:
             real = os.path.realpath(path_of(location))
-        except ValueError:  # a character that no path holds
+        except ValueError:  # a NUL character
             return location
         for root in self._roots:
             real_root = os.path.realpath(path_of(root))
@@ -277,7 +277,7 @@ class LocalFiles:
         return Location(location.scheme, location.authority, tuple(each for each in real.split("/") if each))
 
     def list_files(self, folder: Location, ending: str) -> list[FoundFile]:
-        """The files right in a folder whose names end so; none if it is not there."""
+        """Returns the files directly in a folder whose names end with `ending`; none if it is missing."""
         self.counts["list"] += 1
         found = []
         inner = Location(folder.scheme, folder.authority, (*folder.segments, "."))
@@ -296,7 +296,7 @@ class LocalFiles:
         return found
 
     def set_aside(self, location: Location, name: str) -> None:
-        """Give a file another name in its folder, so that its own is free; on disk on return."""
+        """Renames a file within its folder, to free its name; durable on return."""
         try:
             with self._folder(location) as (folder, old_name):
                 os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -305,7 +305,7 @@ class LocalFiles:
             raise trouble("rename", location, error) from error
 
     def _root_of(self, location: Location) -> Location:
-        """The allowed place that holds a file, or Forbidden."""
+        """Returns the allowed place that contains a file; raises Forbidden."""
         root = next((place for place in self._roots if place.contains(location)), None)
         if root is None or len(location.segments) <= len(root.segments):
             raise Forbidden(
@@ -316,7 +316,7 @@ class LocalFiles:
 
     @contextmanager
     def _folder(self, location: Location) -> Iterator[tuple[int, str]]:
-        """The opened folder of a file and the file's name; each step below the allowed place refuses links."""
+        """Opens the folder of a file; yields it with the file's name. Links below the allowed place are refused."""
         root = self._root_of(location)
         folder = _open_root(root, location, create=False)
         try:
@@ -329,11 +329,11 @@ class LocalFiles:
 
 
 def _remove_empty(name: str, outer: int, levels: int) -> None:
-    """Remove a folder in the opened folder `outer` if nothing but empty folders is in it."""
+    """Removes a folder in the opened folder `outer` if it holds nothing but empty folders."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=outer)
     except OSError:
-        return  # a file, a link, or gone
+        return  # a file, a link, or deleted meanwhile
     try:
         with os.scandir(folder) as entries:
             inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -341,12 +341,12 @@ def _remove_empty(name: str, outer: int, levels: int) -> None:
             _remove_empty(each, folder, levels - 1)
     finally:
         os.close(folder)
-    with suppress(OSError):  # not empty: something in it is not ours to remove
+    with suppress(OSError):  # not empty
         os.rmdir(name, dir_fd=outer)
 
 
 def _open_held(root: Location, location: Location) -> int:
-    """The folder of a file, reached without a link below the allowed place; usually there is none above it either."""
+    """Opens the folder of a file, refusing links below the allowed place; first assumes none in the whole path."""
     try:
         return _DIRECT_FOLDER.open("/" + "/".join(location.segments[:-1]))
     except OSError as error:
@@ -372,7 +372,7 @@ def _open_root(root: Location, location: Location, *, create: bool) -> int:
 
 
 def _make_folders(path: str) -> None:
-    """Make the folder and those above it that are missing; each entry is on disk on return."""
+    """Creates the folder and its missing parents; each entry is durable on return."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -387,18 +387,18 @@ def _make_folders(path: str) -> None:
 
 
 def _enter(folder: int, path: tuple[str, ...], made: set[tuple[str, ...]]) -> int:
-    """Step into a sub-folder; one that is not there is made, and noted before, so that nobody overlooks it."""
+    """Opens a subfolder. A missing one is created, after it was added to `made`, so that no writer skips its fsync."""
     try:
         return os.open(path[-1], _FOLDER, dir_fd=folder)
     except FileNotFoundError:
         made.add(path)
-        with suppress(FileExistsError):  # somebody else was quicker
+        with suppress(FileExistsError):  # created concurrently
             os.mkdir(path[-1], 0o755, dir_fd=folder)
         return os.open(path[-1], _FOLDER, dir_fd=folder)
 
 
 def trouble(verb: str, location: Location, error: OSError) -> CatalogError:
-    """What a caller is told of a file that could not be used."""
+    """Translates an OSError to a CatalogError for the client."""
     place = str(location).removesuffix("/.")  # a folder is reached as "." inside it
     text = f"Cannot {verb} {place}: {error.strerror or error}"
     if error.errno == errno.ENAMETOOLONG:

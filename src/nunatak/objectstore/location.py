@@ -1,4 +1,4 @@
-"""Where things lie: a location as scheme, authority and path segments, compared by segments and never by characters."""
+"""Locations: scheme, authority and path segments, compared by segments and never by characters."""
 
 import re
 from collections.abc import Sequence
@@ -9,32 +9,32 @@ import msgspec
 
 from nunatak.errors import BadRequest, NotFound
 
-# Spellings of one store: what Hadoop calls s3a is the same bucket.
+# Aliases of one scheme: Hadoop's s3a://bucket is the same bucket as s3://bucket.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _REFUSED = re.compile(r"[\x00-\x1f\x7f?#\\]")
 _NO_NAMES = frozenset({"", ".", ".."})
-MOST_DECODINGS = 3  # of percent signs: a path encoded more often than this is taken for nobody's
+MOST_DECODINGS = 3  # of percent signs: a path encoded more often counts as inside no allowed place
 _SHAPE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
-_ANY_SHAPE = re.compile(_SHAPE.pattern, re.DOTALL)  # a path may hold any character, even the end of a line
+_ANY_SHAPE = re.compile(_SHAPE.pattern, re.DOTALL)  # a path may hold any character, even a newline
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A place in a store; `segments` are taken as they stand, nothing is decoded."""
+    """A file or folder of a store; `segments` are literal, nothing is percent-decoded."""
 
     scheme: str
     authority: str
     segments: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The canonical spelling, the same for every way of writing the place."""
+        """Returns the canonical form, the same for every spelling of the location."""
         return f"{self.scheme}://{self.authority}/{'/'.join(self.segments)}"
 
     def parent(self, size: int) -> "Location":
-        """The place made of the first `size` segments."""
+        """Returns the location of the first `size` segments."""
         return Location(self.scheme, self.authority, self.segments[:size])
 
     def contains(self, other: "Location") -> bool:
-        """Whether `other` is this place or lies inside it."""
+        """Whether `other` is this location or lies inside it."""
         return (
             self.scheme == other.scheme
             and self.authority == other.authority
@@ -42,12 +42,12 @@ class Location(msgspec.Struct, frozen=True):
         )
 
 
-@lru_cache(maxsize=8192)  # a commit asks for the same few places again and again
+@lru_cache(maxsize=8192)  # commits parse the same few locations repeatedly
 def parse_location(text: str) -> Location:
-    """The place `text` names, or BadRequest for anything whose meaning could be read in two ways."""
+    """Parses a location; raises BadRequest for anything that readers could interpret in different ways."""
     if _REFUSED.search(text):
         raise BadRequest(f"Invalid location: {text!r} holds a character that is not allowed in one")
-    # Other catalogs write a local path without a scheme; it means the same file.
+    # Other catalogs write local paths without a scheme.
     found = _SHAPE.match(f"file://{text}" if text.startswith("/") else text)
     if found is None:
         raise BadRequest(
@@ -68,9 +68,9 @@ def parse_location(text: str) -> Location:
     return Location(scheme, authority, segments)
 
 
-@lru_cache(maxsize=64)  # a commit asks for its new file twice, and then nobody does
+@lru_cache(maxsize=64)  # a commit parses its new file twice, and never again
 def parse_file_location(text: str) -> Location:
-    """The same for a file that was not asked for before and may never be again: its folder is remembered longer."""
+    """Parses the location of a new file, without a place in the large cache; only its folder is cached there."""
     folder, _, name = text.rpartition("/")
     if folder.count("/") < 3 or folder.endswith("/") or name in _NO_NAMES or _REFUSED.search(name):
         return parse_location(text)
@@ -79,7 +79,7 @@ def parse_file_location(text: str) -> Location:
 
 
 def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Location:
-    """The place `text` names, refused unless one of the allowed places contains it."""
+    """Parses a location; raises BadRequest unless one of the allowed places contains it."""
     location = parse_location(text)
     for place in allowed:
         if place.contains(location):
@@ -92,7 +92,7 @@ def require_inside(text: str, allowed: tuple[Location, ...], what: str) -> Locat
 
 
 def is_inside_any(places: Sequence[Location], text: str) -> bool:
-    """Whether the file lies in one of the places for every reader: also for one that decodes percent signs."""
+    """Whether the file lies in one of the places for every reader, also one that decodes percent signs."""
     try:
         place = parse_file_location(text)
     except BadRequest:
@@ -104,7 +104,7 @@ def is_inside_any(places: Sequence[Location], text: str) -> bool:
 
 
 def _is_one_name(segment: str) -> bool:
-    """Whether a segment stays one name when somebody decodes it, once or again."""
+    """Whether a segment stays a single name after any number of percent-decodings."""
     for _ in range(MOST_DECODINGS):
         if segment in _NO_NAMES or "/" in segment or "\\" in segment:
             return False
@@ -116,8 +116,8 @@ def _is_one_name(segment: str) -> bool:
 
 
 def possible_locations(text: str) -> list[Location]:
-    """Every place that some reader may take the text for; for paths that `parse_location` refuses or that hold a
-    percent sign. Readers differ: some decode percent signs, resolve `..`, join slashes or cut off a query.
+    """Returns every location that some reader may understand by the text, for paths that `parse_location` refuses or
+    that hold a percent sign. Readers differ: some decode percent signs, resolve `..`, join slashes or drop a query.
     """
     spellings = [text]
     for _ in range(MOST_DECODINGS):
@@ -130,10 +130,10 @@ def possible_locations(text: str) -> list[Location]:
 
 
 def _resolve_dots(text: str) -> list[Location]:
-    """The place with `.`, `..` and empty segments resolved; two if a local path seems to name a host."""
+    """Resolves `.`, `..` and empty segments; returns two locations if a local path seems to name a host."""
     text = text.strip()
     shape = _ANY_SHAPE.match(f"file://{text}" if text.startswith("/") else text)
-    if shape is None or "\0" in text:  # no file has such a name
+    if shape is None or "\0" in text:  # no file name holds a NUL
         return []
     scheme = _SCHEMES.get(shape[1].lower(), shape[1].lower())
     authority, path = shape[2] or "", shape[3] or ""
@@ -156,7 +156,7 @@ def _plain_segments(path: str) -> tuple[str, ...]:
 
 
 def path_of(location: Location) -> str:
-    """The path of a file: location on this machine."""
+    """Returns the local path of a file: location."""
     return "/" + "/".join(location.segments)
 
 

@@ -1,4 +1,4 @@
-"""Which files a snapshot reaches: manifest lists and manifests, read for the paths in them and nothing else."""
+"""Reads the file paths in manifest lists and manifests, to find the files that a snapshot references."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ ENTRY_FIELDS: Fields = {
 
 
 def manifest_paths(manifest_list: bytes) -> Iterator[str]:
-    """The manifests a manifest list names, data and delete manifests alike."""
+    """Yields the paths of the manifests in a manifest list, of data and delete manifests."""
     for record in read_manifest_list(manifest_list):
         path = record.get("manifest_path")
         if isinstance(path, str):
@@ -31,7 +31,7 @@ def manifest_paths(manifest_list: bytes) -> Iterator[str]:
 
 
 def file_paths(manifest: bytes) -> Iterator[str]:
-    """The data and delete files a manifest names, live and deleted ones alike: all of them were the table's."""
+    """Yields the paths of the data and delete files in a manifest, also of deleted entries: all were the table's."""
     for record in entries(manifest):
         entry = record.get("data_file")
         if isinstance(entry, dict) and isinstance(entry.get("file_path"), str):

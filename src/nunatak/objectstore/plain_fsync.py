@@ -1,4 +1,4 @@
-"""Bringing files to disk with os.fsync alone, as every system has it; the way of Linux is in linux/aio_fsync.py."""
+"""Fsyncs files with os.fsync, which every system has; linux/aio_fsync.py is the faster way on Linux."""
 
 import asyncio
 import os
@@ -8,24 +8,24 @@ InThread = Callable[[Callable[[Sequence[int]], None], Sequence[int]], Awaitable[
 
 
 def sync_each(files: Sequence[int]) -> None:
-    """One descriptor after the other; raises OSError at the first that cannot be brought to disk."""
+    """Fsyncs one descriptor after the other; raises OSError at the first that fails."""
     for file in files:
         os.fsync(file)
 
 
 class ThreadFsync:
-    """Each file in a thread, many at the same time, so that they share the commits of the filesystem's journal."""
+    """Fsyncs each file in a thread of its own, concurrently, so that they share commits of the filesystem's journal."""
 
     def __init__(self, in_thread: InThread) -> None:
         self._in_thread = in_thread
 
     async def sync_all(self, files: Sequence[int]) -> None:
-        """Returns when all of them were tried; raises OSError if one could not be brought to disk."""
-        # All are awaited, also after one has failed: descriptors are closed afterwards.
+        """Fsyncs all files; waits for all of them before it raises the first OSError."""
+        # All are awaited, also after a failure: the caller closes the descriptors afterwards.
         outcomes = await asyncio.gather(*(self._in_thread(sync_each, [file]) for file in files), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no resource is held."""

@@ -1,4 +1,4 @@
-"""The one door to files of tables: reads, create-only writes and deletes, off the event loop."""
+"""The object store: reads, create-only writes and deletes of table files, off the event loop."""
 
 import errno
 import gzip
@@ -18,7 +18,7 @@ from nunatak.objectstore.threads import FileThreads
 
 T = TypeVar("T")
 Bytes = bytes | memoryview
-THREADS = 12  # what waits on fsync costs no CPU; more threads than cores keep the disk busy
+THREADS = 12  # a thread that waits for fsync uses no CPU; more threads than cores keep the disk busy
 
 
 def require_served(place: Location) -> None:
@@ -27,7 +27,7 @@ def require_served(place: Location) -> None:
 
 
 class ObjectStore:
-    """Files by location, for the allowed places of all warehouses; `linux_syscalls` is the setting of this name."""
+    """Files by location, below the allowed places of all warehouses; `linux_syscalls` is the setting of this name."""
 
     def __init__(self, allowed: tuple[Location, ...], *, linux_syscalls: bool = True) -> None:
         self.local = LocalFiles((), linux_syscalls=linux_syscalls)
@@ -39,7 +39,7 @@ class ObjectStore:
         self._shared_fsync = SharedFsync(self._sync)
 
     def allow(self, place: Location) -> None:
-        """From now on, also what lies below this place."""
+        """Allows access to files below this place."""
         require_served(place)
         self.local.allow(place)
 
@@ -47,7 +47,7 @@ class ObjectStore:
         return await self._run(self.local.read, parse_location(location), location)
 
     async def read_metadata(self, location: str) -> bytes:
-        """The JSON of a metadata file, decompressed if its name or its first bytes say so."""
+        """Returns the JSON of a metadata file, decompressed if its first bytes are gzip's; raises InvalidMetadata."""
         return await self._run(self._read_metadata, location)
 
     def _read_metadata(self, location: str) -> bytes:
@@ -64,9 +64,9 @@ class ObjectStore:
         return unfolded
 
     async def write_metadata(self, location: str, data: Bytes, pack: Callable[[Bytes], T]) -> T:
-        """Write a new metadata file; a name ending in .gz.metadata.json is compressed.
+        """Writes a new metadata file, compressed if its name ends in .gz.metadata.json.
 
-        `pack` is called on the data in the same thread and its result returned: work that the event loop is spared.
+        Calls `pack` on the data in the same thread, to keep that work off the event loop, and returns its result.
         """
         return await self._run(self._write_metadata, location, data, pack)
 
@@ -76,18 +76,18 @@ class ObjectStore:
         return pack(data)
 
     async def write_synced(self, location: str, data: Bytes) -> None:
-        """Write a new small metadata file right here; it is on disk on return, together with others of its time."""
+        """Writes a small new metadata file in the event loop; durable on return. Concurrent writes share one fsync."""
         place = parse_file_location(location)
         try:
             await self._shared_fsync.wait_for(self.local.create(place, data))
         except OSError as error:
-            await self._run(self.local.delete, place)  # nobody can point at it yet
+            await self._run(self.local.delete, place)  # no pointer can lead to it yet
             raise trouble("write", place, error) from error
 
     async def _sync(self, files: Sequence[Written]) -> None:
-        """Bring them to disk and close them; FileNotFoundError if one was deleted meanwhile."""
+        """Fsyncs and closes files and folders; raises FileNotFoundError if a file was deleted meanwhile."""
         try:
-            # Folders first: they hold no data, so that what is handed over last is done last.
+            # Folders first: they hold no data, so the last request submitted is likely the last to finish.
             folders = [folder for each in files for folder in each.folders]
             await self._disk.sync_all(folders + [each.file for each in files if each.file is not None])
             if not all(each.is_there() for each in files):
@@ -95,20 +95,20 @@ class ObjectStore:
             for each in files:
                 self.local.is_synced(each)
                 if each.file is not None:
-                    self.local.drop_pages(each.file)  # loads are served from memory and the database
+                    self.local.drop_pages(each.file)  # loads use the cache and the database, not the file
         finally:
             for each in files:
                 each.close()
 
     def exists(self, location: str) -> bool:
-        """Asked on the load path: one stat, cheaper than a hop to a thread."""
+        """Whether the file exists. Runs in the event loop, on the load path: a stat is cheaper than a thread switch."""
         return self.local.exists(parse_location(location))
 
     async def delete(self, location: str) -> None:
         await self._run(self.local.delete, parse_location(location))
 
     async def make_folder(self, location: str) -> None:
-        """Make the folder unless it is there; on disk on return, together with files of its time."""
+        """Creates the folder if it is missing; durable on return, by an fsync shared with concurrent writes."""
         place = parse_location(location)
         made = self.local.make_folder(place)
         if not made.made:
@@ -120,12 +120,12 @@ class ObjectStore:
             raise trouble("write", place, error) from error
 
     def claim_folder(self, location: str) -> bool:
-        """Make a folder that is not there yet; False if it is, or could not be made by one of several at once."""
+        """Creates a folder; returns False if it exists, or if the store cannot create folders atomically."""
         place = parse_location(location)
         return place.scheme == "file" and self.local.claim_folder(place)
 
     async def without_links(self, places: Sequence[Location]) -> list[Location]:
-        """Where each path really leads if links of this machine are followed; itself for other stores."""
+        """Resolves symbolic links in local paths; returns other locations unchanged."""
         return await self._run(self._without_links, places)
 
     def _without_links(self, places: Sequence[Location]) -> list[Location]:
@@ -135,11 +135,11 @@ class ObjectStore:
         await self._run(self.local.remove_empty_folders, parse_location(location))
 
     async def list_files(self, folder: str, ending: str) -> list[FoundFile]:
-        """The files right in a folder whose names end so, in no order; none if it is not there."""
+        """Returns the files directly in a folder whose names end with `ending`, unordered; none if it is missing."""
         return await self._run(self.local.list_files, parse_location(folder), ending)
 
     async def set_aside(self, location: str, name: str) -> None:
-        """Give a file another name in its folder, so that its own is free."""
+        """Renames a file within its folder, to free its name."""
         await self._run(self.local.set_aside, parse_location(location), name)
 
     def close(self) -> None:

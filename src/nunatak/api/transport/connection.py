@@ -1,4 +1,4 @@
-"""What is known of a connection: how a request may arrive, who may connect, and whose certificate was shown."""
+"""Limits and identity of a connection: how a request may arrive, who may connect, the client certificate's name."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooSlow
 from nunatak.settings import Settings
 
 MAX_HEAD_BYTES = 32 * 1024  # tokens of large directories reach 16 KiB
-MAX_HEAD_FIELDS = 200  # browsers and proxies send thirty; each costs more than its bytes
+MAX_HEAD_FIELDS = 200  # browsers and proxies send thirty; a field costs more than its bytes
 
 
 def _everybody(_: bytes | None) -> bool:
@@ -22,25 +22,25 @@ def _nobody(_: str) -> bool:
 
 
 def _count_nothing(_: str) -> None:
-    """Without authentication nobody's requests are counted."""
+    """Without authentication no requests are counted."""
 
 
 @dataclass
 class ConnectionGate:
-    """What the protocol asks about an address: whether it may have one more connection, and whom to put up with.
+    """Decides whether an address may open one more connection, and how much of its unread data is tolerated.
 
-    `knows` tells whether an Authorization header is of somebody who was identified before; `is_proxy` whether an
-    address is a trusted proxy's, which has as many connections as it likes; `count` counts a refused request.
+    `knows` returns whether an Authorization header was authenticated before; `is_proxy` whether an address is a trusted
+    proxy's, which may open any number of connections; `count` counts a refused request.
     """
 
-    most_of_address: int = 0  # 0: as many as it likes
+    most_of_address: int = 0  # 0: no limit
     knows: Callable[[bytes | None], bool] = _everybody
     is_proxy: Callable[[str], bool] = _nobody
     count: Callable[[str], None] = _count_nothing
     _open: dict[str, int] = field(default_factory=dict)
 
     def enter(self, host: str) -> bool:
-        """Whether the connection may stay; one that may has to `leave` at its end."""
+        """Returns whether the connection may stay; if so, the caller must call `leave` when it ends."""
         network = network_of(host)
         count = self._open.get(network, 0)
         if self.most_of_address and count >= self.most_of_address and not self.is_proxy(host):
@@ -55,7 +55,7 @@ class ConnectionGate:
             self._open[network] = count
 
     def refuse(self, host: str) -> None:
-        """A request was refused before the application saw it."""
+        """Counts a request that was refused before the application saw it, unless it came from a trusted proxy."""
         if not self.is_proxy(host):
             self.count(host)
 
@@ -67,7 +67,7 @@ class ConnectionGate:
 
 
 def gate_of(settings: Settings, app: App) -> ConnectionGate:
-    """What the protocol asks about addresses; without authentication everybody is known and nobody counted."""
+    """Returns the gate for the settings; without authentication every client is known and none is counted."""
     doors, rates = app.access_setup, app.rates
     gate = ConnectionGate(settings.address_connections)
     if doors is not None:
@@ -84,7 +84,7 @@ def gate_of(settings: Settings, app: App) -> ConnectionGate:
 
 @dataclass(frozen=True)
 class ArrivalLimits:
-    """How long a request may take to arrive, and how large its head may be; bodies are limited in api/bodies.py."""
+    """The time within which a request must arrive, and the size of its head; bodies are limited in api/bodies.py."""
 
     seconds: float
     head_bytes: int = MAX_HEAD_BYTES
@@ -100,10 +100,10 @@ class ArrivalLimits:
 
 
 def certificate_name(transport: asyncio.BaseTransport) -> str | None:
-    """The common name of the client's verified certificate; None without one, or if it has several names."""
+    """Returns the common name of the client's verified certificate; None without one, or if it has several."""
     tls = transport.get_extra_info("ssl_object")
     certificate = tls.getpeercert() if tls is not None else None
-    if not certificate:  # empty if the client showed none
+    if not certificate:  # empty if the client presented none
         return None
     names = [value for relative in certificate.get("subject", ()) for field, value in relative if field == "commonName"]
     return names[0] if len(names) == 1 else None

@@ -1,7 +1,7 @@
-"""One request and its answer, and the parsed heads of requests that clients send again and again.
+"""One request and its response, and a cache of parsed request heads.
 
-The protocol makes an `Exchange` once the head of a request is parsed. It calls the application in a task of its own and
-writes the response in one piece.
+The protocol creates an `Exchange` once the head of a request is parsed. It calls the application in a task of its own
+and writes the response in one piece.
 """
 
 import asyncio
@@ -22,9 +22,10 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _END = b"\r\n\r\n"
 _TOKEN = b"authorization"
 
-JOINED_BYTES = 64 * 1024  # up to here one copy is cheaper than a second write
-BUFFERED_BYTES = 64 * 1024  # of a body that the application has not received yet; beyond that nothing more is read
+JOINED_BYTES = 64 * 1024  # up to this size one copy is cheaper than a second write
+BUFFERED_BYTES = 64 * 1024  # of a body not yet received by the application; beyond this, reading pauses
 MOST_HEADS, LONGEST_HEAD = 4096, 2048
+# A head with one of these differs in every request, so caching it is useless.
 _NEVER_THE_SAME = frozenset({b"idempotency-key", b"x-request-id", b"traceparent", b"x-amz-date", b"dpop"})
 
 Address = tuple[str, int]
@@ -39,12 +40,12 @@ class Application(Protocol):
         address: Address | None = None,
         certificate: str | None = None,
     ) -> Response:
-        """The response as it goes out, with all of its headers; never raises."""
+        """Returns the complete response with all headers; never raises."""
         ...
 
 
 class Connection(Protocol):
-    """What an exchange needs of the protocol it belongs to."""
+    """The part of the protocol that an exchange uses."""
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -52,14 +53,14 @@ class Connection(Protocol):
     certificate: str | None
 
     def must_close_after(self, exchange: "Exchange") -> bool:
-        """Whether so much of its body is still to come that a new connection is cheaper than reading it."""
+        """Returns whether so much of the body is outstanding that a new connection is cheaper than reading it."""
         ...
 
     def response_written(self, exchange: "Exchange") -> None: ...
 
 
 def parse_head(method: bytes, url: bytes, headers: Headers) -> RequestHead:
-    """Raises what httptools finds wrong with the URL, or ValueError if there is no path in it."""
+    """Parses a head; raises httptools' errors for an invalid URL, or ValueError if it has no path."""
     parsed = httptools.parse_url(url)
     if parsed.path is None:
         raise ValueError("no path")
@@ -67,15 +68,15 @@ def parse_head(method: bytes, url: bytes, headers: Headers) -> RequestHead:
 
 
 class KnownHeads:
-    """Parsed heads by their bytes: clients send the same head again and again, and it is parsed once."""
+    """A cache of parsed heads by their bytes: clients send the same head repeatedly."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[RequestHead, int]] = {}
-        # By a digest of the head, with where the token stands in it: neither a key nor a value holds the token.
+        # By a digest of the head, with the position of the token in it: neither key nor value contains the token.
         self._with_tokens: dict[bytes, tuple[RequestHead, int, slice]] = {}
 
     def find(self, request: bytes) -> tuple[RequestHead, bytes] | None:
-        """The head and the body of `request`, if its head is known and it is exactly one whole request."""
+        """Returns the head and body of `request`, if its head is cached and it is exactly one whole request."""
         end = request.find(_END) + len(_END)
         known = self._known.get(request[:end]) or self._find_with_token(request, end)
         if known is None or len(request) - end != known[1]:
@@ -91,7 +92,7 @@ class KnownHeads:
         return RequestHead(head.method, head.path, head.query, headers), body_bytes
 
     def remember(self, request: bytes, head: RequestHead, body_bytes: int) -> None:
-        """`request` is one whole request and nothing else, was parsed to this head and has a body of this size."""
+        """Caches `head`; `request` is exactly one whole request with this head and a body of `body_bytes`."""
         end = len(request) - body_bytes
         if (
             end > LONGEST_HEAD
@@ -106,31 +107,33 @@ class KnownHeads:
         token = head.headers.get(_TOKEN)
         if token is None:
             self._known[request[:end]] = head, body_bytes
+        # Not for JoinedHeaders: the copy is a plain dict and would lose `repeated`.
         elif not isinstance(head.headers, JoinedHeaders) and (start := request.find(token)) >= 0:
             without = RequestHead(head.method, head.path, head.query, {**head.headers, _TOKEN: b""})
             self._with_tokens[digest_of(request[:end])] = without, body_bytes, slice(start, start + len(token))
 
 
 def format_head(status: int, headers: Headers) -> bytes:
-    """Status line and headers, up to the empty line."""
+    """Returns the status line and headers, including the empty line; raises ValueError for a line break in a header."""
     lines = [_STATUS_LINES[status]]
     lines += [b"%b: %b\r\n" % header for header in headers]
     lines.append(b"\r\n")
     head = b"".join(lines)
+    # A line break in a value would let it add headers of its own (response splitting).
     if head.count(b"\n") != len(lines):
         raise ValueError("a header of the response holds a line break")
     return head
 
 
 class Exchange:
-    """A request whose body is here before the application is called: most have none, or a small one.
+    """A request whose body has arrived before the application is called: most have none, or a small one.
 
-    `response_complete`, `disconnected`, `keep_alive` and `message_event` are what uvicorn's protocol reads and sets.
+    uvicorn's protocol reads and sets `response_complete`, `disconnected`, `keep_alive` and `message_event`.
     """
 
     __slots__ = ("_connection", "body", "disconnected", "head", "keep_alive", "response_complete")
 
-    message_event = asyncio.Event()  # nobody waits for a part of the body
+    message_event = asyncio.Event()  # shared by all: only a StreamedExchange waits for parts of the body
     is_whole = True
 
     def __init__(self, connection: Connection, head: RequestHead, body: bytes = b"") -> None:
@@ -142,7 +145,7 @@ class Exchange:
         self.response_complete = False
 
     def add(self, part: bytes) -> None:
-        """Takes a part of the body."""
+        """Appends a part of the body."""
         if not self.body:
             self.body = part
             return
@@ -162,7 +165,7 @@ class Exchange:
             if self.disconnected:
                 return
             self._write(response, closing=not self.keep_alive or connection.must_close_after(self))
-        except BaseException:  # cancelled, or a bug: the client must not wait for an answer
+        except BaseException:  # cancelled, or a bug: the client must not wait for a response
             connection.transport.close()
             raise
         connection.response_written(self)
@@ -181,7 +184,7 @@ class Exchange:
 
 
 class StreamedExchange(Exchange):
-    """A request whose body the application receives in parts, as ASGI's `receive` gives them."""
+    """A request whose body the application receives in parts, as from ASGI's `receive`."""
 
     __slots__ = ("_expects_continue", "ended", "message_event")
 
@@ -200,7 +203,7 @@ class StreamedExchange(Exchange):
         self.message_event.set()
 
     def end(self) -> None:
-        """All of the body is here."""
+        """Marks the body as complete."""
         self.ended = True
         self.message_event.set()
 

@@ -1,8 +1,8 @@
-"""The fast path: a load of a table this process knows is answered in the protocol, before a task or a scope is made.
+"""The fast path: answers a load of a cached table in the protocol, without creating a task or a scope.
 
-It promises exactly what the handler of loadTable promises (one read of the pointer, the same check of the file, the
-same bytes and headers) and steps aside for everything else: another route, an unknown table, a header that changes the
-answer.
+It does exactly what the handler of loadTable does (one read of the pointer, the same check of the file, the same bytes
+and headers) and leaves everything else to the handler: another route, an unknown table, a header that changes the
+response.
 """
 
 import time
@@ -21,9 +21,9 @@ from nunatak.database.records import Key
 from nunatak.errors import CatalogError
 from nunatak.iceberg.identifiers import Identifier, check_name, check_namespace
 
-MAX_TARGETS, MAX_TARGET_BYTES = 20_000, 1024  # remembered URLs; beyond that they are learnt anew
+MAX_TARGETS, MAX_TARGET_BYTES = 20_000, 1024  # cached URLs; the cache is cleared when it is full
 MAX_REQUESTS, MAX_REQUEST_BYTES = 10_000, 2048  # whole requests that need not be parsed again
-# Headers that no load depends on. With any other, except those handled below, the handler decides.
+# Headers that do not affect a load, or are handled below. A request with any other goes to the handler.
 _PLAIN = frozenset(
     {
         b"host", b"accept", b"user-agent", b"connection", b"content-type", b"accept-language", b"accept-encoding",
@@ -33,17 +33,17 @@ _PLAIN = frozenset(
 )  # fmt: skip
 
 
-_READ_META = int(Privilege.TABLE_READ_META)  # a plain number: combining flags costs more than the rest of the check
+_READ_META = int(Privilege.TABLE_READ_META)  # an int: combining IntFlag values costs more than the rest of the check
 
 
 class PointerNow(Protocol):
-    """A database that is read without waiting."""
+    """A database that can be read synchronously."""
 
     def pointer_now(self, key: Key, known: str | None) -> tuple[str, str | None, bytes | None, int] | None: ...
 
 
 class KnownLoad:
-    """A request for a table as its bytes say it, and what was found of its sender, under one version of the policy."""
+    """A parsed load request, and what is known of its sender under one policy version."""
 
     __slots__ = (
         "agent",
@@ -64,15 +64,15 @@ class KnownLoad:
         self.packing: bytes | None = None
         self.session: bytes | None = None  # the digest of the Authorization header
         self.agent = b""
-        self.policy = -1  # under which the sender may load it; no version is negative
+        self.policy = -1  # the policy version under which the sender may load it; no version is negative
         self.expires_ms = 0
         self.principal = ""
         self.host: str | None = None
-        self.what = ("", "", "", "", "")  # as the audit trail notes it, from this host
+        self.what = ("", "", "", "", "")  # the audit row of this load from this host
 
 
 class FastPath:
-    """Knows which requests are plain loads, and answers them from memory and one read of the database."""
+    """Recognises plain loads, and answers them from the cache and one read of the database."""
 
     def __init__(self, app: App, pointers: PointerNow) -> None:
         self._app = app
@@ -83,10 +83,10 @@ class FastPath:
         self._spool = app.catalog.spool
         self._targets: dict[bytes, Key | None] = {}
         self.requests: dict[bytes, KnownLoad] = {}
-        self._with_tokens: dict[bytes, KnownLoad] = {}  # by a digest: the memory of a server holds no token as a key
+        self._with_tokens: dict[bytes, KnownLoad] = {}  # by a digest, so that no token is held in memory as a key
 
     def remember(self, request: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        """Clients send the same bytes again and again: what these said need not be parsed the next time."""
+        """Caches the parsed request by its bytes, because clients send the same bytes repeatedly."""
         load = self._load(url, headers) if len(request) <= MAX_REQUEST_BYTES else None
         if load is not None:
             if len(self.requests) + len(self._with_tokens) >= MAX_REQUESTS:
@@ -98,7 +98,7 @@ class FastPath:
                 self._with_tokens[digest_of(request)] = load
 
     def find(self, request: bytes) -> KnownLoad | None:
-        """What is known of these very bytes."""
+        """Returns the cached load for exactly these bytes, or None."""
         load = self.requests.get(request)
         if load is None and self._with_tokens and len(request) <= MAX_REQUEST_BYTES:
             return self._with_tokens.get(digest_of(request))
@@ -107,7 +107,7 @@ class FastPath:
     def answer(
         self, url: bytes, headers: list[tuple[bytes, bytes]], client: tuple[str, int] | None = None
     ) -> tuple[bytes, bytes] | None:
-        """Head and body of the answer, or None if this is not for the fast path."""
+        """Returns head and body of the response, or None if the request is for the handler."""
         load = self._load(url, headers)
         return None if load is None else self.answer_known(load, client)
 
@@ -116,7 +116,7 @@ class FastPath:
         key = targets.get(url)
         if key is None:
             if url in targets or len(url) > MAX_TARGET_BYTES:
-                return None  # a name of 255 bytes in every level is for the handler
+                return None  # a URL this long (names of 255 bytes in every level) is for the handler
             key = self._learn(url)
             if key is None:
                 return None
@@ -130,17 +130,17 @@ class FastPath:
                 load.packing = value
             elif name == b"authorization":
                 if load.session is not None:
-                    return None  # whichever of the two counts
+                    return None  # two Authorization headers: the handler decides which one counts
                 load.session = digest_of(value)
             elif name == b"user-agent":
                 load.agent = value
         return load
 
     def answer_known(self, load: KnownLoad, client: tuple[str, int] | None) -> tuple[bytes, bytes] | None:
-        """As `answer`, for a request that was understood before."""
+        """As `answer`, for a request that was parsed before."""
         key = load.key
         started = time.perf_counter()
-        # First whether the sender is allowed to: a hidden table takes the same steps as one that is not there.
+        # Authorize first: a hidden table must take the same steps as one that does not exist.
         if self._guard is not None and load.policy < 0 and not self._look_up(load, client):
             return None
         loaded = self._cache.find(key)
@@ -159,9 +159,9 @@ class FastPath:
         return answer
 
     def _is_allowed(self, load: KnownLoad, policy: int, client: tuple[str, int] | None) -> bool:
-        """Whether the sender may load it, under the policy that was read with the pointer; it is counted and noted.
+        """Returns whether the sender may load the table under the policy version read with the pointer.
 
-        Whoever is not known, or asks too often, is told so on the ordinary way.
+        Applies the rate limit and notes the read for the audit trail. On False the handler answers, e.g. 401 or 429.
         """
         app = self._app
         host = client[0] if client is not None else ""
@@ -176,7 +176,7 @@ class FastPath:
         return True
 
     def _look_up(self, load: KnownLoad, client: tuple[str, int] | None) -> bool:
-        """What the guard remembers of the sender, taken along with the request; whether that allows it."""
+        """Copies what the guard has cached of the sender into `load`; returns whether that allows the load."""
         assert self._guard is not None
         load.policy = -1
         host = client[0] if client is not None else ""
@@ -194,6 +194,7 @@ class FastPath:
     ) -> tuple[bytes, bytes] | None:
         if etag is not None:
             if etag != loaded.etag.encode("ascii"):
+                # Only the exact tag is handled here; lists, weak tags and stale ones are for the handler.
                 return None
             self._app.metrics.count("loadTable", "GET", 304, time.perf_counter() - started)
             return b"HTTP/1.1 304 Not Modified\r\netag: " + etag + b"\r\n\r\n", b""
@@ -213,7 +214,7 @@ class FastPath:
         return loaded.http_head, body
 
     def _learn(self, url: bytes) -> Key | None:
-        """Which table a URL loads; None for anything but a plain load of all snapshots."""
+        """Returns the table that a URL loads, and caches it; None for anything but a plain load of all snapshots."""
         if len(self._targets) >= MAX_TARGETS:
             self._targets.clear()
         key = self._targets[url] = self._read(url)

@@ -1,4 +1,4 @@
-"""uvicorn as we run it: it accepts connections for our protocol, and finishes what was begun when it is stopped."""
+"""The configured uvicorn server: accepts connections for our protocol, and drains requests when it is stopped."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,11 @@ KEEP_ALIVE_SECONDS = 75  # as nginx: longer than clients and proxies keep an idl
 
 
 class HttpServer(uvicorn.Server):
-    """Calls `announce` once it listens. Stops on SIGTERM and SIGINT without raising them again afterwards, as uvicorn
-    does: that would end the process before the database is closed."""
+    """Calls `announce` once it listens, and stops on SIGTERM and SIGINT.
+
+    uvicorn raises the signal again afterwards; this server does not, since that would end the process before the
+    database is closed.
+    """
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
@@ -43,7 +46,7 @@ def make_server(
     *,
     drain_seconds: int,
 ) -> HttpServer:
-    """A server that is not started yet; after it is stopped, requests in flight have `drain_seconds` to finish."""
+    """Returns a server that is not started; after a stop, requests in flight have `drain_seconds` to finish."""
     config = uvicorn.Config(
         protocol.application,  # type: ignore[arg-type]  # no ASGI application: the protocol calls it
         interface="asgi3",
@@ -51,7 +54,7 @@ def make_server(
         access_log=False,
         http=protocol,
         ws="none",
-        proxy_headers=False,  # anybody can send X-Forwarded-For; whom to believe is for authentication to say
+        proxy_headers=False,  # any client can send X-Forwarded-For; authentication decides which proxies to trust
         lifespan="off",
         server_header=False,
         date_header=False,

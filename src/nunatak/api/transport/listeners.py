@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 from nunatak.settings import Settings, SettingsError
 
-BACKLOG = 2048  # connections that wait to be accepted
+BACKLOG = 2048  # connections waiting to be accepted
 
 
 def open_listeners(settings: Settings) -> list[socket.socket]:
-    """One socket for each worker, all of one address, so that the system deals out connections evenly.
+    """Opens one socket per worker, all on one address, so that the kernel distributes connections evenly.
 
-    The parent of the workers keeps them open: a connection that waits to be accepted outlives a worker that dies.
+    The workers' parent keeps them open: a connection that waits to be accepted survives the death of a worker.
     """
-    if settings.workers == 1 or sys.platform != "linux":  # elsewhere the last to listen would get everything
+    if settings.workers == 1 or sys.platform != "linux":  # elsewhere the last to listen would get every connection
         return [_listener(settings, settings.port, share=False)] * settings.workers
     if settings.port != 0:
-        # SO_REUSEPORT lets in any process of this user that sets it: another server must be noticed before.
+        # With SO_REUSEPORT any process of this user can share the port: detect another server first.
         _listener(settings, settings.port, share=False).close()
     first = _listener(settings, settings.port, share=True)
     port = first.getsockname()[1]

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: uvicorn's protocol, the fast path in front, and what is refused before any handler."""
+"""HTTP/1.1 on one connection: uvicorn's protocol with the fast path in front, and refusals before any handler."""
 
 import asyncio
 from collections import deque
@@ -19,20 +19,20 @@ from nunatak.api.transport.fast_path import FastPath
 from nunatak.api.transport.uvicorn_internals import HttpToolsProtocol
 from nunatak.errors import BadRequest, CatalogError, TooSlow
 
-WHOLE_BYTES = 64 * 1024  # up to here a body is waited for before the application is called
-DRAINED_BYTES = 256 * 1024  # of a body that nobody wants; for more of it a new connection is cheaper
-# Thrown away before the connection is closed under the client, which then may not see why. Somebody known gets more.
+WHOLE_BYTES = 64 * 1024  # a body up to this size is read before the application is called
+DRAINED_BYTES = 256 * 1024  # of an unread body; beyond this a new connection is cheaper
+# Discarded after a refusal before the connection is closed, when the client may miss the error. Known clients get more.
 UNREAD_BYTES, UNREAD_BYTES_OF_STRANGERS = 64 * 1024 * 1024, 256 * 1024
-MAX_PIPELINED = 100  # requests that wait for the answer to another; no client of ours sends one before its time
-LINGER_SECONDS = 5.0  # a client that still sends would lose our last words to a reset if we closed at once
-UNKNOWN = -1  # how many bytes a chunked body has
+MAX_PIPELINED = 100  # requests that wait for an earlier response; no client of ours pipelines
+LINGER_SECONDS = 5.0  # closing at once would reset a client that still sends, and it would lose our last response
+UNKNOWN = -1  # announced size of a chunked body
 
 
 class CatalogProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with the fast path in front, and Iceberg's error format for what is no proper request.
+    """uvicorn's HTTP protocol with the fast path in front, and Iceberg's error format for malformed requests.
 
-    Whatever may take too long is found by one timer for the connection: setting one for each request would cost more
-    than the fast path's lookup.
+    All timeouts are checked by one timer per connection: a timer per request would cost more than the fast path's
+    lookup.
     """
 
     # Of the server
@@ -44,22 +44,22 @@ class CatalogProtocol(HttpToolsProtocol):
 
     # Of the connection
     certificate: str | None = None  # the name in the client's certificate
-    cycle: Exchange | None  # type: ignore[assignment]  # of the last message, while it and once it was answered
-    waiting: deque[Exchange]  # for the answers to those before them
-    begun = ended = 0  # messages, as far as they were parsed
+    cycle: Exchange | None  # type: ignore[assignment]  # of the last message, during and after its response
+    waiting: deque[Exchange]  # for the responses to earlier requests
+    begun = ended = 0  # messages parsed so far
     made_at = last_seen = 0.0
-    arriving_since = 0.0  # when the first byte came of what is not here yet; 0: all that began is here
+    arriving_since = 0.0  # when the first byte of an incomplete message arrived; 0: no message is incomplete
     host = ""  # of the peer
     entered = False
-    refused = False  # whatever else comes is thrown away
-    unread_bytes = most_unread_bytes = 0  # of that
-    unsent_bytes = 0  # when the timer looked
+    refused = False  # all further data is discarded
+    unread_bytes = most_unread_bytes = 0  # of the data discarded
+    unsent_bytes = 0  # at the timer's last check
     watch: asyncio.TimerHandle | None = None
 
     # Of the message
-    answered = False  # by the fast path, or refused
+    answered = False  # by the fast path, or with a refusal
     in_head = False
-    handed_over = False  # `cycle` is of this message, not of one before
+    handed_over = False  # `cycle` belongs to this message, not to an earlier one
     head_bytes = body_bytes = trailer_bytes = 0
     announced_bytes = 0  # of its body
 
@@ -74,12 +74,13 @@ class CatalogProtocol(HttpToolsProtocol):
             return
         self.certificate = certificate_name(transport)
         if self.certificate is not None:
-            self.fast_path = None  # it knows callers by what they send, not by whom they are connected as
+            self.fast_path = None  # it identifies callers by request bytes, not by the connection's certificate
         self.made_at = self.loop.time()
         self.watch = self.loop.call_later(self.arrival.seconds, self._look)
 
     def data_received(self, data: bytes) -> None:
         self.last_seen = self.loop.time()
+        # The caches apply only to data that begins with a new request, while no response is in progress.
         if self.arriving_since or not self._is_free() or self._is_ending():
             self._parse(data)
             return
@@ -102,7 +103,7 @@ class CatalogProtocol(HttpToolsProtocol):
         self._parse_and_remember(data, is_new=load is None)
 
     def _parse_and_remember(self, data: bytes, *, is_new: bool) -> None:
-        """What exactly one whole request says need not be parsed the next time."""
+        """Parses data and, if it was exactly one whole request, caches the result by its bytes."""
         begun = self.begun
         self._parse(data)
         if self.ended != self.begun or self.begun != begun + 1 or self.refused:
@@ -130,23 +131,23 @@ class CatalogProtocol(HttpToolsProtocol):
             if self.ended != ended:
                 self.arriving_since = 0.0
         elif self.begun != begun:
-            self.arriving_since = self.last_seen  # it began in the middle of this data
+            self.arriving_since = self.last_seen  # the message began within this data
         elif self.in_head:
             self.head_bytes += len(data)
             if self.head_bytes > self.arrival.head_bytes:
                 self._refuse(self.arrival.head_too_large())
         elif self.body_bytes != body_bytes:
             self.trailer_bytes = 0
-        else:  # neither a head nor a body: the parser collects a trailer
+        else:  # neither head nor body: the parser is collecting a trailer
             self.trailer_bytes += len(data)
             if self.trailer_bytes > self.arrival.head_bytes:
                 self._refuse(self.arrival.head_too_large())
 
     def _is_free(self) -> bool:
-        """Whether an answer may be written now: none is on its way, and the client reads."""
+        """Returns whether a response may be written now: none is in progress, and the client is reading."""
         return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
 
-    # What the parser tells of a message
+    # Callbacks of the HTTP parser
 
     def on_message_begin(self) -> None:
         self.begun += 1
@@ -158,16 +159,16 @@ class CatalogProtocol(HttpToolsProtocol):
         self.head_bytes = self.body_bytes = self.trailer_bytes = self.announced_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Trailers, the fields after a chunked body, are no headers: a proxy may not have looked at them."""
+        """Ignores trailers, the fields after a chunked body: a proxy may not have checked them."""
         if not self.in_head:
             return
         if len(self.headers) >= self.arrival.head_fields:
-            raise ValueError("too many fields")  # the parser stops here, and send_400_response finds out why
+            raise ValueError("too many fields")  # stops the parser, and send_400_response finds the cause
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self.in_head = False
-        if self.refused:  # it came together with what was refused
+        if self.refused:  # it arrived together with a refused message
             self.answered = True
             return
         lane, parser = self.fast_path, self.parser
@@ -190,7 +191,7 @@ class CatalogProtocol(HttpToolsProtocol):
             self._hand_over(method)
 
     def _hand_over(self, method: bytes) -> None:
-        """Makes the exchange of this message; it starts now, when its body is here, or after those before it."""
+        """Creates the exchange of this message; it starts now, when its body has arrived, or after earlier ones."""
         head = parse_head(method, self.url, self.headers)
         is_first = self.cycle is None or self.cycle.response_complete
         exchange: Exchange
@@ -207,16 +208,16 @@ class CatalogProtocol(HttpToolsProtocol):
             self._start(exchange)
 
     def _comes_whole(self, method: bytes) -> bool:
-        """Whether to wait for the body first: if there is none, or it is that of a change, small and announced.
+        """Returns whether to wait for the body: if it is empty, or a small one of a POST with a Content-Length.
 
-        A read is answered without its body, which nobody wants.
+        A read is answered without its body, which is not used.
         """
         if self.expect_100_continue or self.parser.should_upgrade():
             return False
         return self.announced_bytes == 0 or (0 < self.announced_bytes <= WHOLE_BYTES and method == b"POST")
 
     def _refusal(self) -> CatalogError | None:
-        """Why this message is not even handed to the application."""
+        """Returns why this message is refused before the application sees it, or None."""
         head_bytes = len(self.url)
         for name, value in self.headers:
             head_bytes += len(name) + len(value)
@@ -248,7 +249,7 @@ class CatalogProtocol(HttpToolsProtocol):
         else:
             self._start(exchange)
 
-    # What exchanges tell
+    # Callbacks of exchanges
 
     def _start(self, exchange: Exchange) -> None:
         task = self.loop.create_task(exchange.run(self.application))
@@ -256,9 +257,9 @@ class CatalogProtocol(HttpToolsProtocol):
         self.tasks.add(task)
 
     def must_close_after(self, exchange: Exchange) -> bool:
-        """Whether so much of its body is still to come that a new connection is cheaper than reading it.
+        """Returns whether so much of the body is outstanding that a new connection is cheaper than reading it.
 
-        A chunked body that was large so far is taken to go on.
+        A chunked body that was large so far is assumed to continue.
         """
         if exchange is not self.cycle or self.begun == self.ended:
             return False
@@ -269,7 +270,7 @@ class CatalogProtocol(HttpToolsProtocol):
     def response_written(self, exchange: Exchange) -> None:
         self.last_seen = self.loop.time()
         self.server_state.total_requests += 1
-        if self.refused:  # something that came after the request of this answer
+        if self.refused:  # a later message on this connection was refused
             self._close_soon()
         elif self.must_close_after(exchange):
             self._refuse(None)
@@ -289,9 +290,9 @@ class CatalogProtocol(HttpToolsProtocol):
             self.transport.writelines((head, body))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """An offer to speak something else is no reason to complain: the request is answered as it is."""
+        """Suppresses uvicorn's warning: an Upgrade offer is ignored, and the request is answered as HTTP/1.1."""
 
-    # What is refused, and how the connection ends then
+    # Refusals, and how the connection ends after one
 
     def send_400_response(self, msg: str) -> None:
         too_many = self.in_head and len(self.headers) >= self.arrival.head_fields
@@ -301,9 +302,9 @@ class CatalogProtocol(HttpToolsProtocol):
         return self.answered or (self.handed_over and self.cycle is not None and self.cycle.response_complete)
 
     def _refuse(self, error: CatalogError | None) -> None:
-        """Takes nothing more from this client; the error is said unless this message or one before is being answered.
+        """Reads nothing more from this client; sends the error unless this or an earlier message is being answered.
 
-        Without an error the request had its answer, and was counted.
+        Without an error the request already has its response, and was counted.
         """
         if self.refused:
             return
@@ -315,13 +316,14 @@ class CatalogProtocol(HttpToolsProtocol):
         self.most_unread_bytes = UNREAD_BYTES if self.gate.knows(authorization) else UNREAD_BYTES_OF_STRANGERS
         if self.cycle is not None and not self.cycle.response_complete:
             if not self.handed_over or self.begun == self.ended:
-                return  # it is of a message before: the connection is closed after its answer
+                return  # an earlier message is being answered: the connection is closed after that
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             if self.waiting:
                 return
         if error is not None and not silent:
             self.transport.write(_last_words(error))
+        # A client that was too slow does not get LINGER_SECONDS on top.
         if isinstance(error, TooSlow):
             self.transport.close()
         else:
@@ -329,14 +331,15 @@ class CatalogProtocol(HttpToolsProtocol):
 
     def _close_soon(self) -> None:
         if self.announced_bytes - self.body_bytes > self.most_unread_bytes:
-            self.flow.pause_reading()  # it would be cut off anyway: what comes may wait in the system's buffers
+            self.flow.pause_reading()  # it would be cut off anyway: incoming data may stay in the kernel's buffers
         else:
+            # Reading goes on, so that a client that only reads after sending gets to see the error.
             self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
-    # What takes too long
+    # Timeouts
 
     def resume_writing(self) -> None:
         self.unsent_bytes = 0
@@ -347,13 +350,13 @@ class CatalogProtocol(HttpToolsProtocol):
         next_look = now + seconds
         if self.flow.write_paused or self.transport.is_closing():
             unsent = self.transport.get_write_buffer_size()
-            if unsent == self.unsent_bytes:  # since we last looked the client has taken nothing
+            if unsent == self.unsent_bytes:  # the client has read nothing since the last check
                 self.transport.abort()
                 return
             self.unsent_bytes = unsent
         elif self.arriving_since:
             if self.flow.read_paused:
-                self.arriving_since = now  # it waits for us, not we for it
+                self.arriving_since = now  # the message waits for this server, not the server for it
             elif now >= self.arriving_since + seconds:
                 self._refuse(self.arrival.too_slow())
             else:
@@ -377,7 +380,7 @@ class CatalogProtocol(HttpToolsProtocol):
 
 
 def _last_words(error: CatalogError) -> bytes:
-    """A whole response, after which the connection is closed."""
+    """Returns a whole error response with `Connection: close`."""
     response = error_response(error)
     length = b"%d" % len(response.body)
     headers = (*response.headers, (b"content-length", length), (b"connection", b"close"))
@@ -387,7 +390,7 @@ def _last_words(error: CatalogError) -> bytes:
 def protocol_with(
     lane: FastPath | None, arrival: ArrivalLimits, application: Application, gate: ConnectionGate | None = None
 ) -> type[CatalogProtocol]:
-    """The protocol class for one server."""
+    """Returns the protocol class of one server, with its dependencies as class attributes."""
     members: dict[str, Any] = {
         "fast_path": lane,
         "arrival": arrival,

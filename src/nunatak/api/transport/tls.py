@@ -1,6 +1,6 @@
-"""TLS as the settings ask for it: the server's certificate, whose clients' certificates are verified, what is spoken.
+"""TLS from the settings: the server's certificate, verification of client certificates, protocol versions.
 
-Nothing here knows a socket.
+No sockets here.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from nunatak.settings import Settings, SettingsError
 
 log = logging.getLogger(__name__)
 
-RENEWAL_SECONDS = 60.0  # how often the files are looked at
-# TLS 1.3 brings its own; these are for 1.2: with forward secrecy and authenticated encryption.
+RENEWAL_SECONDS = 60.0  # how often the files are checked
+# For TLS 1.2: forward secrecy and authenticated encryption. TLS 1.3 has its own list.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-ALPN_PROTOCOLS = ["http/1.1"]  # HTTP/2 is for a proxy in front
+ALPN_PROTOCOLS = ["http/1.1"]  # HTTP/2 is left to a proxy in front
 
 
 def tls_context(settings: Settings, now: datetime | None = None) -> ssl.SSLContext | None:
-    """None if the settings name no certificate: then the server speaks plain HTTP."""
+    """Returns the TLS context, or None for plain HTTP if no certificate is set; raises SettingsError."""
     if not settings.tls_certificate:
         for name in ("tls_key", "tls_client_ca"):
             if getattr(settings, name):
@@ -41,7 +41,7 @@ def tls_context(settings: Settings, now: datetime | None = None) -> ssl.SSLConte
 
 
 def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
-    """Use the certificate and key as they are on disk now, for connections to come."""
+    """Loads the certificate and key from disk, for new connections; raises SettingsError."""
     key = settings.tls_key or settings.tls_certificate
     _read("tls_certificate", settings.tls_certificate)
     _read("tls_key", key)
@@ -64,7 +64,7 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
 
 
 async def keep_certificate(context: ssl.SSLContext, settings: Settings, seconds: float = RENEWAL_SECONDS) -> None:
-    """Use a renewed certificate for new connections as soon as its files are whole; runs until cancelled."""
+    """Loads a renewed certificate for new connections as soon as its files are complete; runs until cancelled."""
     used = _versions(settings)
     while True:
         await asyncio.sleep(seconds)
@@ -72,7 +72,7 @@ async def keep_certificate(context: ssl.SSLContext, settings: Settings, seconds:
         if found == used:
             continue
         try:
-            tls_context(settings)  # tried on another one first: a failure would leave this one with half a pair
+            tls_context(settings)  # tested on another context first: a failure would leave this one with half a pair
             load_certificate(context, settings)
         except SettingsError as error:
             log.error("the renewed certificate is not used yet: %s", error)
@@ -82,7 +82,7 @@ async def keep_certificate(context: ssl.SSLContext, settings: Settings, seconds:
 
 
 def _versions(settings: Settings) -> list[tuple[int, int] | None]:
-    """What tells one version of the files from the next."""
+    """Returns the mtime and inode of the files, which change when they are replaced."""
     return [_version(path) for path in (settings.tls_certificate, settings.tls_key or settings.tls_certificate)]
 
 
@@ -95,7 +95,7 @@ def _version(path: str) -> tuple[int, int] | None:
 
 
 def _verify_clients(context: ssl.SSLContext, path: str) -> None:
-    """A client need not show a certificate; one that it shows must be of this authority."""
+    """Makes client certificates optional, but verified against this authority if presented."""
     _read("tls_client_ca", path)
     try:
         context.load_verify_locations(path)
@@ -126,7 +126,7 @@ def _read(name: str, path: str) -> bytes:
 
 
 class _Encrypted(Exception):
-    """Asked for a passphrase, we would rather fail than wait at a terminal."""
+    """The key is encrypted. Raised instead of waiting for a passphrase at a terminal."""
 
 
 def _no_password() -> str:

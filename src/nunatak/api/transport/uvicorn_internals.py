@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 
 __all__ = ["FlowControl", "HttpToolsProtocol", "ServerState", "set_tls"]
 
-# Methods by class, with their parameters. Those of the protocol are overridden, called by ours, or called by httptools
-# and the event loop on the inherited class.
+# Methods by class, with their parameters. Those of the protocol are overridden, called by our subclass, or called by
+# httptools and the event loop on the inherited class.
 METHODS: dict[type, dict[str, tuple[str, ...]]] = {
     HttpToolsProtocol: {
         "__init__": ("self", "config", "server_state", "app_state", "_loop"),
@@ -51,7 +51,7 @@ METHODS: dict[type, dict[str, tuple[str, ...]]] = {
     },
 }
 
-# Attributes of an instance, as a new one has them.
+# Instance attributes that exist after construction.
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
     HttpToolsProtocol: (
         "client",
@@ -72,10 +72,10 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
     uvicorn.Config: ("loaded",),
 }
 
-# What uvicorn's protocol reads and sets of the cycle of a request; our Exchange stands in for its own class.
+# Attributes of a request's cycle that uvicorn's protocol reads and sets; our Exchange replaces its class.
 CYCLE_ATTRIBUTES = frozenset({"disconnected", "keep_alive", "message_event", "response_complete"})
 
 
 def set_tls(config: uvicorn.Config, context: ssl.SSLContext | None) -> None:
-    """Use this context, which uvicorn would otherwise make from the paths of files; `config` must be loaded."""
+    """Sets this context, which uvicorn would otherwise build from file paths; `config` must be loaded."""
     config.ssl = context

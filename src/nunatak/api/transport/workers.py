@@ -1,4 +1,4 @@
-"""Several server processes behind one address: begun together, watched, begun again when one dies, ended together."""
+"""Several server processes on one address: started together, restarted when one dies, stopped together."""
 
 import contextlib
 import logging
@@ -14,24 +14,24 @@ from nunatak.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.1  # before a worker that died is begun again; doubled each time
+FIRST_PAUSE_SECONDS = 0.1  # before a worker that died is restarted; doubled each time
 LONGEST_PAUSE_SECONDS = 5.0
-STEADY_SECONDS = 30.0  # a worker that lived this long did not die of how it was begun
+STEADY_SECONDS = 30.0  # a worker that lived this long did not die of its start
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-# Forked, not spawned: a worker is there at once, and everything is imported only once. The parent has no threads and
-# no event loop that a fork could break.
+# Forked, not spawned: a worker starts at once, and modules are imported only once. The parent has no threads and no
+# event loop that a fork could break.
 _processes = multiprocessing.get_context("fork")
 
 
 class Lifeline:
-    """A worker's line to its parent: says that it serves, and can be read from once the parent is gone."""
+    """A worker's pipe to its parent: reports that the worker serves, and becomes readable when the parent is gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def ready(self) -> None:
-        with contextlib.suppress(OSError):  # the parent is gone, and the worker hears of it soon
+        with contextlib.suppress(OSError):  # the parent is gone, and the worker will notice soon
             self._connection.send(None)
 
     def fileno(self) -> int:
@@ -54,7 +54,7 @@ class _Worker:
 class Workers:
     """Runs `work` in `count` processes until SIGTERM or Ctrl-C; only the first start may fail, later ones are retried.
 
-    Given to each: its number, and its Lifeline. It has to end by itself on SIGTERM, and when its parent is gone.
+    `work` gets its number and its Lifeline. It must end by itself on SIGTERM, and when its parent is gone.
     """
 
     def __init__(self, work: Work, count: int, drain_seconds: float) -> None:
@@ -62,10 +62,10 @@ class Workers:
         self._count = count
         self._drain_seconds = drain_seconds
         self._workers: dict[int, _Worker] = {}
-        self._due: dict[int, tuple[float, float]] = {}  # number: when to begin again, and after which pause
+        self._due: dict[int, tuple[float, float]] = {}  # number: when to restart, and the next pause
 
     def run(self, all_ready: Callable[[], None], stopping: Callable[[], None]) -> None:
-        """`all_ready` is told once, when every worker serves for the first time; `stopping` before they are ended."""
+        """Calls `all_ready` once, when every worker serves for the first time, and `stopping` before stopping them."""
         with _signals() as signalled:
             try:
                 for number in range(self._count):
@@ -92,7 +92,7 @@ class Workers:
                     self._begin(number, pause)
 
     def _hear(self, worker: _Worker, announced: bool) -> None:
-        """It serves, it says why it cannot, or it is gone."""
+        """Handles a message of a worker: it serves, it reports why it cannot, or (end of file) it is gone."""
         try:
             said: str | None = worker.connection.recv()
         except (EOFError, OSError):
@@ -117,7 +117,7 @@ class Workers:
 
     def _begin(self, number: int, pause: float) -> None:
         ours, theirs = _processes.Pipe()
-        # No other worker may hold our end, or its reader would not learn that we are gone.
+        # No other worker may hold this end of the pipe, or the worker would get no end of file when the parent is gone.
         inherited = [ours, *(worker.connection for worker in self._workers.values())]
         process = _processes.Process(
             target=_work, args=(self._work, number, theirs, inherited), name=f"worker {number}"
@@ -144,7 +144,8 @@ class Workers:
 
 
 def _work(work: Work, number: int, connection: Connection, inherited: list[Connection]) -> None:
-    """What a new process does."""
+    """The main function of a worker process."""
+    # The fork inherits the parent's signal handling, which must not act on the worker's signals.
     signal.set_wakeup_fd(-1)
     for each in STOP_SIGNALS:
         signal.signal(each, signal.SIG_DFL)
@@ -158,10 +159,11 @@ def _work(work: Work, number: int, connection: Connection, inherited: list[Conne
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """A socket that can be read from once we are told to stop."""
+    """Yields a socket that becomes readable when a stop signal arrives."""
     readable, written = socket.socketpair()
     with readable, written:
         written.setblocking(False)
+        # The handlers do nothing, but must exist: Python writes only handled signals to the wakeup fd.
         earlier = {each: signal.signal(each, lambda *_: None) for each in STOP_SIGNALS}
         wakeup = signal.set_wakeup_fd(written.fileno())
         try:

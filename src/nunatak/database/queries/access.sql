@@ -5,7 +5,7 @@ SELECT version FROM nunatak_policy;
 UPDATE nunatak_policy SET version = version + 1;
 
 -- bump_if_granted
--- Before the grants on something are dropped or moved: whoever remembers them must look again.
+-- Run before the grants on a securable are dropped or moved: invalidates cached decisions.
 UPDATE nunatak_policy SET version = version + 1
 WHERE EXISTS (SELECT 1 FROM nunatak_grants WHERE securable = :securable);
 
@@ -14,14 +14,14 @@ UPDATE nunatak_policy SET version = version + 1
 WHERE EXISTS (SELECT 1 FROM nunatak_grants WHERE securable >= :securable AND securable < :behind);
 
 -- find_principal
--- The policy's version, and the principal with one row for each of its roles; a principal that is not kept has nulls.
+-- The policy version, and the principal with one row per role; columns of a principal that is not stored are null.
 SELECT v.version, p.principal, p.disabled, m.role FROM nunatak_policy v
 LEFT JOIN nunatak_principals p ON p.principal = :principal
 LEFT JOIN nunatak_role_members m ON m.principal = :principal
 ORDER BY m.role;
 
 -- find_credential
--- As find_principal, for the principal that a credential belongs to; no row if there is no such credential.
+-- Like find_principal, for the principal of a credential; no row if there is no such credential.
 SELECT v.version, c.principal, p.disabled, m.role, c.kind, c.secret, c.roles, c.expires_ms, c.last_used_ms
 FROM nunatak_policy v
 JOIN nunatak_credentials c ON c.credential_id = :credential_id
@@ -41,25 +41,25 @@ INSERT INTO nunatak_principals (principal, disabled, note, created_ms) VALUES (:
 ON CONFLICT (principal) DO NOTHING;
 
 -- load_principal
--- One row for each of its roles, or one without a role; no row if there is no such principal.
+-- One row per role, or one with a null role; no row if there is no such principal.
 SELECT p.principal, p.disabled, p.note, p.created_ms, m.role FROM nunatak_principals p
 LEFT JOIN nunatak_role_members m ON m.principal = p.principal
 WHERE p.principal = :principal ORDER BY m.role;
 
 -- set_principal
--- What is null stays as it is.
+-- A null parameter leaves its column unchanged.
 UPDATE nunatak_principals SET disabled = COALESCE(:disabled, disabled), note = COALESCE(:note, note)
 WHERE principal = :principal;
 
 -- touch_principal
--- Changes nothing, but finds the row, and keeps it from being dropped meanwhile; touch_role and touch_warehouse alike.
+-- Changes nothing, but locks the row against a concurrent drop; so do touch_role and touch_warehouse.
 UPDATE nunatak_principals SET disabled = disabled WHERE principal = :principal;
 
 -- touch_role
 UPDATE nunatak_roles SET note = note WHERE role = :role;
 
 -- find_administrator
--- Whether anybody who is kept, and not disabled, holds SERVER_ADMIN, the lowest bit, on the server.
+-- Whether any stored principal that is not disabled holds SERVER_ADMIN, the lowest bit, on the server.
 SELECT 1 FROM nunatak_grants g
 WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
   EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = 'p:' || p.principal)
@@ -68,7 +68,7 @@ WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
 ) LIMIT 1;
 
 -- require_administrator
--- Finds the row of the policy only if find_administrator finds somebody.
+-- Matches the policy row only if find_administrator returns a row.
 UPDATE nunatak_policy SET version = version WHERE EXISTS (
   SELECT 1 FROM nunatak_grants g
   WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
@@ -122,7 +122,7 @@ ON CONFLICT (grantee, securable) DO UPDATE SET
   granted_by = excluded.granted_by, granted_ms = excluded.granted_ms;
 
 -- revoke_privileges
--- `kept` has every bit but those that are taken away; finds nothing if none of these was granted.
+-- `kept` has every bit but the revoked ones; matches no row if none of these was granted.
 UPDATE nunatak_grants SET privileges = privileges & :kept
 WHERE grantee = :grantee AND securable = :securable AND (privileges & :taken) <> 0;
 
@@ -150,7 +150,7 @@ SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grant
 WHERE securable = :securable AND grantee > :after ORDER BY grantee LIMIT :limit;
 
 -- grants_inside
--- On the securable itself, too.
+-- Includes the grants on the securable itself.
 SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grants
 WHERE securable >= :securable AND securable < :behind ORDER BY securable, grantee LIMIT :limit;
 
@@ -179,19 +179,19 @@ SELECT credential_id, principal, kind, roles, note, created_ms, expires_ms, last
 WHERE principal = :principal ORDER BY credential_id;
 
 -- sealed_credentials
--- Those that are encrypted; the others are hashed.
+-- Access keys are encrypted; other credentials are hashed.
 SELECT credential_id, secret FROM nunatak_credentials
 WHERE kind = 'access-key' AND credential_id > :after ORDER BY credential_id LIMIT :limit;
 
 -- reseal_credential
--- Compare and swap: changes nothing if somebody gave it another secret, or dropped it.
+-- Compare and swap: updates no row if the secret was replaced or the credential dropped meanwhile.
 UPDATE nunatak_credentials SET secret = :secret WHERE credential_id = :credential_id AND secret = :expected;
 
 -- list_warehouses
 SELECT warehouse, location, created_ms FROM nunatak_warehouses ORDER BY warehouse;
 
 -- add_warehouse
--- Unless there is one whose place holds this one's or lies inside it; `slashed` is the location with a slash behind it.
+-- Inserts no row if the location overlaps that of another warehouse; `slashed` is the location with a trailing slash.
 INSERT INTO nunatak_warehouses (warehouse, location, created_ms)
 SELECT CAST(:warehouse AS TEXT), CAST(:location AS TEXT), CAST(:created_ms AS BIGINT)
 WHERE NOT EXISTS (
@@ -205,7 +205,7 @@ ON CONFLICT (warehouse) DO NOTHING;
 UPDATE nunatak_warehouses SET location = location WHERE warehouse = :warehouse;
 
 -- drop_warehouse
--- Finds nothing if there is a namespace, a table or a view in it.
+-- Deletes no row if the warehouse holds a namespace, a table or a view.
 DELETE FROM nunatak_warehouses WHERE warehouse = :warehouse
   AND NOT EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :warehouse)
   AND NOT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :warehouse);
@@ -217,7 +217,7 @@ SELECT name, value FROM nunatak_secrets WHERE name >= :first AND name < :behind 
 SELECT name, value FROM nunatak_secrets WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- replace_secret
--- Compare and swap: changes nothing if another server was faster.
+-- Compare and swap: updates no row if another server replaced the secret first.
 UPDATE nunatak_secrets SET value = :value WHERE name = :name AND value = :expected;
 
 -- drop_secret

@@ -1,5 +1,5 @@
 -- commits_after
--- The commit log as the audit trail reads it, oldest first.
+-- The commit log for the audit trail, oldest first.
 SELECT sequence, committed_ms, principal, operation, catalog_name, table_namespace, table_name, request_id, origin,
   commit_id, table_uuid, metadata_location, previous_metadata_location, snapshot_id, request_hash
 FROM nunatak_commits WHERE sequence > :after AND sequence <= :last ORDER BY sequence LIMIT :limit;
@@ -18,7 +18,7 @@ SELECT sequence, at_ms, principal, action, securable, outcome, detail, repeats, 
 FROM nunatak_audit WHERE sequence < :before ORDER BY sequence DESC LIMIT :limit;
 
 -- audit_found
--- Whether the row of a change is there, and with it the change.
+-- Whether the audit row of a change exists: then its transaction was committed.
 SELECT 1 FROM nunatak_audit
 WHERE at_ms = :at_ms AND principal = :principal AND action = :action AND securable = :securable
   AND coalesce(request_id, '') = coalesce(:request_id, '') LIMIT 1;
@@ -39,5 +39,5 @@ SELECT sequence, at_ms, principal, action, securable, outcome, detail, repeats, 
 FROM nunatak_audit WHERE action = :action ORDER BY sequence;
 
 -- drop_audit
--- Denials and reads whose time is over, in a row; what was kept of their seals is told by a row of its own.
+-- A contiguous range of expired denials and reads; a separate row records what is kept of their seals.
 DELETE FROM nunatak_audit WHERE sequence BETWEEN :first AND :last;

@@ -1,5 +1,5 @@
 -- keys_after
--- Every name that has a pointer or that something is stored for, in order. Each half stops at a page by itself.
+-- Every name that has a pointer or stored rows, in order. Each half of the UNION is limited to a page by itself.
 SELECT catalog_name, table_namespace, table_name FROM (
   SELECT catalog_name, table_namespace, table_name FROM iceberg_tables
   WHERE (catalog_name, table_namespace, table_name) > (:catalog, :namespace, :name)
@@ -12,7 +12,7 @@ SELECT catalog_name, table_namespace, table_name FROM (
 ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
 
 -- inspect_pointer
--- All there is to know of a name, but for its namespace's properties.
+-- All rows about a name, except the properties of its namespace.
 SELECT t.metadata_location, t.previous_metadata_location, t.iceberg_type,
   h.metadata_location, h.table_uuid, h.location, h.content,
   EXISTS (SELECT 1 FROM iceberg_namespace_properties n
@@ -22,7 +22,7 @@ FROM iceberg_tables t LEFT JOIN nunatak_heads h
 WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
 
 -- find_stored
--- What is stored for a name, be there a pointer or not.
+-- The row stored for a name, whether it has a pointer or not.
 SELECT metadata_location, table_uuid, location, content FROM nunatak_heads
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
@@ -31,7 +31,7 @@ SELECT sequence, operation, table_namespace, table_name, metadata_location, prev
 FROM nunatak_commits WHERE table_uuid = :uuid AND sequence > :after ORDER BY sequence LIMIT :limit;
 
 -- points_at
--- Reads every pointer: asked only about the few files that are about to be deleted. By name, since a location can be
+-- Scans all pointers; used only for the few files that are about to be deleted. By file name, since a location can be
 -- spelled in several ways.
 SELECT 1 FROM iceberg_tables
 WHERE metadata_location LIKE :pattern OR previous_metadata_location LIKE :pattern LIMIT 1;
@@ -46,7 +46,7 @@ SELECT count(*) FROM nunatak_idempotency WHERE expires_ms <= :before_ms;
 SELECT job_id, kind, attempts, last_error FROM nunatak_jobs WHERE attempts >= :attempts ORDER BY job_id LIMIT :limit;
 
 -- forget_stale_pointer
--- What is stored for a name that has no pointer any more.
+-- The row stored for a name that has no pointer any more.
 DELETE FROM nunatak_heads
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND NOT EXISTS (
   SELECT 1 FROM iceberg_tables t

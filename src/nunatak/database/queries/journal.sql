@@ -6,7 +6,7 @@ VALUES (:commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :previ
         :principal, :request_id, :committed_ms, :origin);
 
 -- log_rename
--- As log_commit, of a table that stands under its new name already.
+-- Like log_commit, for a table that already has its new name.
 INSERT INTO nunatak_commits
   (commit_id, operation, catalog_name, table_namespace, table_name, table_uuid, metadata_location,
    previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
@@ -20,7 +20,7 @@ VALUES (:commit_id, :operation, :catalog, :namespace, :name,
   :snapshot_id, :request_hash, :principal, :request_id, :committed_ms, :origin);
 
 -- find_commit
--- The same snapshot added by the same request: a client sent again what we had already done.
+-- The same snapshot added by the same request: a retry of a commit that was applied.
 SELECT 1 FROM nunatak_commits
 WHERE table_uuid = :uuid AND snapshot_id = :snapshot_id AND request_hash = :request_hash LIMIT 1;
 
@@ -29,7 +29,7 @@ SELECT request_hash, status, body, metadata_location FROM nunatak_idempotency
 WHERE principal = :principal AND idempotency_key = :key AND expires_ms > :now_ms;
 
 -- save_answer
--- Changes no row if the key is taken: an answer that still counts stands.
+-- Inserts or updates no row if the key is taken: a stored answer that has not expired.
 INSERT INTO nunatak_idempotency
   (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
 VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms)
@@ -42,7 +42,7 @@ WHERE nunatak_idempotency.expires_ms <= :now_ms;
 DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
 
 -- forget_outcomes
--- Nothing, except on MariaDB, which notes there which transactions were committed.
+-- Nothing to do: only MariaDB stores the outcomes of transactions.
 
 -- add_job
 INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :location);
@@ -51,14 +51,14 @@ INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :loc
 INSERT INTO nunatak_jobs (kind, payload, not_before_ms) VALUES (:kind, :payload, :not_before_ms);
 
 -- purge_of
--- A purge that is still to come, of the table that lay here.
+-- A pending purge of a dropped table at this location.
 SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1;
 
 -- next_job_time
 SELECT min(not_before_ms) FROM nunatak_jobs;
 
 -- lease_taken_job
--- Nothing: take_job has leased it.
+-- Nothing to do: take_job has leased the job.
 
 -- extend_lease
 UPDATE nunatak_jobs SET not_before_ms = :until_ms WHERE job_id = :job_id AND leased_by = :owner;

@@ -17,14 +17,14 @@ DELETE FROM nunatak_maintenance_policies WHERE securable >= :securable AND secur
 UPDATE nunatak_maintenance_policies SET securable = :to_securable WHERE securable = :securable;
 
 -- policies_inside
--- On the securable itself, too; after the one that is named by both.
+-- Includes the securable itself; starts after the given securable and type.
 SELECT securable, type, policy, changed_by, changed_ms FROM nunatak_maintenance_policies
 WHERE securable >= :securable AND securable < :behind
   AND (securable > :after_securable OR (securable = :after_securable AND type > :after_type))
 ORDER BY securable, type LIMIT :limit;
 
 -- add_maintenance_job
--- Unless there is one of this type for the table that waits or runs.
+-- Inserts no row if a job of this type is waiting or running for the table.
 INSERT INTO nunatak_maintenance_jobs
   (type, securable, table_uuid, policy, spec, state, open_key, created_by, created_ms, due_ms, size_bytes)
 VALUES (:type, :securable, :table_uuid, :policy, :spec, 'waiting', :open_key, :created_by, :created_ms, :created_ms,
@@ -32,17 +32,17 @@ VALUES (:type, :securable, :table_uuid, :policy, :spec, 'waiting', :open_key, :c
 ON CONFLICT (open_key) DO NOTHING;
 
 -- due_maintenance_jobs
--- Also those whose worker was not heard of until its lease ended.
+-- Includes running jobs whose lease has expired.
 SELECT job_id, table_uuid FROM nunatak_maintenance_jobs
 WHERE state IN ('waiting', 'running') AND due_ms <= :now_ms AND securable >= :securable AND securable < :behind
 ORDER BY due_ms, job_id LIMIT :limit;
 
 -- lock_maintenance_jobs
--- Whoever takes a job takes all open ones of the table first, so two workers look at it one after the other.
+-- Locks all open jobs of a table before one is leased, so that two workers check them one after the other.
 UPDATE nunatak_maintenance_jobs SET open_key = open_key WHERE table_uuid = :table_uuid AND open_key IS NOT NULL;
 
 -- lease_maintenance_job
--- Compare and swap: finds nothing if somebody was faster, or another job works on the table.
+-- Compare and swap: updates no row if another worker leased the job first, or another job runs on the table.
 UPDATE nunatak_maintenance_jobs SET state = 'running', leased_by = :owner, due_ms = :until_ms, attempts = attempts + 1
 WHERE job_id = :job_id AND state IN ('waiting', 'running') AND due_ms <= :now_ms AND NOT EXISTS (
   SELECT 1 FROM nunatak_maintenance_jobs o
@@ -50,7 +50,7 @@ WHERE job_id = :job_id AND state IN ('waiting', 'running') AND due_ms <= :now_ms
 );
 
 -- extend_maintenance_lease
--- Not one that ran out: another job may work on the table since.
+-- An expired lease is not extended: another job may run on the table by now.
 UPDATE nunatak_maintenance_jobs SET due_ms = :until_ms, progress = coalesce(:progress, progress)
 WHERE job_id = :job_id AND leased_by = :owner AND state = 'running' AND due_ms > :now_ms;
 
@@ -60,7 +60,7 @@ UPDATE nunatak_maintenance_jobs SET state = :state, open_key = NULL, leased_by =
 WHERE job_id = :job_id AND leased_by = :owner AND state = 'running';
 
 -- hand_back_maintenance_job
--- An attempt that ended in good order is not held against the job.
+-- An attempt that ended cleanly does not count.
 UPDATE nunatak_maintenance_jobs SET state = 'waiting', leased_by = NULL, due_ms = :due_ms, attempts = attempts - 1
 WHERE job_id = :job_id AND leased_by = :owner AND state = 'running';
 
@@ -69,7 +69,7 @@ UPDATE nunatak_maintenance_jobs SET state = 'cancelled', open_key = NULL, cancel
 WHERE job_id = :job_id AND state = 'waiting';
 
 -- cancel_running_job
--- The worker is told with its next sign of life.
+-- The worker learns of it with its next heartbeat.
 UPDATE nunatak_maintenance_jobs SET cancelled = 1 WHERE job_id = :job_id AND state = 'running';
 
 -- find_maintenance_job
@@ -90,7 +90,7 @@ SELECT job_id, type, state, finished_ms, changed FROM nunatak_maintenance_jobs
 WHERE table_uuid = :table_uuid ORDER BY job_id DESC LIMIT :limit;
 
 -- load_of_policies
--- How many jobs of each policy wait or run, and how many bytes they rewrote since.
+-- For each policy the number of waiting or running jobs, and the bytes of these and of the jobs finished since.
 SELECT policy, type, count(CASE WHEN state IN ('waiting', 'running') THEN 1 END),
   sum(CASE WHEN state IN ('waiting', 'running') OR finished_ms >= :since_ms THEN size_bytes ELSE 0 END)
 FROM nunatak_maintenance_jobs

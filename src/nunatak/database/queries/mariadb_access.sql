@@ -19,7 +19,7 @@ INSERT IGNORE INTO nunatak_credentials
 VALUES (:credential_id, :principal, :kind, :secret, :roles, :note, :created_ms, :expires_ms);
 
 -- add_warehouse
--- Unless there is one whose place holds this one's or lies inside it; `slashed` is the location with a slash behind it.
+-- Inserts no row if the location overlaps that of another warehouse; `slashed` is the location with a trailing slash.
 INSERT IGNORE INTO nunatak_warehouses (warehouse, location, created_ms)
 SELECT :warehouse, :location, :created_ms FROM DUAL
 WHERE NOT EXISTS (
@@ -29,7 +29,7 @@ WHERE NOT EXISTS (
 );
 
 -- find_administrator
--- Whether anybody who is kept, and not disabled, holds SERVER_ADMIN, the lowest bit, on the server.
+-- Whether any stored principal that is not disabled holds SERVER_ADMIN, the lowest bit, on the server.
 SELECT 1 FROM nunatak_grants g
 WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
   EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = CONCAT('p:', p.principal))
@@ -38,7 +38,7 @@ WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
 ) LIMIT 1;
 
 -- require_administrator
--- Finds the row of the policy only if find_administrator finds somebody.
+-- Matches the policy row only if find_administrator returns a row.
 UPDATE nunatak_policy SET version = version WHERE EXISTS (
   SELECT 1 FROM nunatak_grants g
   WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
@@ -49,7 +49,7 @@ UPDATE nunatak_policy SET version = version WHERE EXISTS (
 );
 
 -- find_rights
--- The policy's version, and what these grantees were granted on these securables; a row of nulls if nothing.
+-- The policy version, and the grants of these grantees on these securables; a row of nulls if there are none.
 SELECT v.version, g.grantee, g.securable, g.privileges FROM nunatak_policy v
 LEFT JOIN nunatak_grants g
   ON g.grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value VARCHAR(130) PATH '$')) AS asked)
@@ -61,7 +61,7 @@ WHERE grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value 
   AND securable > :container AND securable < :behind LIMIT 1;
 
 -- granted_names
--- Tables of a namespace on which something was granted; `prefix` is how their securables begin.
+-- Tables of a namespace that have grants; `prefix` is the common prefix of their securables.
 SELECT DISTINCT t.table_name FROM nunatak_grants g
 JOIN iceberg_tables t ON t.catalog_name = :catalog AND t.table_namespace = :namespace
   AND t.table_name = substr(g.securable, char_length(:prefix) + 1)
@@ -75,8 +75,8 @@ WHERE grantee IN (SELECT value FROM json_table(:grantees, '$[*]' COLUMNS (value 
   AND securable > :after AND securable < :behind;
 
 -- find_administrators_credential
--- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
--- lowest bit; one that is limited to roles counts if one of these has it.
+-- Whether a credential valid beyond :until_ms gives a principal that is not disabled SERVER_ADMIN, the lowest bit; one
+-- limited to roles counts if one of these roles has it.
 SELECT 1 FROM nunatak_credentials c
 JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
 JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
@@ -87,7 +87,7 @@ WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms) AND (
 ) LIMIT 1;
 
 -- require_administrators_credential
--- Finds the row of the policy only if find_administrators_credential finds one.
+-- Matches the policy row only if find_administrators_credential returns a row.
 UPDATE nunatak_policy SET version = version WHERE EXISTS (
   SELECT 1 FROM nunatak_credentials c
   JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0

@@ -1,5 +1,5 @@
 -- add_audits
--- Many rows at once, each a JSON list of its columns. What was asked for may be longer than any name that is kept.
+-- Many rows at once, each a JSON list of its columns. Truncated: a requested name may be longer than any stored one.
 INSERT INTO nunatak_audit (at_ms, principal, action, securable, outcome, repeats, request_id, origin)
 SELECT at_ms, left(principal, 130), action, left(securable, 600), outcome, repeats, request_id, origin
 FROM json_table(:rows, '$[*]' COLUMNS (
@@ -9,6 +9,6 @@ FROM json_table(:rows, '$[*]' COLUMNS (
 ORDER BY place;
 
 -- add_seal
--- Compare and swap: of several servers that seal the same records, the first does.
+-- Compare and swap: if several servers seal the same records, only the first inserts its seal.
 INSERT IGNORE INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms)
 VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms);

@@ -5,11 +5,11 @@ START TRANSACTION;
 COMMIT;
 
 -- take_lock
--- The row stays locked until the transaction ends, whether it was there before or not.
+-- Locks the row until the transaction ends, whether it existed before or not.
 INSERT INTO nunatak_locks (name) VALUES (:lock) ON DUPLICATE KEY UPDATE name = name;
 
 -- commit_pointer
--- Compare and swap: matches nothing if somebody moved the pointer first, or if the table is a shadow.
+-- Compare and swap: updates no row if another client moved the pointer first, or if the table is a shadow.
 UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :expected
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND metadata_location = :expected
@@ -18,7 +18,7 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
     WHERE s.catalog_name = :catalog AND s.table_uuid = :uuid AND s.state = 'shadow');
 
 -- remember_moved
--- What follows in the same round trip does nothing unless the pointer moved. Rows are counted as matched, not as changed.
+-- Later statements of the round trip do nothing unless the pointer moved. Counts matched rows (CLIENT_FOUND_ROWS).
 SET @moved = ROW_COUNT();
 
 -- save_moved_pointer
@@ -41,7 +41,7 @@ FROM dual WHERE @moved = 1;
 INSERT INTO nunatak_jobs (kind, payload) SELECT :kind, :payload FROM dual WHERE @moved = 1;
 
 -- answer_moved
--- A key that is taken gets no hash instead of a new one, which its column refuses, and all that was sent with it.
+-- If the key is taken, its hash becomes NULL, which violates NOT NULL and fails the transaction.
 INSERT INTO nunatak_idempotency
   (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
 SELECT :principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms FROM dual WHERE @moved = 1
@@ -50,12 +50,12 @@ ON DUPLICATE KEY UPDATE
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
 -- lock_pointer
--- As it stands now, and it stays so until this transaction ends. Where there is none, nothing is locked.
+-- Reads the current pointer and locks it until this transaction ends; locks nothing if there is none.
 SELECT metadata_location, coalesce(iceberg_type, 'TABLE') FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
 
 -- clear_empty_pointer
--- A row without a pointer, which other clients could leave behind, is no table and in nobody's way.
+-- Deletes a row without a pointer, which JDBC clients could leave behind: it is no table and must not block the name.
 DELETE FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NULL;
 
@@ -65,7 +65,7 @@ INSERT INTO iceberg_tables
 VALUES (:catalog, :namespace, :name, :new, NULL, :type);
 
 -- take_pointer
--- Read, and locked until this transaction ends: DELETE returns no rows on MySQL.
+-- Reads and locks until this transaction ends: MySQL has no DELETE … RETURNING.
 SELECT metadata_location FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND coalesce(iceberg_type, 'TABLE') = :type FOR UPDATE;
@@ -98,12 +98,12 @@ INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key,
 VALUES (:catalog, :namespace, :key, :value) ON DUPLICATE KEY UPDATE property_value = VALUES(property_value);
 
 -- mark_namespace
--- JDBC clients know a namespace by having a property; this is the one they use for "nothing else".
+-- To JDBC clients a namespace exists if it has a property; `exists` is the one that they add for this.
 INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
 VALUES (:catalog, :namespace, 'exists', 'true') ON DUPLICATE KEY UPDATE property_value = property_value;
 
 -- save_answer
--- Refused as in answer_moved if the key is taken: an answer that still counts stands.
+-- Fails as in answer_moved if the key is taken: a stored answer that has not expired.
 INSERT INTO nunatak_idempotency
   (principal, idempotency_key, request_hash, status, body, metadata_location, expires_ms)
 VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :expires_ms)
@@ -112,12 +112,12 @@ ON DUPLICATE KEY UPDATE
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
 -- take_job
--- Read and locked; of servers that ask at once, each skips what another is about to take.
+-- Reads and locks a job; concurrent servers skip the jobs that others have locked.
 SELECT job_id, kind, payload, attempts + 1 FROM nunatak_jobs WHERE not_before_ms <= :now_ms
 ORDER BY job_id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- lease_taken_job
--- A job that is leased is not due before its lease ends, so one column tells both.
+-- A leased job is not due before its lease ends, so one column holds both times.
 UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1 WHERE job_id = :job_id;
 
 -- trim_reports
@@ -128,7 +128,7 @@ WHERE report_id <= (SELECT newest FROM (SELECT max(report_id) AS newest FROM nun
 INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) ON DUPLICATE KEY UPDATE name = name;
 
 -- hold_token
--- A lock that lasts as long as the session.
+-- Takes a lock that is held as long as the session lives.
 SELECT GET_LOCK(:token, 0);
 
 -- server_variables
@@ -136,26 +136,26 @@ SHOW VARIABLES WHERE Variable_name IN ('max_allowed_packet', 'innodb_flush_log_a
                                        'binlog_format', 'wsrep_on');
 
 -- session_alive
--- The number of the session that holds this lock, NULL when it has ended, with its transaction undone or committed.
+-- The connection id of the session that holds this lock; NULL once it and its transaction have ended.
 SELECT IS_USED_LOCK(:token);
 
 -- end_session
--- Lest a COMMIT on its way arrives later. One that is committing already does so.
+-- Kills the session, so that a COMMIT in flight cannot arrive later; a commit in progress is finished.
 KILL CONNECTION :number;
 
 -- commits_found
--- How many of these the log knows: a change is in it with all its lines or with none.
+-- The number of these ids in the commit log; a transaction has all of its rows there, or none.
 SELECT count(*) FROM nunatak_commits WHERE commit_id IN :commit_ids;
 
 -- note_outcome
--- For changes that leave no line in the log; there if the transaction was committed.
+-- For changes without a row in the commit log: the row exists if the transaction was committed.
 INSERT INTO nunatak_outcomes (transaction_id) VALUES (:transaction_id);
 
 -- outcome_found
 SELECT count(*) FROM nunatak_outcomes WHERE transaction_id = :transaction_id;
 
 -- forget_outcomes
--- They are asked for within seconds, if at all.
+-- Outcomes are looked up within seconds, if at all.
 DELETE FROM nunatak_outcomes WHERE noted_at < CURRENT_TIMESTAMP - INTERVAL 1 HOUR;
 
 -- save_table_property

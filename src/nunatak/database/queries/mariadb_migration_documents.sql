@@ -1,5 +1,5 @@
 -- add_migration_document
--- Changes no row if the document is there already.
+-- Inserts no row if the document exists.
 INSERT INTO nunatak_migration_documents (migration, document, version, content, changed_ms)
 SELECT :migration, :document, 1, :content, :changed_ms
 FROM DUAL WHERE NOT EXISTS (

@@ -1,5 +1,5 @@
 -- set_shadow
--- Since when it is one stays as it was.
+-- Does not change `since_ms` of an existing row.
 INSERT INTO nunatak_shadows (catalog_name, table_uuid, source, state, since_ms)
 VALUES (:catalog, :uuid, :source, :state, :since_ms)
 ON DUPLICATE KEY UPDATE source = VALUES(source), state = VALUES(state);

@@ -1,11 +1,11 @@
 -- add_migration_document
--- Changes no row if the document is there already.
+-- Inserts no row if the document exists.
 INSERT INTO nunatak_migration_documents (migration, document, version, content, changed_ms)
 VALUES (:migration, :document, 1, :content, :changed_ms)
 ON CONFLICT (migration, document) DO NOTHING;
 
 -- replace_migration_document
--- Compare and swap: changes no row if somebody else replaced the document since.
+-- Compare and swap: updates no row if the document was replaced meanwhile.
 UPDATE nunatak_migration_documents SET content = :content, version = version + 1, changed_ms = :changed_ms
 WHERE migration = :migration AND document = :document AND version = :version;
 

@@ -1,5 +1,5 @@
 -- namespace_exists
--- As in Iceberg's JDBC catalog, a namespace also exists because of what lies in it.
+-- As in Iceberg's JDBC catalog, a namespace also exists if it only holds tables, views or child namespaces.
 SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties
                WHERE catalog_name = :catalog AND namespace = :namespace)
     OR EXISTS (SELECT 1 FROM iceberg_tables
@@ -19,7 +19,7 @@ VALUES (:catalog, :namespace, :key, :value)
 ON CONFLICT (catalog_name, namespace, property_key) DO UPDATE SET property_value = excluded.property_value;
 
 -- mark_namespace
--- JDBC clients know a namespace by having a property; this is the one they use for "nothing else".
+-- To JDBC clients a namespace exists if it has a property; `exists` is the one that they add for this.
 INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
 VALUES (:catalog, :namespace, 'exists', 'true')
 ON CONFLICT (catalog_name, namespace, property_key) DO NOTHING;

@@ -1,13 +1,13 @@
 -- places_inside
--- Live tables whose writers put files somewhere inside a folder that is not their own.
+-- Live tables whose writers put files anywhere inside a folder outside the tables' own.
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE p.place > :first AND p.place < :behind;
 
 -- unknown_pointers
--- Pointers in order, and of those that another client set or moved the place, which nothing tells but the file itself;
--- NULL for all others. Reads so many pointers and no more, lest other requests wait. Rows are compared column by column,
--- as every database can.
+-- Pointers in order, with the metadata location of those that a JDBC client set or moved: only that file has the
+-- location of the table. NULL for all others. Reads at most :limit pointers, so that other requests do not wait.
+-- Compares column by column, which every database supports.
 SELECT t.catalog_name, t.table_namespace, t.table_name,
   CASE WHEN h.metadata_location IS NULL OR h.metadata_location <> t.metadata_location THEN t.metadata_location END
 FROM (

@@ -1,5 +1,5 @@
 -- find_rights
--- The policy's version, and what these grantees were granted on these securables; a row of nulls if nothing.
+-- The policy version, and the grants of these grantees on these securables; a row of nulls if there are none.
 SELECT v.version, g.grantee, g.securable, g.privileges FROM nunatak_policy v
 LEFT JOIN nunatak_grants g
   ON g.grantee IN (SELECT jsonb_array_elements_text(:grantees::text::jsonb))
@@ -11,7 +11,7 @@ WHERE grantee IN (SELECT jsonb_array_elements_text(:grantees::text::jsonb))
   AND securable > :container AND securable < :behind LIMIT 1;
 
 -- granted_names
--- Tables of a namespace on which something was granted; `prefix` is how their securables begin.
+-- Tables of a namespace that have grants; `prefix` is the common prefix of their securables.
 SELECT DISTINCT t.table_name FROM nunatak_grants g
 JOIN iceberg_tables t ON t.catalog_name = :catalog::text AND t.table_namespace = :namespace::text
   AND t.table_name = substr(g.securable, length(:prefix::text) + 1)
@@ -26,8 +26,8 @@ WHERE grantee IN (SELECT jsonb_array_elements_text(:grantees::text::jsonb))
   AND securable > :after::text AND securable < :behind::text;
 
 -- find_administrators_credential
--- Whether a credential that is good beyond :until_ms lets its principal, which is not disabled, act with SERVER_ADMIN, the
--- lowest bit; one that is limited to roles counts if one of these has it.
+-- Whether a credential valid beyond :until_ms gives a principal that is not disabled SERVER_ADMIN, the lowest bit; one
+-- limited to roles counts if one of these roles has it.
 SELECT 1 FROM nunatak_credentials c
 JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
 JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
@@ -38,7 +38,7 @@ WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms::bigint) AND (
 ) LIMIT 1;
 
 -- require_administrators_credential
--- Finds the row of the policy only if find_administrators_credential finds one.
+-- Matches the policy row only if find_administrators_credential returns a row.
 UPDATE nunatak_policy SET version = version WHERE EXISTS (
   SELECT 1 FROM nunatak_credentials c
   JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0

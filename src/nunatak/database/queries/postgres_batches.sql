@@ -1,5 +1,5 @@
 -- find_pointers
--- As `find_pointer`, for several at once; no row for a name that is not there.
+-- Like `find_pointer`, for several names; no row for a missing one.
 SELECT wanted.member, t.metadata_location, t.iceberg_type,
   CASE WHEN t.metadata_location = wanted.known THEN NULL ELSE (
     SELECT h.content FROM nunatak_heads h
@@ -12,9 +12,9 @@ JOIN iceberg_tables t
   ON t.catalog_name = wanted.catalog AND t.table_namespace = wanted.namespace AND t.table_name = wanted.name;
 
 -- commit_pointers
--- As `commit_pointer`, for several tables at once, each of which moves or not by itself: returns the members that moved.
--- A row that somebody holds is passed over instead of awaited, so that one table neither delays the others nor takes
--- part in a deadlock. A key that is taken refuses the whole statement.
+-- Like `commit_pointer`, for several tables, each of which moves or not independently; returns the members that moved.
+-- Skips locked rows, so that one table neither delays the others nor takes part in a deadlock. A key that is taken
+-- fails the whole statement.
 WITH wanted AS (
   SELECT * FROM unnest(
     :catalog::text[], :namespace::text[], :name::text[], :expected::text[], :new::text[], :uuid::text[],
@@ -73,7 +73,7 @@ WITH wanted AS (
 SELECT member FROM moved;
 
 -- pointers_of
--- With the source, if the table is a shadow.
+-- Includes the source, if the table is a shadow.
 SELECT wanted.member, t.metadata_location,
   (SELECT s.source FROM nunatak_shadows s
    WHERE s.catalog_name = wanted.catalog AND s.table_uuid = wanted.uuid AND s.state = 'shadow')

@@ -1,7 +1,7 @@
 -- commit_pointer + remember_moved + save_moved_pointer + log_moved
--- Compare and swap: nothing at all happens if somebody moved the pointer first, or if the table is a shadow. One statement, hence one round trip
--- and all or nothing by itself; what a commit usually brings along (files to delete, the answer to its key) rides in it.
--- A key that is taken gets no hash instead of a new one, which its column refuses, and the whole statement with it.
+-- Compare and swap: changes nothing if another client moved the pointer first, or if the table is a shadow. One
+-- statement, hence one round trip and atomic; it includes the jobs and the idempotency answer of a commit.
+-- If the key is taken, its hash becomes NULL, which violates NOT NULL and fails the whole statement.
 WITH moved AS (
   UPDATE iceberg_tables SET metadata_location = :new::text, previous_metadata_location = :expected::text
   WHERE catalog_name = :catalog::text AND table_namespace = :namespace::text AND table_name = :name::text
@@ -43,8 +43,8 @@ WITH moved AS (
 SELECT 1 FROM moved;
 
 -- insert_pointer + mark_namespace + save_pointer + log_commit
--- Nothing happens if the name is taken, be it by a client that knows nothing of our locks. The namespace is marked: it
--- may exist only because of a table that is dropped later.
+-- Changes nothing if the name is taken, also by a JDBC client, which does not take our locks. Marks the namespace,
+-- which may otherwise exist only through a table that is dropped later.
 WITH inserted AS (
   INSERT INTO iceberg_tables
     (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
@@ -77,7 +77,7 @@ WITH inserted AS (
 SELECT 1 FROM inserted;
 
 -- lock_pointers
--- Several pointers are locked in one order, so that two commits never wait for each other.
+-- Locks several pointers in one order, so that two commits cannot deadlock.
 SELECT 1 FROM iceberg_tables
 JOIN unnest(:catalogs::text[], :namespaces::text[], :names::text[]) AS wanted (catalog_name, table_namespace, table_name)
   USING (catalog_name, table_namespace, table_name)
@@ -85,7 +85,7 @@ ORDER BY iceberg_tables.catalog_name, iceberg_tables.table_namespace, iceberg_ta
 FOR UPDATE OF iceberg_tables;
 
 -- lock_pointer
--- As it stands now, and it stays so until this transaction ends.
+-- Reads the current pointer and locks it until this transaction ends.
 SELECT metadata_location, iceberg_type FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
 
@@ -93,16 +93,16 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 SELECT pg_current_xact_id()::text;
 
 -- transaction_outcome
--- Committed, aborted or in progress; an error or NULL if this server does not know it.
+-- Committed, aborted or in progress; an error or NULL if the server does not know the transaction.
 SELECT pg_xact_status(:transaction::text::xid8);
 
 -- commits_found
--- Which of these the log knows: a change is in it with all its lines or with none.
+-- The ids of these that are in the commit log; a transaction has all of its rows there, or none.
 SELECT commit_id FROM nunatak_commits WHERE commit_id = ANY (:commit_ids::text[]);
 
 -- end_session
--- A row for as long as the session is there. One that waits for us, be it in the middle of a statement's messages, is
--- ended, lest a COMMIT on its way arrives later; one that works is left to finish.
+-- Returns a row while the session exists. Terminates one that waits for the client, so that a COMMIT in flight cannot
+-- arrive later; a session that executes a statement may finish it.
 SELECT CASE WHEN state LIKE 'idle%' OR wait_event = 'ClientRead' THEN pg_terminate_backend(pid) END
 FROM pg_stat_activity
 WHERE pid = :pid AND backend_start = :started;

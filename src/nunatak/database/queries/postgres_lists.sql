@@ -1,5 +1,5 @@
 -- list_pointers
--- The identifiers as JSON, the last name, and whether there are more: one row and one round trip for a page.
+-- The identifiers as JSON, the last name, and whether there are more: a page is one row and one round trip.
 SELECT string_agg(:head::text || to_json(table_name)::text || '}', ',' ORDER BY table_name)
          FILTER (WHERE number <= :limit::bigint),
        max(table_name) FILTER (WHERE number <= :limit::bigint),
@@ -12,8 +12,8 @@ FROM (
 ) AS page;
 
 -- search_names
--- Looks at the :piece names behind a position, in the order of the primary key, however many of them match. The last one
--- looked at comes along: the next piece starts there.
+-- Scans :piece names after a position, in primary key order, however many match. Also returns the last name scanned,
+-- where the next scan starts.
 SELECT type, table_namespace, table_name, found, number FROM (
   SELECT looked.*, row_number() OVER (ORDER BY table_namespace, table_name) AS number FROM (
     SELECT coalesce(iceberg_type, 'TABLE') AS type, table_namespace, table_name,
@@ -26,8 +26,8 @@ SELECT type, table_namespace, table_name, found, number FROM (
 WHERE found OR number = :piece::bigint ORDER BY number;
 
 -- list_children
--- Direct children by skipping from one to the next, so the cost is that of the page, not of what lies below. Something
--- below a child that stands by itself was listed with it; other descendants are all it is known by.
+-- Direct children by a skip scan, so the cost depends on the page, not on the size of the subtree. A child that exists
+-- by itself is listed by its own row, any other by its first descendant.
 WITH RECURSIVE walk (number, listed, is_new, child, position) AS (
   SELECT 0, 0, false, NULL::text COLLATE "C", :after::text COLLATE "C"
   UNION ALL
@@ -57,21 +57,21 @@ WITH RECURSIVE walk (number, listed, is_new, child, position) AS (
 SELECT child, position FROM walk WHERE is_new ORDER BY number;
 
 -- pointers_overlapping
--- Live tables and views whose folder is this one, lies inside it or is one of those above. Warehouses may share a
--- folder, so all are asked. What another client has dropped is remembered here but has no pointer any more.
+-- Live tables and views whose folder is this one, lies inside it or is one of its ancestors; in all warehouses, since
+-- these may share a folder. The join skips stored rows of tables that a JDBC client dropped.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE h.location = ANY (ARRAY(SELECT jsonb_array_elements_text(:around::text::jsonb)))
    OR (h.location > :location::text || '/' AND h.location < :location::text || '0');
 
 -- tables_writing_to
--- Live tables whose writers put files into one of these very places.
+-- Live tables whose writers put files into exactly one of these places.
 SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE p.place = ANY (ARRAY(SELECT jsonb_array_elements_text(:places::text::jsonb)));
 
 -- owners_at
--- Live tables and views whose location, or place to write to, is one of these very places; with each, which one.
+-- Live tables and views whose location or write place is exactly one of these places, with that place.
 SELECT h.catalog_name, h.table_namespace, h.table_name, h.location FROM nunatak_heads h
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE h.location IN (SELECT jsonb_array_elements_text(:places::text::jsonb))
@@ -81,7 +81,7 @@ JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb));
 
 -- writers_around
--- Live tables whose writers put files into one of these very places, or somewhere inside a folder.
+-- Live tables whose writers put files into exactly one of these places, or anywhere inside a folder.
 SELECT DISTINCT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
 JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
 WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb)) OR (p.place > :first::text AND p.place < :behind::text);

@@ -2,7 +2,7 @@
 SELECT source, state, since_ms FROM nunatak_shadows WHERE catalog_name = :catalog AND table_uuid = :uuid;
 
 -- list_shadows
--- Of one warehouse, with every name that the table has there, in order.
+-- The shadows of one warehouse, with every name of each table there, in order.
 SELECT h.table_namespace, h.table_name, s.table_uuid, s.source, s.state, s.since_ms FROM nunatak_shadows s
 JOIN nunatak_heads h ON h.table_uuid = s.table_uuid AND h.catalog_name = s.catalog_name
 JOIN iceberg_tables t ON t.catalog_name = h.catalog_name AND t.table_namespace = h.table_namespace
@@ -10,20 +10,20 @@ JOIN iceberg_tables t ON t.catalog_name = h.catalog_name AND t.table_namespace =
 WHERE s.catalog_name = :catalog ORDER BY h.table_namespace, h.table_name;
 
 -- set_shadow
--- Since when it is one stays as it was.
+-- Does not change `since_ms` of an existing row.
 INSERT INTO nunatak_shadows (catalog_name, table_uuid, source, state, since_ms)
 VALUES (:catalog, :uuid, :source, :state, :since_ms)
 ON CONFLICT (catalog_name, table_uuid) DO UPDATE SET source = excluded.source, state = excluded.state;
 
 -- suspend_shadow
--- In the transaction that refreshes a shadow, so that its own move of the pointer is let through; no other sees it.
+-- Runs in the transaction that refreshes a shadow, to allow its own pointer move; no other transaction sees this state.
 UPDATE nunatak_shadows SET state = 'refreshing' WHERE catalog_name = :catalog AND table_uuid = :uuid AND state = 'shadow';
 
 -- drop_shadow
 DELETE FROM nunatak_shadows WHERE catalog_name = :catalog AND table_uuid = :uuid;
 
 -- forget_shadow
--- What is said of a table goes with its last name.
+-- Deletes the flag of a table once it has no name left.
 DELETE FROM nunatak_shadows WHERE catalog_name = :catalog AND table_uuid = :uuid AND NOT EXISTS (
   SELECT 1 FROM nunatak_heads h
   JOIN iceberg_tables t ON t.catalog_name = h.catalog_name AND t.table_namespace = h.table_namespace

@@ -5,6 +5,6 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each(:rows) ORDER BY key;
 
 -- add_seal
--- Compare and swap: of several servers that seal the same records, the first does.
+-- Compare and swap: if several servers seal the same records, only the first inserts its seal.
 INSERT INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms)
 VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms) ON CONFLICT (number) DO NOTHING;

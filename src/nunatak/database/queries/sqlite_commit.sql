@@ -1,13 +1,13 @@
 -- commit_door_view
--- A commit moves the pointer, stores the bytes and writes the log. Behind this view it is one statement: handing the
--- interpreter to SQLite and back three times costs more than the work, and a statement is all-or-nothing by itself.
+-- A commit moves the pointer, stores the bytes and writes the log. This view makes it one statement: three calls from
+-- Python into SQLite cost more than the work, and a single statement is atomic.
 CREATE TEMP VIEW commit_door (catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation,
                               snapshot_id, request_hash, principal, request_id, committed_ms, origin)
 AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- commit_door_trigger
--- A shadow is found out here, where the pointer moves: a look before it would be a statement more for every commit, and
--- somebody may set the flag after the look.
+-- The trigger also checks for a shadow: a check before it would be one more statement per commit, and the flag could be
+-- set after the check.
 -- SQLite rewrites the index of every column that an UPDATE names, changed or not: uuid and location are named only when
 -- they change, which saves each commit two pages.
 CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
@@ -35,7 +35,7 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
 END;
 
 -- commit_pointer + remember_moved + save_moved_pointer + log_moved
--- Compare and swap: refused by the trigger if somebody moved the pointer first, or if the table is a shadow.
+-- Compare and swap: the trigger raises if another client moved the pointer first, or if the table is a shadow.
 INSERT INTO commit_door
 VALUES (:catalog, :namespace, :name, :expected, :new, :uuid, :location, :content, :commit_id, :operation, :snapshot_id,
         :request_hash, :principal, :request_id, :committed_ms, :origin);
@@ -49,6 +49,6 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
 WHERE iceberg_tables.metadata_location IS NULL;
 
 -- lock_pointer
--- Nothing needs a lock here: one connection writes.
+-- Needs no lock: only one connection writes.
 SELECT metadata_location FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;

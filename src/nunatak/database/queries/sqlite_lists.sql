@@ -1,5 +1,5 @@
 -- list_pointers
--- The identifiers as JSON, made where the names are: a thousand rows handed over one by one cost ten times as much.
+-- Builds the JSON of the identifiers in SQL: fetching a thousand rows one by one costs ten times as much.
 SELECT group_concat(:head || json_quote(table_name) || '}', ','), count(*), max(table_name) FROM (
   SELECT table_name FROM iceberg_tables
   WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
@@ -15,8 +15,8 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > 
   AND coalesce(iceberg_type, 'TABLE') = :type LIMIT 1;
 
 -- search_names
--- Looks at the :piece names behind a position, in the order of the primary key, however many of them match. The last one
--- looked at comes along: the next piece starts there.
+-- Scans :piece names after a position, in primary key order, however many match. Also returns the last name scanned,
+-- where the next scan starts.
 SELECT type, table_namespace, table_name, found, number FROM (
   SELECT looked.*, row_number() OVER (ORDER BY table_namespace, table_name) AS number FROM (
     SELECT coalesce(iceberg_type, 'TABLE') AS type, table_namespace, table_name,
@@ -28,7 +28,7 @@ SELECT type, table_namespace, table_name, found, number FROM (
 WHERE found OR number = :piece ORDER BY number;
 
 -- next_namespace
--- The first namespace after :after, from what is marked and from what merely holds tables; the caller cuts it to the level it lists.
+-- The first namespace after :after, marked or only holding tables; the caller truncates it to the level it lists.
 SELECT min(name) FROM (
   SELECT min(namespace) AS name FROM iceberg_namespace_properties
   WHERE catalog_name = :catalog AND namespace > :after AND namespace < :before
@@ -37,6 +37,6 @@ SELECT min(name) FROM (
   WHERE catalog_name = :catalog AND table_namespace > :after AND table_namespace < :before) AS names;
 
 -- namespace_stands
--- Whether it is marked or holds a table itself, rather than existing through a child.
+-- Whether the namespace is marked or holds a table itself, rather than existing only through a child.
 SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
     OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);

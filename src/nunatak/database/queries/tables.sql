@@ -1,6 +1,6 @@
 -- find_pointer
--- The pointer and, unless the caller already holds the bytes for it, the stored bytes: one round trip for a load.
--- With them the policy's version, which says whether a decision that was remembered still counts.
+-- The pointer and, unless the caller already has them, the stored bytes: one round trip for a load. Also the policy
+-- version, which tells whether a cached access decision is still valid.
 SELECT t.metadata_location, t.iceberg_type,
   CASE WHEN t.metadata_location = :known THEN NULL ELSE (
     SELECT h.content FROM nunatak_heads h
@@ -11,14 +11,14 @@ FROM iceberg_tables t
 WHERE t.catalog_name = :catalog AND t.table_namespace = :namespace AND t.table_name = :name;
 
 -- find_type
--- A row without a pointer, which other clients could leave behind, is no table.
+-- A row without a pointer, which JDBC clients could leave behind, is not a table.
 SELECT iceberg_type, (SELECT version FROM nunatak_policy) FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location IS NOT NULL;
 
 -- find_twin
--- A name that differs only in case, for the hint of a 404: among the first thousand of its namespace, or of one in lower
--- or upper case, which the primary key finds. A look at all names would take longer than the answer is worth. Without
--- coalesce PostgreSQL cannot tell of what type the parameter is.
+-- A name that differs only in case, for the hint of a 404: among the first thousand of its namespace, or of the same
+-- namespace in lower or upper case, by the primary key. A scan of all names would cost more than the hint is worth.
+-- Without coalesce PostgreSQL cannot infer the type of the parameter.
 SELECT table_namespace, table_name FROM (
   SELECT table_namespace, table_name FROM iceberg_tables
   WHERE catalog_name = :catalog AND table_namespace IN (coalesce(:namespace, ''), lower(:namespace), upper(:namespace))
@@ -36,7 +36,7 @@ ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
   location = excluded.location, content = excluded.content;
 
 -- store_content
--- The bytes of a commit that has stored only its pointer, unless another has followed.
+-- Stores the bytes of a commit that stored only its pointer, unless another commit has followed.
 UPDATE nunatak_heads SET content = :content
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name AND metadata_location = :new;
 
@@ -67,17 +67,17 @@ UPDATE nunatak_places SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
 -- take_pointer
--- Deletes a pointer and returns it. MariaDB, which cannot do both at once, deletes in delete_taken_pointer.
+-- Deletes a pointer and returns it. MariaDB, which cannot do both in one statement, deletes in delete_taken_pointer.
 DELETE FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
   AND coalesce(iceberg_type, 'TABLE') = :type
 RETURNING metadata_location;
 
 -- delete_taken_pointer
--- Nothing: take_pointer has deleted it.
+-- Nothing to do: take_pointer has deleted the row.
 
 -- take_saved_pointer
--- As take_pointer, for what is kept beside the pointer; with the source, if the table is a shadow.
+-- Like take_pointer, for the row stored beside the pointer; with the source, if the table is a shadow.
 DELETE FROM nunatak_heads
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name
 RETURNING table_uuid, location, (
@@ -85,10 +85,10 @@ RETURNING table_uuid, location, (
   WHERE s.catalog_name = nunatak_heads.catalog_name AND s.table_uuid = nunatak_heads.table_uuid);
 
 -- forget_taken_pointer
--- Nothing: take_saved_pointer has deleted it.
+-- Nothing to do: take_saved_pointer has deleted the row.
 
 -- clear_empty_pointer
--- Nothing: insert_pointer overwrites a row without a pointer.
+-- Nothing to do: insert_pointer overwrites a row without a pointer.
 
 -- forget_pointer
 DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;

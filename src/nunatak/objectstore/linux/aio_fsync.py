@@ -1,9 +1,8 @@
-"""Bringing open files to disk, many of them with one wait; what they hold and who waits is not known here.
+"""Fsyncs many open files with one wait, by Linux AIO.
 
-Linux can be handed several fsyncs at once (`io_submit`). It works on them side by side, so that they share the commits
-of the filesystem's journal: thirty files take about as long as one. An event loop hands them over and is rung up when
-they are done; a thread waits once, not thirty times. Where the system cannot, or will not, files are synced by os.fsync
-in threads.
+`io_submit` takes several fsyncs at once. The kernel runs them concurrently, so that they share commits of the
+filesystem's journal: thirty files take about as long as one. An event loop submits them and is notified by an eventfd
+when they are done; a thread waits once, not thirty times. Where AIO is unavailable, os.fsync runs in threads.
 """
 
 import asyncio
@@ -21,15 +20,15 @@ from nunatak.objectstore.plain_fsync import InThread, ThreadFsync, sync_each
 
 _FSYNC = 2  # IOCB_CMD_FSYNC
 _RINGS = 1  # IOCB_FLAG_RESFD
-_AT_ONCE = 128  # handed over together; more go in several rounds
+_AT_ONCE = 128  # submitted together; more take several rounds
 _LONG = ctypes.c_long
-# The numbers of io_setup, io_destroy, io_submit and io_getevents.
+# The system call numbers of io_setup, io_destroy, io_submit and io_getevents.
 _NUMBERS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}.get(platform.machine())
-FIRST_LOOK_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.05  # at what is not done when most of it is
+FIRST_LOOK_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.05  # polls what is unfinished after the notification
 
 
 class _Request(ctypes.Structure):
-    """`struct iocb`; what an fsync does not need stays zero."""
+    """`struct iocb`; fields that an fsync does not use stay zero."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -44,12 +43,12 @@ class _Request(ctypes.Structure):
 
 
 _WORDS = ctypes.sizeof(_Request) // 4
-_EVENT = 4  # numbers in a `struct io_event`: whose it is, which request, its result, and another
+_EVENT = 4  # int64 fields of a `struct io_event`: data, obj, res, res2
 _RESULT = 2
 
 
 def sync_all(files: Sequence[int]) -> None:
-    """As `os.fsync` for each of these descriptors; raises OSError if one of them could not be brought to disk."""
+    """Fsyncs each of these descriptors, blocking; raises OSError if one of them fails."""
     queue = _queue_of_thread()
     if queue is None:
         sync_each(files)
@@ -59,16 +58,16 @@ def sync_all(files: Sequence[int]) -> None:
 
 
 class LoopFsync:
-    """The same for an event loop, which goes on meanwhile. A second task that asks at the same time gets a thread.
+    """Fsyncs files without blocking the event loop. A second concurrent call uses a thread.
 
-    `in_thread` calls a function in a thread, for what cannot be done without one.
+    `in_thread` calls a function in a thread, for what AIO cannot do.
     """
 
     def __init__(self, in_thread: InThread) -> None:
         self._in_thread = in_thread
         self._plain = ThreadFsync(in_thread)
         self._bell: _Bell | None = None
-        self._has_none = False  # nothing to be had from this system
+        self._has_none = False  # this system has no AIO
 
     async def sync_all(self, files: Sequence[int]) -> None:
         bell = self._bell_of(asyncio.get_running_loop())
@@ -81,13 +80,13 @@ class LoopFsync:
                 await self._in_thread(sync_all, left)
 
     async def _sync(self, bell: "_Bell", files: Sequence[int]) -> Sequence[int]:
-        """Returns those that could not be handed over."""
+        """Fsyncs files by AIO; returns those that could not be submitted."""
         if bell.is_waiting:
             return files
         try:
             return await bell.sync(files)
         except BaseException:
-            if bell.is_waiting:  # gone away, or not told: what comes out later is not for those who ask next
+            if bell.is_waiting:  # cancelled or failed: late completions must not be taken for those of the next call
                 self.close()
             raise
 
@@ -108,11 +107,11 @@ class LoopFsync:
 
 
 class _Bell:
-    """A queue of the kernel's that rings when the last of the files handed over is done, mostly after the others."""
+    """An AIO context that signals an eventfd when the last submitted fsync is done, mostly after the others."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._queue = _Queue(ctypes.PyDLL(None, use_errno=True))  # no call waits: the interpreter is not given up
+        self._queue = _Queue(ctypes.PyDLL(None, use_errno=True))  # PyDLL keeps the GIL: no call blocks
         self._file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._done: asyncio.Future[None] | None = None
         self._left = 0
@@ -125,12 +124,12 @@ class _Bell:
         return self._left > 0
 
     async def sync(self, files: Sequence[int]) -> Sequence[int]:
-        """Returns those that the kernel did not take."""
+        """Fsyncs files; returns those that the kernel did not accept. Raises OSError if one failed."""
         self._left = taken = self._queue.hand_over(files, self._file)
         if taken:
             self._done, self._errors, self._pause = self.loop.create_future(), [], FIRST_LOOK_SECONDS
             if taken < len(files):
-                self._look_soon()  # the one that rings was not taken
+                self._look_soon()  # the request with the eventfd was not accepted, so poll
             await self._done
             if self._errors:
                 raise OSError(self._errors[0], os.strerror(self._errors[0]))
@@ -168,7 +167,7 @@ class _Bell:
 
 
 class _Queue:
-    """The kernel's queue of requests, for one thread or loop; raises OSError if there is none to be had."""
+    """An AIO context of the kernel, for one thread or event loop; raises OSError if unavailable."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         if not sys.platform.startswith("linux") or _NUMBERS is None:
@@ -191,7 +190,7 @@ class _Queue:
             self._syscall(self._destroy, self._context)
 
     def hand_over(self, files: Sequence[int], bell: int | None = None) -> int:
-        """How many of them the kernel takes; with the last of all it rings the bell."""
+        """Submits fsyncs; returns how many the kernel accepted. The last one signals the eventfd `bell`."""
         last = self._requests[len(files) - 1]
         self._files[: len(files)] = memoryview(array("I", files))
         if bell is not None:
@@ -201,7 +200,7 @@ class _Queue:
         return max(0, taken)
 
     def finished(self, most: int, *, at_least: int) -> tuple[int, list[int]]:
-        """How many are done that nobody was told of, and the errors among their outcomes; waits for so many."""
+        """Waits for `at_least` completions; returns how many were collected, up to `most`, and their error numbers."""
         while True:
             found: int = self._syscall(self._get, self._context, _LONG(at_least), _LONG(most), self._events, None)
             if found >= 0:
@@ -217,11 +216,11 @@ class _Queue:
             try:
                 done, found = self.finished(left, at_least=left)
             except OSError:
-                _of_thread.queue = None  # what comes out of this one later is not for those who ask next
+                _of_thread.queue = None  # its late completions must not be taken for those of the next call
                 raise
             left -= done
             errors += found
-        for file in files[taken:]:  # what the kernel does not take this way
+        for file in files[taken:]:  # not accepted by AIO
             os.fsync(file)
         if errors:
             raise OSError(errors[0], os.strerror(errors[0]))
@@ -231,13 +230,13 @@ _of_thread = threading.local()
 
 
 def _queue_of_thread() -> _Queue | None:
-    """Each thread has its own, made when first needed and given back when the thread ends."""
+    """Returns the AIO context of this thread, created on first use and destroyed with the thread; None without AIO."""
     try:
         queue: _Queue | None = _of_thread.queue
     except AttributeError:
         try:
             queue = _Queue(ctypes.CDLL(None, use_errno=True))
         except OSError:
-            queue = None  # an old or foreign kernel, a sandbox that forbids it, or too many in use
+            queue = None  # an unsupported system, a sandbox, or the limit fs.aio-max-nr
         _of_thread.queue = queue
     return queue

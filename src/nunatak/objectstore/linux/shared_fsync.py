@@ -1,4 +1,4 @@
-"""Files that are written at about the same time are brought to disk together: one wait for all of them."""
+"""Group fsync: files that are written concurrently share one fsync call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +8,7 @@ File = TypeVar("File")
 
 
 class SharedFsync(Generic[File]):
-    """While one sync is on its way, those who come wait for the next one, which covers them all."""
+    """While one fsync runs, new files queue up for the next, which covers all of them."""
 
     def __init__(self, sync: Callable[[Sequence[File]], Awaitable[None]]) -> None:
         self._sync = sync
@@ -16,7 +16,7 @@ class SharedFsync(Generic[File]):
         self._worker: asyncio.Task[None] | None = None
 
     async def wait_for(self, file: File) -> None:
-        """Returns when the file is on disk; raises what the sync raised, to everybody it was for."""
+        """Returns when the file is on disk; an error of the fsync is raised to all callers that share it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((file, future))
         if self._worker is None:
@@ -39,7 +39,7 @@ class SharedFsync(Generic[File]):
 def _settle(futures: Sequence["asyncio.Future[None]"], error: Exception | None) -> None:
     for future in futures:
         if future.done():
-            continue  # whoever waited has gone
+            continue  # the caller was cancelled
         if error is None:
             future.set_result(None)
         else:

@@ -1,9 +1,9 @@
-"""System calls on files, made without giving up the interpreter: they take microseconds, handing it over takes longer.
+"""System calls on files that keep the GIL: they take microseconds, less than releasing and reacquiring it.
 
-Python's own `os.open`, `os.write` and `os.close` release the interpreter around each call. With several threads
-writing files beside a busy event loop that is most of a commit's CPU time. What waits for the disk is in aio_fsync.py.
+Python's own `os.open`, `os.write` and `os.close` release the GIL around each call. With several threads that write
+files beside a busy event loop that is most of a commit's CPU time. Calls that wait for the disk are in aio_fsync.py.
 
-Importing this module makes no call: a sandbox may end a process for one.
+Importing this module makes no system call: a sandbox may kill a process for one.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _HOW_BYTES = ctypes.sizeof(_How)
 
 
 class _Buffer(ctypes.Structure):
-    """`Py_buffer`: where the bytes of an object lie; what is not needed of it is `rest`."""
+    """`Py_buffer`: address and size of an object's bytes; `rest` are the fields not used here."""
 
     _fields_ = (
         ("start", ctypes.c_void_p),
@@ -58,23 +58,23 @@ if _advise is not None:
 
 
 def open_path(path: str, flags: int) -> int:
-    """`os.open` for something that exists."""
+    """Opens an existing file or folder, like `os.open`."""
     return _checked(_open(os.fsencode(path), flags | os.O_CLOEXEC, 0), path)
 
 
 class Opening:
-    """A way to open files in one call that refuses every link; made once, since its parts cost as much as the call."""
+    """The arguments of an openat2 call that refuses links; built once, as building them costs as much as the call."""
 
     __slots__ = ("_how", "_pointer")
 
     def __init__(self, flags: int, *, mode: int = 0, beneath: bool = False) -> None:
-        """With `beneath` nothing outside the folder from which a path leads is opened either."""
+        """With `beneath`, a path that leaves the starting folder is refused, too."""
         resolve = _RESOLVE_NO_SYMLINKS | (_RESOLVE_BENEATH if beneath else 0)
         self._how = _How(flags | os.O_CLOEXEC, mode, resolve)  # the kernel only reads it
         self._pointer = ctypes.byref(self._how)
 
     def open(self, path: str, folder: int = _AT_FDCWD) -> int:
-        """A path from `folder`, or an absolute one."""
+        """Opens a path relative to `folder`, or an absolute one; raises OSError."""
         return _checked(_openat2(_SYS_OPENAT2, folder, os.fsencode(path), self._pointer, _HOW_BYTES), path)
 
 
@@ -92,7 +92,7 @@ def write_all(file: int, data: bytes | memoryview) -> None:
 
 
 def drop_pages(file: int) -> None:
-    """As `os.posix_fadvise` with POSIX_FADV_DONTNEED."""
+    """Drops the file from the page cache, by posix_fadvise with POSIX_FADV_DONTNEED."""
     if _advise is not None:
         _advise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -110,7 +110,7 @@ def _checked(result: int, path: str) -> int:
 
 @functools.cache
 def is_available() -> bool:
-    """Whether this system has openat2: Linux from 5.6 on, unless a sandbox refuses it."""
+    """Whether openat2 is available: Linux 5.6 or newer, unless a sandbox refuses it."""
     if not sys.platform.startswith("linux"):
         return False
     root = open_path("/", os.O_RDONLY | os.O_DIRECTORY)
