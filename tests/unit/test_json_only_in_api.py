@@ -43,7 +43,7 @@ ALLOWED = {
     "events/spool.py": FILE,
     "events/audit_trail.py line_of": "a line of the exported audit trail, whose bytes are sealed",
     "iceberg": METADATA,
-    "maintenance/policies.py printed": COLUMN,
+    "maintenance/policies.py encode_policy": COLUMN,
     "maintenance/policy_store.py": PARAMETER,
     "maintenance/queue.py": COLUMN,
     "settings.py": FILE,

@@ -15,7 +15,7 @@ DIRECT_WRITES = {
     # The server keeps its own records; nothing that a client could ask for is changed.
     ("api/app.py", "App._first"): "keeps a refusal for its idempotency key; nothing else was done",
     ("catalog/pointers.py", "_adopt"): "copies the metadata of a pointer that another client moved, during a load",
-    ("catalog/write_behind.py", "Stowing.store"): "write-behind: the pointer was moved by the commit",
+    ("catalog/write_behind.py", "WriteBehind.store"): "write-behind: the pointer was moved by the commit",
     ("catalog/jobs.py", "run_jobs"): "forgets answers whose idempotency keys have expired",
     ("access/embedded.py", "EmbeddedIdentity._record_use"): "notes when a credential was last used",
     ("events/audit_buffer.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
