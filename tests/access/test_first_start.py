@@ -72,7 +72,7 @@ def test_an_administrator_by_another_road_counts_too(data: Path) -> None:
             "role create chiefs",
             "principal create ana --role chiefs",
             "grant add role:chiefs SERVER_ADMIN server",
-            "key create ana",
+            "credential create ana",
         ):
             assert run_command(*command.split(), **as_admin).code == 0, command
 

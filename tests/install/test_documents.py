@@ -220,8 +220,8 @@ def check_login(reader: Reader) -> None:
     listed, refused = reader.said("curl").split("}]}")[:2]
     assert '"orders"' in listed
     assert "nunatak access explain ana TABLE_DROP table:default/sales/orders" in refused
-    assert "principal:admin" in reader.said("key list")
-    assert "disabled principal ana" in reader.said("key list")
+    assert "principal:admin" in reader.said("credential list")
+    assert "disabled principal ana" in reader.said("credential list")
     kept = [reader.folder / "nunatak-data" / name for name in ("etl.json", "ana.key", "admin.json")]
     assert [path.stat().st_mode & 0o077 for path in kept] == [0, 0, 0]
     secrets = [json.loads(kept[0].read_text())["secret"], kept[1].read_text().strip()]
