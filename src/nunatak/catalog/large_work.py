@@ -16,7 +16,7 @@ T = TypeVar("T")
 LARGE_BYTES = 32 * 1024  # of a request; below this the computation takes less time than a few thread switches
 LARGE_METADATA_BYTES = 256 * 1024  # of a file to parse or iterate over
 # Python's default of 5 ms would delay each of several steps of every other request while the thread works.
-SWITCH_SECONDS = 0.00025
+SWITCH_SECONDS = 0.000125
 SENDER: ContextVar[str] = ContextVar("sender", default="")  # the sender of the current request
 
 
