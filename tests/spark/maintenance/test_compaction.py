@@ -280,9 +280,9 @@ def updated_all_the_time(maintenance: Maintenance, name: str, files: int) -> Job
 
 
 def test_a_heap_whose_rows_are_updated_all_the_time_is_compacted_in_small_pieces(maintenance: Maintenance) -> None:
-    """A rewrite of the whole table gets through only if no update comes meanwhile, which a few tries rule out."""
+    """A rewrite of the whole table gets through only if no update comes meanwhile, which so many tries rule out."""
     files, sql = 24, maintenance.sql
-    for name in (f"t{number}" for number in range(5)):
+    for name in (f"t{number}" for number in range(15)):
         outcome = updated_all_the_time(maintenance, name, files)
         assert (outcome.ok, outcome.changed) == (True, True), outcome
         if outcome.detail["conflicts"]:
