@@ -87,8 +87,7 @@ def test_after_that_it_is_refused_and_nothing_of_it_was_done(rivalled: tuple[Loc
     answer = catalog.call("POST", "/v1/transactions/commit", transaction())
 
     assert answer.error[:2] == (409, "CommitFailedException")
-    assert answer.hint is not None
-    assert answer.hint.startswith("Nothing of the transaction was applied.")
+    assert answer.hint == "Nothing of the transaction was applied. Refresh and try again."
     assert left == [0, RETRIES + 1]
     assert catalog.load("ns", "a") == before
     assert "ours" not in properties(catalog, "b")

@@ -168,10 +168,8 @@ async def commit_tables(
                     if remembered is None:
                         raise
                     moved = error
-            raise CommitFailed(
-                f"Commit failed after {MAX_TRIES} tries: {moved.message}",
-                hint="All of the request's tables are unchanged; refresh and try again.",
-            )
+            hint = "Refresh and try again." if is_transaction else "The table is unchanged; refresh it and try again."
+            raise CommitFailed(f"Commit failed after {MAX_TRIES} tries: {moved.message}", hint=hint)
     except CommitFailed:
         for key in keys:
             contention.refused(key, caller.address)

@@ -68,11 +68,11 @@ class ConnectionGate:
 
 def gate_of(settings: Settings, app: App) -> ConnectionGate:
     """Returns the gate for the settings; without authentication every client is known and none is counted."""
-    doors, rates = app.access_setup, app.rates
+    access, rates = app.access_setup, app.rates
     gate = ConnectionGate(settings.address_connections)
-    if doors is not None:
-        gate.knows = lambda authorization: doors.guard.known(authorization) is not None
-        gate.is_proxy = doors.proxies.include
+    if access is not None:
+        gate.knows = lambda authorization: access.guard.known(authorization) is not None
+        gate.is_proxy = access.proxies.include
     if rates is not None:
 
         def count(host: str) -> None:
