@@ -18,7 +18,7 @@ from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.database_url import MEMORY_URL
 from nunatak.errors import CatalogError
 from nunatak.objectstore.location import Location, parse_location
-from nunatak.objectstore.store import require_served
+from nunatak.objectstore.store import require_supported_scheme
 from nunatak.settings import Settings, SettingsError, files_with_secrets, without_password
 
 log = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ def _roots(settings: Settings) -> tuple[Location, ...]:
 
 def _served(text: str) -> Location:
     place = parse_location(text)
-    require_served(place)
+    require_supported_scheme(place)
     return place
 
 

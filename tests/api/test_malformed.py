@@ -320,7 +320,7 @@ TABLE_BODIES = [
     post("staged table taken", TABLES, a_table("t", stage_create=True), 409, TAKEN, "Table already exists: ns.t"),
 ]  # fmt: skip
 
-THROUGH = "Invalid location: {} leads through a symbolic link or a file"
+THROUGH = "Invalid location: {} passes through a symbolic link or a file"
 OVERLAP = "Location {} overlaps that of another table or view"
 LOCATIONS = [
     *(

@@ -19,7 +19,7 @@ from nunatak.api.app import App
 from nunatak.api.http import RequestHead
 from nunatak.database import sqlite
 from nunatak.errors import CatalogError
-from nunatak.objectstore.local import Written
+from nunatak.objectstore.local import UnsyncedFiles
 from nunatak.objectstore.store import ObjectStore
 from nunatak.server import build_app, close_app
 from nunatak.settings import SettingsError, load
@@ -246,7 +246,7 @@ def _without_waiting_for_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_syncs_that_do_nothing(patch: pytest.MonkeyPatch) -> None:
-    async def close(self: ObjectStore, files: Sequence[Written]) -> None:
+    async def close(self: ObjectStore, files: Sequence[UnsyncedFiles]) -> None:
         for each in files:
             each.close()
 

@@ -313,7 +313,7 @@ async def _meanings(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Lo
     """Returns the locations that readers may resolve each path to, including through local symbolic links."""
     found = {path: possible_locations(path[:LONGEST_PATH]) for path in paths}
     places = list(dict.fromkeys(place for each in found.values() for place in each))
-    real = dict(zip(places, await catalog.objects.without_links(places), strict=True))
+    real = dict(zip(places, await catalog.objects.resolve_links(places), strict=True))
     return {path: list(dict.fromkeys([*each, *(real[place] for place in each)])) for path, each in found.items()}
 
 

@@ -11,7 +11,7 @@ from nunatak.errors import BadRequest, InvalidMetadata
 from nunatak.objectstore.linux.aio_fsync import LoopFsync
 from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.listing import FoundFile
-from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, Written, trouble
+from nunatak.objectstore.local import MAX_READ_BYTES, LocalFiles, UnsyncedFiles, storage_error
 from nunatak.objectstore.location import Location, parse_file_location, parse_location
 from nunatak.objectstore.plain_fsync import ThreadFsync
 from nunatak.objectstore.threads import FileThreads
@@ -21,7 +21,7 @@ Bytes = bytes | memoryview
 THREADS = 12  # a thread that waits for fsync uses no CPU; more threads than cores keep the disk busy
 
 
-def require_served(place: Location) -> None:
+def require_supported_scheme(place: Location) -> None:
     if place.scheme != "file":
         raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
 
@@ -35,12 +35,12 @@ class ObjectStore:
             self.allow(place)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
-        self._disk = LoopFsync(self._run) if linux_syscalls else ThreadFsync(self._run)
+        self._fsync = LoopFsync(self._run) if linux_syscalls else ThreadFsync(self._run)
         self._shared_fsync = SharedFsync(self._sync)
 
     def allow(self, place: Location) -> None:
         """Allows access to files below this place."""
-        require_served(place)
+        require_supported_scheme(place)
         self.local.allow(place)
 
     async def read(self, location: str) -> bytes:
@@ -52,16 +52,17 @@ class ObjectStore:
 
     def _read_metadata(self, location: str) -> bytes:
         data = self.local.read(parse_location(location), location)
+        # Decided by the content, not the name: Hadoop catalogs and register may name a compressed file in any way.
         if data[:2] != b"\x1f\x8b":
             return data
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unfolding:
-                unfolded = unfolding.read(MAX_READ_BYTES + 1)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as compressed:
+                content = compressed.read(MAX_READ_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidMetadata(f"The metadata file {location} cannot be decompressed: {error}") from error
-        if len(unfolded) > MAX_READ_BYTES:
-            raise InvalidMetadata(f"The metadata file {location} unfolds to more than {MAX_READ_BYTES} bytes")
-        return unfolded
+        if len(content) > MAX_READ_BYTES:
+            raise InvalidMetadata(f"The metadata file {location} decompresses to more than {MAX_READ_BYTES} bytes")
+        return content
 
     async def write_metadata(self, location: str, data: Bytes, pack: Callable[[Bytes], T]) -> T:
         """Writes a new metadata file, compressed if its name ends in .gz.metadata.json.
@@ -82,18 +83,18 @@ class ObjectStore:
             await self._shared_fsync.wait_for(self.local.create(place, data))
         except OSError as error:
             await self._run(self.local.delete, place)  # no pointer can lead to it yet
-            raise trouble("write", place, error) from error
+            raise storage_error("write", place, error) from error
 
-    async def _sync(self, files: Sequence[Written]) -> None:
+    async def _sync(self, files: Sequence[UnsyncedFiles]) -> None:
         """Fsyncs and closes files and folders; raises FileNotFoundError if a file was deleted meanwhile."""
         try:
             # Folders first: they hold no data, so the last request submitted is likely the last to finish.
             folders = [folder for each in files for folder in each.folders]
-            await self._disk.sync_all(folders + [each.file for each in files if each.file is not None])
-            if not all(each.is_there() for each in files):
+            await self._fsync.sync_all(folders + [each.file for each in files if each.file is not None])
+            if not all(each.exists() for each in files):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
             for each in files:
-                self.local.is_synced(each)
+                self.local.mark_synced(each)
                 if each.file is not None:
                     self.local.drop_pages(each.file)  # loads use the cache and the database, not the file
         finally:
@@ -111,25 +112,25 @@ class ObjectStore:
         """Creates the folder if it is missing; durable on return, by an fsync shared with concurrent writes."""
         place = parse_location(location)
         made = self.local.make_folder(place)
-        if not made.made:
+        if not made.created_folders:
             made.close()
             return
         try:
             await self._shared_fsync.wait_for(made)
         except OSError as error:
-            raise trouble("write", place, error) from error
+            raise storage_error("write", place, error) from error
 
     def claim_folder(self, location: str) -> bool:
         """Creates a folder; returns False if it exists, or if the store cannot create folders atomically."""
         place = parse_location(location)
         return place.scheme == "file" and self.local.claim_folder(place)
 
-    async def without_links(self, places: Sequence[Location]) -> list[Location]:
+    async def resolve_links(self, places: Sequence[Location]) -> list[Location]:
         """Resolves symbolic links in local paths; returns other locations unchanged."""
-        return await self._run(self._without_links, places)
+        return await self._run(self._resolve_links, places)
 
-    def _without_links(self, places: Sequence[Location]) -> list[Location]:
-        return [self.local.without_links(each) if each.scheme == "file" else each for each in places]
+    def _resolve_links(self, places: Sequence[Location]) -> list[Location]:
+        return [self.local.resolve_links(each) if each.scheme == "file" else each for each in places]
 
     async def remove_empty_folders(self, location: str) -> None:
         await self._run(self.local.remove_empty_folders, parse_location(location))
@@ -138,10 +139,10 @@ class ObjectStore:
         """Returns the files directly in a folder whose names end with `ending`, unordered; none if it is missing."""
         return await self._run(self.local.list_files, parse_location(folder), ending)
 
-    async def set_aside(self, location: str, name: str) -> None:
+    async def rename_file(self, location: str, name: str) -> None:
         """Renames a file within its folder, to free its name."""
-        await self._run(self.local.set_aside, parse_location(location), name)
+        await self._run(self.local.rename_file, parse_location(location), name)
 
     def close(self) -> None:
-        self._disk.close()
+        self._fsync.close()
         self._threads.close()
