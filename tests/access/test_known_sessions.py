@@ -85,7 +85,7 @@ def test_a_session_weighs_what_it_takes(clock: Clock) -> None:
 def test_a_session_whose_rights_are_too_many_keeps_those_asked_for_last(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_sessions, "MOST_BYTES_OF_ONE", MIB // 4)
+    monkeypatch.setattr(known_sessions, "MAX_BYTES_OF_ONE", MIB // 4)
     sessions, known = KnownSessions(clock), a_session()
     sessions.add(b"digest", known)
 

@@ -106,7 +106,7 @@ def test_a_seal_covers_one_day_and_there_is_one_for_each(store: Store, run: Run[
 
 
 def test_many_records_have_several_seals(tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "MOST_RECORDS", 5)
+    monkeypatch.setattr(seals, "MAX_RECORDS", 5)
     store = SqliteStore(tmp_path / "catalog.db")
     run(filled(store, 6))
 

@@ -213,7 +213,7 @@ def test_all_tables_of_a_transaction_are_stored(watched: Watched) -> None:
 
 def test_too_much_to_hold_back_is_stored_at_once(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands still: by itself the table would not be quiet for ever."""
-    monkeypatch.setattr(write_behind, "MOST_BYTES", 1)
+    monkeypatch.setattr(write_behind, "MAX_BYTES", 1)
     location = watched.commit(1)
 
     watched.run_until_stored()
