@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 Say = Callable[[str], None]
 

@@ -18,8 +18,8 @@ from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
 from nunatak.events import seals
 from nunatak.events.seals import Broken, export, newest_records, run_seals, seal_up_to, verify, verify_export
-from tests.api.local import LocalCatalog
 from tests.backends.conftest import Run
+from tests.support.catalogs.local import LocalCatalog
 from tests.unit.cli.conftest import run_command
 
 DAY_MS = 86_400_000

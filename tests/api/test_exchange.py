@@ -14,8 +14,8 @@ from nunatak.api.transport.exchange import MAX_CACHED_HEADS, MAX_HEAD_LENGTH, Kn
 from nunatak.api.transport.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
+from tests.support.catalogs.process import running_server
 from tests.support.found import await_true
-from tests.support.server import running_server
 
 T = path_of("ns", "tables", "t")
 BOTH_HEADERS = {

@@ -12,7 +12,7 @@ import zstandard
 
 from tests.api.wire import SCHEMA, a_commit, a_table, a_version, a_view, identifier, rename, set_properties
 from tests.api.world import World, build_world
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 
 BAD, ILLEGAL, INVALID = "BadRequestException", "IllegalArgumentException", "ValidationException"
 NO_NAMESPACE, NO_TABLE, NO_VIEW = "NoSuchNamespaceException", "NoSuchTableException", "NoSuchViewException"

@@ -10,8 +10,8 @@ import pytest
 
 from nunatak.catalog import commits
 from nunatak.database.records import Change, MovePointer
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, done, identifier, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 RETRIES = 10
 _numbers = itertools.count(1)

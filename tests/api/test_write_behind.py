@@ -14,8 +14,8 @@ from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, add_snapshot, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 
 class Clock:

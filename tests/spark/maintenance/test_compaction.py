@@ -14,7 +14,7 @@ from nunatak_spark.maintenance import compaction_plan, data_compaction
 from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused, JobStopped
 from nunatak_spark.maintenance.job_failures import JobFailed, is_conflict
 from tests.spark.maintenance.conftest import Maintenance
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import local_path
 
 MOST_WRITES = 200
