@@ -39,7 +39,7 @@ from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
-from nunatak.catalog.warehouses import Warehouses, keep_fresh
+from nunatak.catalog.warehouses import Warehouses, refresh_periodically
 from nunatak.catalog.write_behind import WriteBehind, run_write_behind
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
@@ -220,7 +220,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     if catalog.write_behind is not None:
         yield run_write_behind(catalog.write_behind)
     if not on_sqlite(settings):  # no other server adds warehouses to a SQLite database
-        yield keep_fresh(catalog.warehouses)
+        yield refresh_periodically(catalog.warehouses)
     if settings.sweep_age_seconds:
         yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
 
@@ -273,7 +273,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         maintenance_lease_seconds=settings.maintenance_lease_seconds,
         client_defaults=dict(settings.config_defaults),
         client_overrides=dict(settings.config_overrides),
-        tells_names=settings.auth == ("none",),
+        hints_show_names=settings.auth == ("none",),
         spool=Spool(spool_folder, server_id, _now_ms, settings.spool_bytes) if exclusive and spool_folder else None,
         write_behind=WriteBehind(store) if exclusive and on_sqlite(settings) else None,
     )

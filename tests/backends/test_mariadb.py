@@ -412,7 +412,7 @@ def test_commits_to_several_tables_in_any_order_do_not_hinder_each_other(
     assert mariadb.execute(deadlocks) == before
 
 
-LOOKS = 200
+MAX_CHECKS = 200
 LOOK_SECONDS = 0.15  # the server makes its list of transactions anew only if nobody looked for a tenth
 
 
@@ -427,7 +427,7 @@ async def held_back(
     with contextlib.closing(connect(database)) as holder:
         holder.query(f"LOCK TABLES {table} READ")
         tasks = [asyncio.create_task(work) for work in works]
-        for _ in range(LOOKS):
+        for _ in range(MAX_CHECKS):
             if await asyncio.to_thread(mariadb.execute, waiting) == [(len(works),)]:
                 break
             await asyncio.sleep(LOOK_SECONDS)
@@ -509,7 +509,7 @@ def test_a_commit_that_loses_a_deadlock_is_tried_again(
 
 async def until_somebody_waits(mariadb: MariadbServer) -> None:
     waiting = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    for _ in range(LOOKS):
+    for _ in range(MAX_CHECKS):
         if (await asyncio.to_thread(mariadb.execute, waiting))[0][0]:
             return
         await asyncio.sleep(LOOK_SECONDS)

@@ -24,7 +24,7 @@ DIRECT_WRITES = {
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
     ("catalog/jobs.py", "run_next"): "gives a job back when the server stops",
     ("catalog/jobs.py", "_end"): "ends a job of the server with its result, or gives it back",
-    ("catalog/jobs.py", "Lease._extend_again_and_again"): "keeps the lease of a job",
+    ("catalog/jobs.py", "Lease._extend_periodically"): "keeps the lease of a job",
     ("catalog/job_queue.py", "lease"): "leases a job to a server or worker, or ends one that was tried too often",
     ("catalog/job_queue.py", "lease_this"): "leases a job to a worker",
     ("api/maintenance_jobs.py", "_forget"): "ends a job whose table is gone, when a worker asks for one",
@@ -40,10 +40,10 @@ DIRECT_WRITES = {
     ("access/vault.py", "Vault._sealed_in_place"): "encrypts a secret that an older version kept in the clear",
     ("api/encryption_keys.py", "_audit"): "an audit row before the work: what is refused afterwards is still refused",
     # Repairs by an operator, whose server is stopped.
-    ("catalog/fsck_repair.py", "_store_again"): "`nunatak fsck --repair` copies metadata beside its pointer",
-    ("catalog/fsck_repair.py", "_forget"): "`nunatak fsck --repair` forgets what no pointer leads to",
-    ("catalog/fsck_repair.py", "_mark_namespace"): "`nunatak fsck --repair` marks the namespace of a table",
-    ("catalog/fsck_repair.py", "_forget_answers"): "`nunatak fsck --repair` forgets answers whose keys have expired",
+    ("catalog/fsck_repair.py", "_store_file"): "`nunatak fsck --repair` copies metadata beside its pointer",
+    ("catalog/fsck_repair.py", "_delete_row"): "`nunatak fsck --repair` forgets what no pointer leads to",
+    ("catalog/fsck_repair.py", "_add_namespace_row"): "`nunatak fsck --repair` marks the namespace of a table",
+    ("catalog/fsck_repair.py", "_delete_expired"): "`nunatak fsck --repair` forgets answers whose keys have expired",
 }
 # What makes a pointer lead to a file, and what writes such a file: only `publish` does both, in the right order.
 PUBLISHING = {"InsertPointer", "MovePointer", "write_synced", "write_metadata"}
@@ -52,7 +52,7 @@ PUBLISHED_BY = {
     ("catalog/publish.py", "_changes", "MovePointer"): "moves a pointer",
     ("catalog/publish.py", "_write_file", "write_synced"): "writes a small file",
     ("catalog/publish.py", "_write_file", "write_metadata"): "writes a large or compressed file",
-    ("catalog/fsck_repair.py", "_write_again", "write_metadata"): "restores a lost file from the database's copy",
+    ("catalog/fsck_repair.py", "_rewrite_file", "write_metadata"): "restores a lost file from the database's copy",
 }
 
 FILES = sorted(

@@ -16,7 +16,7 @@ from typing import Any
 import zstandard
 
 from nunatak.api.request_limits import InFlight
-from nunatak.catalog.large_work import interpreter_shared
+from nunatak.catalog.large_work import short_switch_interval
 from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, show_text
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -54,7 +54,7 @@ class BodyRoom:
         self._total_awaited, self._caller_awaited = total_awaited, caller_awaited
         self._bytes: dict[str, int] = {}
         self._awaited: dict[str, int] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._sender_locks: dict[str, asyncio.Lock] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="bodies")
         self.bytes = 0
         self.awaited = 0
@@ -93,22 +93,24 @@ class BodyRoom:
     async def in_thread(self, caller: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Runs `work` in a thread; one at a time per caller, so that no caller fills the queue of the thread pool."""
         async with self._turn(caller):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, _beside_others, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, _run_with_short_interval, work, *arguments
+            )
 
     @contextlib.asynccontextmanager
     async def _turn(self, caller: str) -> AsyncIterator[None]:
-        lock = self._turns.setdefault(caller, asyncio.Lock())
+        lock = self._sender_locks.setdefault(caller, asyncio.Lock())
         try:
             async with lock:
                 yield
         finally:
             # An unused lock is removed: the number of callers is not bounded.
-            if not lock.locked() and self._turns.get(caller) is lock:
-                del self._turns[caller]
+            if not lock.locked() and self._sender_locks.get(caller) is lock:
+                del self._sender_locks[caller]
 
 
-def _beside_others(work: Callable[..., Any], *arguments: Any) -> Any:
-    with interpreter_shared():
+def _run_with_short_interval(work: Callable[..., Any], *arguments: Any) -> Any:
+    with short_switch_interval():
         return work(*arguments)
 
 

@@ -151,7 +151,7 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
           described=Operation(tag="Maintenance", query=("place", *PAGE), errors=(404,))),
     Route("listNeighbours", "GET", MAINTENANCE + "/neighbours", neighbours.list_neighbours, CHANGE, S.TABLE, "Which other tables keep files in a table's folder", False, on_place,
           described=Operation(tag="Maintenance", query=("place",), errors=(404,))),
-    Route("sortFolders", "POST", MAINTENANCE + "/folders", neighbours.sort_folders, CHANGE, S.TABLE, "Which folders are another table's, and which are nobody's", False, on_place_in_body(FoldersRequest), body_bytes=ANY_BODY,
+    Route("sortFolders", "POST", MAINTENANCE + "/folders", neighbours.classify_folders, CHANGE, S.TABLE, "Which folders are another table's, and which are nobody's", False, on_place_in_body(FoldersRequest), body_bytes=ANY_BODY,
           described=Operation(tag="Maintenance", request=FoldersRequest, errors=(404,))),
     Route("listShadows", "GET", SHADOWS, shadows.get_shadows, P.TABLE_READ_META, S.TABLE, "List the tables that still belong to another catalog", False, on_place,
           described=Operation(tag="Maintenance", query=("place",), errors=(404,))),

@@ -92,7 +92,7 @@ async def load_table(request: Request) -> Response:
         raise BadRequest(f"Invalid snapshots: {mode[:50]!r} is neither all nor refs")
     # After a lost commit, competing writers reload one at a time, so that the next commit can succeed.
     if request.catalog.contention.tables and request.caller.address is not None:
-        await request.catalog.contention.await_turn(key_of(request.warehouse, identifier), request.caller.address)
+        await request.catalog.contention.wait_before_load(key_of(request.warehouse, identifier), request.caller.address)
     loaded = await tables.load_table(request.catalog, request.warehouse, identifier, request.caller.policy)
     if request.catalog.spool is not None:
         request.catalog.spool.count_load(loaded.metadata_location, key_of(request.warehouse, identifier))

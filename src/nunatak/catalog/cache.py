@@ -88,6 +88,7 @@ class Loaded:
 
     def with_refs_only(self) -> bytes:
         """Returns the response for `snapshots=refs`, encoded once."""
+        # Encoded on request only: few clients ask for refs, and it costs as much as encoding the whole metadata.
         if self.refs_answer is None:
             small = table_metadata.encode(table_metadata.only_referenced_snapshots(self.table()))
             self.refs_answer = b"".join((self.answer[: self._start], small, _TAIL))

@@ -62,7 +62,9 @@ class Catalog:
     maintenance_lease_seconds: int = 90
     client_defaults: Mapping[str, str] = field(default_factory=dict)  # an operator's additions to /v1/config
     client_overrides: Mapping[str, str] = field(default_factory=dict)
-    tells_names: bool = True  # whether a hint may contain names that the request did not; False where names are secret
+    hints_show_names: bool = (
+        True  # whether a hint may contain names that the request did not; False where names are secret
+    )
     table_locks: TableLocks = field(default_factory=TableLocks)
     contention: Contention = field(default_factory=Contention)
     large_work: LargeWork = field(default_factory=LargeWork)
@@ -97,5 +99,5 @@ class Catalog:
 
     def no_such_warehouse(self, name: str) -> NoSuchWarehouse:
         hint = f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}."
-        message = f"Warehouse does not exist: {name}" if name else "There is no default warehouse"
-        return NoSuchWarehouse(message, hint=hint if self.tells_names else None)
+        message = f"Warehouse does not exist: {name}" if name else "No default warehouse is configured"
+        return NoSuchWarehouse(message, hint=hint if self.hints_show_names else None)

@@ -7,7 +7,7 @@ from nunatak.access import securables
 from nunatak.catalog import ownership
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_properties
-from nunatak.catalog.warehouses import keep_warehouse
+from nunatak.catalog.warehouses import require_warehouse
 from nunatak.catalog.write import write
 from nunatak.database.records import CreateNamespace, DropNamespace, StoredResponse, UpdateNamespace
 from nunatak.database.store import PointerMoved
@@ -43,7 +43,7 @@ async def create_namespace(
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
     change = CreateNamespace(warehouse.name, to_jdbc(namespace), ancestors, kept, print_namespace(namespace))
     owned = ownership.grant_ownership(catalog, caller, securables.namespace(warehouse.name, namespace))
-    await write(catalog, caller, [*keep_warehouse(warehouse), change, *owned], answer)
+    await write(catalog, caller, [*require_warehouse(warehouse), change, *owned], answer)
 
 
 def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:

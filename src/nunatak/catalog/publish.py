@@ -49,11 +49,11 @@ class Publication(msgspec.Struct, frozen=True):
     base: Metadata | None
     after: Metadata
     snapshot_id: int | None = None  # that the change adds; identifies a retry of the same commit
-    points_elsewhere: bool = False  # a new path lies in the warehouse, but outside the table's own places
+    references_outside: bool = False  # a new path lies in the warehouse, but outside the table's own places
     registered: Loaded | None = None  # `after` in a file that another writer made: neither written nor deleted here
     folders: Sequence[str] = ()  # that must exist before the pointer does
-    first: Sequence[Change] = ()  # applied before the pointer, in the same transaction
-    then: Sequence[Change] = ()  # applied after it
+    changes_before: Sequence[Change] = ()  # applied before the pointer, in the same transaction
+    changes_after: Sequence[Change] = ()  # applied after it
 
 
 async def publish(
@@ -67,6 +67,7 @@ async def publish(
     changed = [each for each in publications if each.after is not each.base]
     commit_ids, versions = await _new_versions(catalog, changed)
     loaded = versions if len(changed) == len(publications) else _with_unchanged(publications, versions)
+    # Files first: a pointer must never lead to a file that is not on disk.
     written = await _write_files(catalog, changed, versions)
     try:
         changes = [
@@ -195,10 +196,10 @@ def _changes(
         if not is_registered:
             stored = with_references(stored, after)
         new = InsertPointer(key, kind, stored, line, printed, parent, registered=is_registered)
-        return [*publication.first, new, *owned, *publication.then]
+        return [*publication.changes_before, new, *owned, *publication.changes_after]
     # Collecting references reads all snapshots, so it is done only if the places may have changed.
     has_moved = after.location != base.location
-    has_other_places = publication.points_elsewhere or (
+    has_other_places = publication.references_outside or (
         (has_moved or after.properties is not base.properties) and stored.places != places_outside(base)
     )
     if has_other_places and not is_registered:
@@ -213,4 +214,4 @@ def _changes(
         check_overlap=is_registered or has_moved,
         places_changed=is_registered or has_other_places,
     )
-    return [*publication.first, moved, *publication.then]
+    return [*publication.changes_before, moved, *publication.changes_after]

@@ -25,7 +25,7 @@ from nunatak.catalog.pointers import (
     not_found,
 )
 from nunatak.catalog.publish import Publication, publish
-from nunatak.catalog.shadows import Shadow, around_register
+from nunatak.catalog.shadows import Shadow, register_changes
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
@@ -49,7 +49,7 @@ from nunatak.objectstore.location import Location, parse_location, require_insid
 
 STAGED_MS = 86_400_000  # a day: longer than it takes to write a table's first files
 
-NARROW = 200  # columns; up to here creating the metadata takes less time than a few thread switches
+MAX_NARROW_COLUMNS = 200  # columns; up to here creating the metadata takes less time than a few thread switches
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
     await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
     # A job removes the folders if no table uses them after STAGED_MS.
-    changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
+    changes = [_removal_job(catalog, warehouse, place)] if place.scheme == "file" else []
     if changes or caller.key is not None:
         await write(catalog, caller, changes, StoredResponse(200, body=body))
     return body
@@ -110,7 +110,7 @@ async def _overlaps(catalog: Catalog, place: Location) -> bool:
     return bool(await catalog.store.find_overlapping(str(place), ancestors))
 
 
-def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> AddJob:
+def _removal_job(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> AddJob:
     payload = msgspec.json.encode({"catalog": warehouse.name, "location": str(place)})
     return AddJob("remove-staged", payload, catalog.now_ms() + STAGED_MS)
 
@@ -127,7 +127,7 @@ async def _new_metadata(
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
-    await refuse_taken(catalog, key, wanted.identifier, "TABLE")
+    await refuse_existing(catalog, key, wanted.identifier, "TABLE")
     check_properties(wanted.properties)
     table_uuid = catalog.new_uuid()
     claimed = None
@@ -175,7 +175,7 @@ async def _claim_folder(
 def is_wide(schema: Mapping[str, Any]) -> bool:
     """Whether the schema may have many columns, including nested ones."""
     fields = schema.get("fields")
-    if not isinstance(fields, list) or len(fields) > NARROW:
+    if not isinstance(fields, list) or len(fields) > MAX_NARROW_COLUMNS:
         return True
     return any(isinstance(field, dict) and not isinstance(field.get("type"), str) for field in fields)
 
@@ -211,7 +211,7 @@ def _local_folders(metadata: TableMetadata) -> list[str]:
     return [f"{base}/metadata", f"{base}/data"]
 
 
-async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
+async def refuse_existing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
     """Raises AlreadyExists before a file is written; the database checks again in the transaction."""
     found = await catalog.store.find_kind(key)
     if found is None:
@@ -248,7 +248,7 @@ async def drop_entry(
     """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches. Reads no file itself."""
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         change = DeletePointer(key, kind, line, str(identifier), purge=purge)
         await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
         # Inside the lock: the next commit must not plan on the cached metadata of the dropped table.
@@ -262,7 +262,7 @@ async def unregister_table(
 ) -> Loaded:
     """Delete the pointer and return the table's last metadata; deletes no file."""
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         for _ in range(MAX_TRIES):
             loaded = await load_pointer(catalog, warehouse, identifier, "TABLE")
             line = entry(catalog, caller, "unregister-table")
@@ -275,7 +275,9 @@ async def unregister_table(
                 continue
             catalog.cache.forget(key)
             return loaded
-    raise CommitFailed(f"Cannot unregister {identifier}: {moved.message}", hint="Try again when it is quiet.")
+    raise CommitFailed(
+        f"Cannot unregister {identifier}: {moved.message}", hint="Other writers commit to the table; try again later."
+    )
 
 
 async def rename_entry(
@@ -292,7 +294,7 @@ async def rename_entry(
         return
     line = entry(catalog, caller, f"rename-{kind.lower()}")
     change = RenamePointer(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
-    async with catalog.table_locks.take([key, new_key]):
+    async with catalog.table_locks.acquire([key, new_key]):
         await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], StoredResponse(204))
         catalog.cache.forget(key)
         catalog.cache.forget(new_key)
@@ -315,9 +317,9 @@ async def register_table(
     the caller was authorized when there was none.
     """
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         if not overwrite:
-            await refuse_taken(catalog, key, identifier, "TABLE")
+            await refuse_existing(catalog, key, identifier, "TABLE")
         elif await catalog.store.find_kind(key) == "VIEW":
             raise AlreadyExists(f"View with same name already exists: {identifier}")
         if not await catalog.store.namespace_exists(key.catalog, key.namespace):
@@ -336,10 +338,18 @@ async def register_table(
                 raise PolicyChanged
             await require_replaceable(caller, identifier, key)
         shadow = Shadow(shadow_of, "shadow", catalog.now_ms()) if shadow_of is not None else None
-        first, then = await around_register(catalog.store, key, before, metadata.table_uuid, shadow)
+        first, then = await register_changes(catalog.store, key, before, metadata.table_uuid, shadow)
         base = before.table() if before is not None else None
         new = Publication(
-            key, identifier, "register-table", before, base, metadata, registered=registered, first=first, then=then
+            key,
+            identifier,
+            "register-table",
+            before,
+            base,
+            metadata,
+            registered=registered,
+            changes_before=first,
+            changes_after=then,
         )
         (loaded,) = await publish(catalog, caller, [new])
         return loaded

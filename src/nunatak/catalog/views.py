@@ -11,7 +11,7 @@ from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
 from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_pointer, make_loaded
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
-from nunatak.catalog.tables import default_location, is_wide, refuse_taken
+from nunatak.catalog.tables import default_location, is_wide, refuse_existing
 from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, NoSuchNamespace
 from nunatak.iceberg import java_readable, view_commit, view_metadata
@@ -38,7 +38,7 @@ async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
-    await refuse_taken(catalog, key, wanted.identifier, "VIEW")
+    await refuse_existing(catalog, key, wanted.identifier, "VIEW")
     check_properties(wanted.properties)
     view_uuid = catalog.new_uuid()
     metadata = await catalog.large_work.run_if(
@@ -78,7 +78,7 @@ async def commit_view(
     """
     check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         for _ in range(MAX_TRIES):
             before = await load_pointer(catalog, warehouse, identifier, "VIEW")
             base = await catalog.large_work.run_if(len(before.answer) > LARGE_BYTES, before.view)
@@ -111,7 +111,7 @@ async def register_view(
     key = key_of(warehouse, identifier)
     if not await catalog.store.namespace_exists(key.catalog, key.namespace):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
-    await refuse_taken(catalog, key, identifier, "VIEW")
+    await refuse_existing(catalog, key, identifier, "VIEW")
     require_inside(metadata_location, warehouse.allowed, "metadata location")
     registering = Registering(catalog, caller, key, metadata_location)
     data = await registering.read()

@@ -79,10 +79,10 @@ class Warehouses(dict[str, WarehousePlace]):
             self._refuse(name, reason)
         for record in records.values():
             if record.name not in self:
-                self._learn(record)
+                self._add(record)
         return before != dict(self)
 
-    def _learn(self, record: WarehouseRecord) -> None:
+    def _add(self, record: WarehouseRecord) -> None:
         try:
             place = self._place_of(record)
             for each in place.allowed:
@@ -107,7 +107,7 @@ class Warehouses(dict[str, WarehousePlace]):
         return WarehousePlace(
             record.name,
             record.location,
-            tuple(self._inside(each) for each in record.locations),
+            tuple(self._require_inside_root(each) for each in record.locations),
             configured=False,
             plain=layout == "plain",
             profile=record.profile,
@@ -132,7 +132,7 @@ class Warehouses(dict[str, WarehousePlace]):
         """Returns the location of a new warehouse; raises AlreadyExists, BadRequest, or Conflict for an overlap."""
         if name in self:
             raise AlreadyExists(f"Warehouse already exists: {name}")
-        place = self._inside(location or f"{self._roots[0]}/{name}")
+        place = self._require_inside_root(location or f"{self._roots[0]}/{name}")
         if len(str(place)) > MAX_LOCATION_LENGTH:
             raise BadRequest(f"The location of a warehouse is at most {MAX_LOCATION_LENGTH} characters long")
         for other in self.values():
@@ -140,7 +140,7 @@ class Warehouses(dict[str, WarehousePlace]):
                 raise Conflict(f"The location {place} overlaps the warehouse {other.name}")
         return place
 
-    def _inside(self, location: str) -> Location:
+    def _require_inside_root(self, location: str) -> Location:
         place = parse_location(location)
         if not any(root.contains(place) and root != place for root in self._roots):
             roots = ", ".join(str(root) for root in self._roots)
@@ -161,7 +161,7 @@ def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
     return name
 
 
-def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
+def require_warehouse(warehouse: WarehousePlace) -> list[Change]:
     """Returns the change by which creating a namespace fails if the warehouse was dropped, and blocks a drop meanwhile.
 
     Tables and views need none: they lie in a namespace, and only an empty warehouse can be dropped.
@@ -172,11 +172,11 @@ def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
     return [Write("touch_warehouse", {"warehouse": warehouse.name}, gone)]
 
 
-async def keep_fresh(warehouses: Warehouses) -> None:
+async def refresh_periodically(warehouses: Warehouses) -> None:
     """Refresh the warehouses periodically until cancelled, to see changes by other servers."""
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         try:
             await warehouses.refresh()
         except CatalogError as error:
-            log.warning("the warehouses cannot be read: %s", error.message)
+            log.warning("reading the warehouses from the database failed: %s", error.message)

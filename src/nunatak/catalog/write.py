@@ -70,17 +70,17 @@ async def write(
 
 def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | UpdateNamespace | DropNamespace) -> Write:
     """Returns the audit row of a change that has no line in the commit log."""
-    told: dict[str, list[str]] = {}
+    detail: dict[str, list[str]] = {}
     if isinstance(change, CreateNamespace):
-        told = {"set": _property_names(change.properties)}
+        detail = {"set": _property_names(change.properties)}
     elif isinstance(change, UpdateNamespace):
-        told = {"set": _property_names(change.updates), "removed": _property_names(change.removals)}
+        detail = {"set": _property_names(change.updates), "removed": _property_names(change.removals)}
     return audit_row(
         at_ms=catalog.now_ms(),
         principal=caller.principal,
         action=OF_NAMESPACES[type(change)],
         securable=securables.namespace(change.catalog, from_jdbc(change.namespace)),
-        detail={name: names for name, names in told.items() if names} or None,
+        detail={name: names for name, names in detail.items() if names} or None,
         request_id=caller.request_id,
         origin=caller.origin,
     )

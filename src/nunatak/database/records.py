@@ -280,7 +280,7 @@ class StuckJob(Record, frozen=True):
     last_error: str | None
 
 
-class Stock(Record, frozen=True):
+class DatabaseSummary(Record, frozen=True):
     """Counts for fsck: pointers, expired idempotency responses, and jobs that fail repeatedly."""
 
     pointers: int

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from nunatak.database.records import (
     Change,
+    DatabaseSummary,
     Found,
     InspectedPointer,
     Key,
@@ -13,7 +14,6 @@ from nunatak.database.records import (
     Neighbour,
     Pointer,
     SavedAnswer,
-    Stock,
 )
 from nunatak.errors import CatalogError, Conflict
 
@@ -99,7 +99,7 @@ class Store(Protocol):
     async def points_at(self, file_name: str) -> bool:
         """Whether any current or previous pointer leads to a file of this name. Scans all pointers."""
 
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+    async def summarize(self, before_ms: int, attempts: int) -> DatabaseSummary:
         """Counts pointers and answers that expired before `before_ms`; lists up to 100 jobs with `attempts` or more."""
 
     async def secret(self, name: str) -> bytes:
