@@ -6,11 +6,23 @@ from nunatak.access import securables
 from nunatak.access.privileges import Privilege
 from nunatak.api import filtered_lists
 from nunatak.api.admission import require, sees_all
-from nunatak.api.http import JSON_TYPE, NO_CONTENT, Request, Response, decode_body, mark_sender, raw_json
+from nunatak.api.encoded import Encoded, LoadResult, load_result
+from nunatak.api.http import Request, Response, decode_body, mark_sender, raw_json
 from nunatak.api.paging import list_of
 from nunatak.api.request_events import tell_report
 from nunatak.api.required_privileges import Declared, Need, entry_target
-from nunatak.api.wire import CreateTableRequest, NamedRequest, RegisterTableRequest, RenameRequest, identifier_of
+from nunatak.api.route import handler
+from nunatak.api.wire import (
+    CommitTableResponse,
+    CreateTableRequest,
+    ListIdentifiersResponse,
+    LoadTableResponse,
+    NamedRequest,
+    RegisterTableRequest,
+    RenameRequest,
+    UnregisterTableResponse,
+    identifier_of,
+)
 from nunatak.catalog import commits, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
@@ -23,35 +35,13 @@ from nunatak.iceberg import commit_request
 from nunatak.iceberg.commit_request import CommitTableRequest
 from nunatak.iceberg.identifiers import Identifier, check_name, to_jdbc
 
-NOT_MODIFIED = 304
 
-
-def load_response(loaded: Loaded) -> Response:
-    """Returns the response to a load, create or commit; its bytes are built once per metadata file."""
-    headers = (JSON_TYPE, (b"etag", loaded.etag.encode("ascii")))
-    return Response(200, loaded.answer, headers, loaded.packed)
-
-
-def unless_matching(request: Request, etag: str, body: bytes, packed: dict[str, bytes] | None) -> Response:
-    """Returns the body, or 304 if If-None-Match names its ETag."""
-    header = (b"etag", etag.encode("ascii"))
-    wanted = request.header(b"if-none-match")
-    if wanted is not None and matches(wanted, etag):
-        return Response(NOT_MODIFIED, b"", (header,))
-    return Response(200, body, (JSON_TYPE, header, (b"cache-control", b"private, no-cache")), packed)
-
-
-def matches(header: str, etag: str) -> bool:
-    if header.strip() == "*":
-        raise BadRequest("If-None-Match: * is not supported for a load", hint="Send the ETag of an earlier answer.")
-    return any(item.strip().removeprefix("W/") == etag for item in header.split(","))
-
-
-async def list_tables(request: Request) -> Response:
+@handler
+async def list_tables(request: Request) -> Encoded[ListIdentifiersResponse]:
     return await list_entries(request, "TABLE")
 
 
-async def list_entries(request: Request, kind: Kind) -> Response:
+async def list_entries(request: Request, kind: Kind) -> Encoded[ListIdentifiersResponse]:
     namespace = request.namespace()
     resource = list_of(request, kind, request.warehouse.name, to_jdbc(namespace))
     page = request.context.tokens.page(resource, request.query)
@@ -64,10 +54,11 @@ async def list_entries(request: Request, kind: Kind) -> Response:
         listed, last = await filtered_lists.list_entries(request, namespace, kind, page.after, page.limit)
     # `listed` is JSON text, built by the store: this hot path does not create an object for each identifier.
     token = f',"next-page-token":"{request.context.tokens.make(resource, last)}"' if last is not None else ""
-    return raw_json(f'{{"identifiers":[{listed}]{token}}}'.encode())
+    return Encoded(f'{{"identifiers":[{listed}]{token}}}'.encode())
 
 
-async def create_table(request: Request) -> Response:
+@handler
+async def create_table(request: Request) -> LoadResult[LoadTableResponse]:
     namespace = request.namespace()
     mark_sender(request)
     wanted = request.decode(CreateTableRequest)
@@ -80,12 +71,13 @@ async def create_table(request: Request) -> Response:
         wanted.properties or {},
     )
     if wanted.stage_create:
-        return raw_json(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
+        return LoadResult(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
     request.touched = [table.identifier]
-    return load_response(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
+    return load_result(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
 
 
-async def load_table(request: Request) -> Response:
+@handler
+async def load_table(request: Request) -> LoadResult[LoadTableResponse]:
     identifier = request.identifier("table")
     mode = request.query.get("snapshots", "all") if request.query_string else "all"
     if mode not in ("all", "refs"):
@@ -102,18 +94,19 @@ async def load_table(request: Request) -> Response:
         body = await request.catalog.large_work.run_if(is_large, loaded.with_refs_only)
         if fresh:  # the cache entry has grown by the refs-only response: its weight is counted again
             request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
-        return unless_matching(request, loaded.refs_etag, body, None)
-    return unless_matching(request, loaded.etag, loaded.answer, loaded.packed)
+        return LoadResult(body, loaded.refs_etag)
+    return load_result(loaded)
 
 
-async def table_exists(request: Request) -> Response:
+@handler
+async def table_exists(request: Request) -> None:
     identifier = request.identifier("table")
     if await request.catalog.store.find_kind(key_of(request.warehouse, identifier)) != "TABLE":
         raise NoSuchTable(f"Table does not exist: {identifier}")
-    return NO_CONTENT
 
 
-async def commit_table(request: Request) -> Response:
+@handler
+async def commit_table(request: Request) -> LoadResult[CommitTableResponse]:
     identifier = request.identifier("table")
     commit = await decode_body(request, commit_request.decode_commit)
     named = commit.identifier
@@ -124,7 +117,7 @@ async def commit_table(request: Request) -> Response:
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request made this change: the response shows the current table
         await _require_to_tell(request, identifier)
-    return load_response(loaded[0])
+    return load_result(loaded[0])
 
 
 async def _require_to_tell(request: Request, identifier: Identifier) -> None:
@@ -134,7 +127,8 @@ async def _require_to_tell(request: Request, identifier: Identifier) -> None:
         raise OutcomeUnknown("The commit was carried out; you may not see its result any more") from denial
 
 
-async def commit_transaction(request: Request) -> Response:
+@handler
+async def commit_transaction(request: Request) -> None:
     transaction = await decode_body(request, commit_request.decode_transaction)
     if not transaction.table_changes:
         raise BadRequest("Invalid transaction: table-changes is empty")
@@ -146,30 +140,30 @@ async def commit_transaction(request: Request) -> Response:
         commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
     ]
     await commits.commit_transaction(request.catalog, request.warehouse, request.caller, wanted)
-    return NO_CONTENT
 
 
-async def drop_table(request: Request) -> Response:
+@handler
+async def drop_table(request: Request) -> None:
     identifier = request.identifier("table")
     request.touched = [identifier]
     purge = request.flag("purgeRequested")
     await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "TABLE", purge=purge)
-    return NO_CONTENT
 
 
-async def rename_table(request: Request) -> Response:
-    return await rename_entry(request, "TABLE")
+@handler
+async def rename_table(request: Request) -> None:
+    await rename_entry(request, "TABLE")
 
 
-async def rename_entry(request: Request, kind: Kind) -> Response:
+async def rename_entry(request: Request, kind: Kind) -> None:
     wanted = request.decode(RenameRequest)
     source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
     request.touched = [(source, to)]
     await tables.rename_entry(request.catalog, request.warehouse, request.caller, source, to, kind)
-    return NO_CONTENT
 
 
-async def register_table(request: Request) -> Response:
+@handler
+async def register_table(request: Request) -> LoadResult[LoadTableResponse]:
     namespace = request.namespace()
     mark_sender(request)
     wanted = request.decode(RegisterTableRequest)
@@ -185,23 +179,24 @@ async def register_table(request: Request) -> Response:
         may_replace=request.known is None or request.replaces,
         shadow_of=check_source(wanted.shadow_of) if wanted.shadow_of is not None else None,
     )
-    return load_response(loaded)
+    return load_result(loaded)
 
 
-async def unregister_table(request: Request) -> Response:
+@handler
+async def unregister_table(request: Request) -> LoadResult[UnregisterTableResponse]:
     identifier = request.identifier("table")
     request.touched = [identifier]
     loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
-    return load_response(loaded)
+    return load_result(loaded)
 
 
-async def report_metrics(request: Request) -> Response:
+@handler
+async def report_metrics(request: Request) -> None:
     """Stores a metrics report, with or without `report-type`; only checks that the body is a JSON object."""
     identifier = request.identifier("table")
     request.decode(dict[str, msgspec.Raw])
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
     tell_report(request, identifier)
-    return NO_CONTENT
 
 
 async def replay_response(request: Request, answer: StoredResponse) -> Response:
@@ -211,8 +206,8 @@ async def replay_response(request: Request, answer: StoredResponse) -> Response:
     try:
         data = await request.catalog.objects.read_metadata(answer.metadata_location)
     except NotFound as error:
-        return load_response(await _what_became_of(request, error))
-    return load_response(make_loaded(answer.metadata_location, data))
+        return load_result(await _what_became_of(request, error)).respond(request)
+    return load_result(make_loaded(answer.metadata_location, data)).respond(request)
 
 
 async def require_to_read(route: Declared, request: Request) -> None:

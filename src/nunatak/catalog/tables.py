@@ -12,7 +12,7 @@ from nunatak.access.decisions import PolicyChanged
 from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.catalog import ownership
-from nunatak.catalog.cache import Loaded
+from nunatak.catalog.cache import NO_CONFIG, Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.pointers import (
@@ -90,7 +90,7 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     # Only a requested location is checked: the default one ends in a new UUID.
     if wanted.location is not None:
         await _refuse_overlap(catalog, place)
-    body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
+    body = b'{"metadata":' + table_metadata.encode(metadata) + NO_CONFIG
     await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
     # A job removes the folders if no table uses them after STAGED_MS.
     changes = [_removal_job(catalog, warehouse, place)] if place.scheme == "file" else []
