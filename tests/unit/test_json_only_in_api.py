@@ -46,6 +46,7 @@ ALLOWED = {
     "iceberg": METADATA,
     "maintenance/policies.py encode_policy": COLUMN,
     "maintenance/policy_store.py": PARAMETER,
+    "objectstore/vending/gcs_token.py": "the access boundary that the token exchange is sent",
     "objectstore/vending/s3_policy.py policy_text": "the policy that STS is sent",
     "maintenance/worker_jobs.py": COLUMN,
     "settings.py": FILE,

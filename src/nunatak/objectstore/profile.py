@@ -34,6 +34,7 @@ class S3Profile(
     external_id: Word | None = None
     delegation: tuple[Delegation, ...] = ("vended-credentials", "remote-signing")
     static_keys: bool = False  # hands the warehouse's own keys to clients: the last resort for stores without STS
+    session_tags: bool = True  # names principal and table in the session; AWS only, its role must allow sts:TagSession
     session_seconds: Annotated[int, Meta(ge=SHORTEST_SESSION_SECONDS, le=LONGEST_SESSION_SECONDS)] = 3600
 
     @property
