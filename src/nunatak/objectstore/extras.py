@@ -1,17 +1,16 @@
-"""Imports the client libraries of object stores, which are extras: the core serves local files without them."""
+"""Libraries of the cloud extras, imported on first use; the message of a missing one names the extra to install."""
 
 import importlib
 from typing import Any
 
-
-class MissingExtra(Exception):
-    """A package is not installed; the message says which extra brings it."""
+from nunatak.errors import InternalError
 
 
-def import_extra(module: str, extra: str) -> Any:
-    """Returns a module of an optional package; raises MissingExtra."""
+def load_library(name: str, extra: str) -> Any:
+    """Imports a module of an extra; raises InternalError if it is not installed."""
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        raise MissingExtra(f"The package {package} is missing: pip install 'nunatak[{extra}]'") from error
+        raise InternalError(
+            f"The library {name.partition('.')[0]} is not installed", hint=f"pip install 'nunatak[{extra}]'"
+        ) from error

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nunatak.errors import Forbidden
-from nunatak.objectstore.extras import import_extra
+from nunatak.objectstore.extras import load_library
 from nunatak.objectstore.profile import AdlsProfile, AdlsSecret
 from nunatak.objectstore.storage import CredentialScope, VendedCredential
 from nunatak.objectstore.vending.adls_sas import EARLIER_START, DirectorySas, directory_sas
@@ -37,7 +37,7 @@ class AdlsDelegation:
         terms = directory_sas(self._profile, scope, int(time.time() * 1000))
         return await self._threads.run(lambda: self._sign(scope, terms))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._threads.close()
 
     def _sign(self, scope: CredentialScope, terms: DirectorySas) -> VendedCredential:
@@ -61,8 +61,8 @@ class AdlsDelegation:
             return key
 
     def _ask(self, terms: DirectorySas, starts: datetime, ends: datetime) -> Any:
-        blob = import_extra("azure.storage.blob", "azure")
-        exceptions = import_extra("azure.core.exceptions", "azure")
+        blob = load_library("azure.storage.blob", "azure")
+        exceptions = load_library("azure.core.exceptions", "azure")
         url = self._profile.endpoint or f"https://{terms.host.replace('.dfs.', '.blob.', 1)}"
         try:
             with blob.BlobServiceClient(
@@ -78,7 +78,7 @@ class AdlsDelegation:
             raise NoCredential(f"Azure issued no user delegation key: {code}") from error
 
     def _make_login(self) -> object:
-        identity = import_extra("azure.identity", "azure")
+        identity = load_library("azure.identity", "azure")
         secret = self._secret
         if secret is None:
             made: object = identity.DefaultAzureCredential()
@@ -89,7 +89,7 @@ class AdlsDelegation:
 
 def sign_directory_sas(terms: DirectorySas, delegation_key: object) -> str:
     """Returns the SAS token, as a query string without a question mark."""
-    datalake = import_extra("azure.storage.filedatalake", "azure")
+    datalake = load_library("azure.storage.filedatalake", "azure")
     return str(
         datalake.generate_directory_sas(
             terms.account,

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from nunatak.errors import Forbidden
-from nunatak.objectstore.extras import import_extra
+from nunatak.objectstore.extras import load_library
 from nunatak.objectstore.profile import GcsProfile, GcsSecret
 from nunatak.objectstore.storage import CredentialScope, VendedCredential
 from nunatak.objectstore.vending.gcs_boundary import access_boundary
@@ -42,7 +42,7 @@ class GcsTokens:
         boundary = access_boundary(self._profile, scope)
         return await self._threads.run(lambda: self._exchange(scope, boundary))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._threads.close()
 
     def _exchange(self, scope: CredentialScope, boundary: dict[str, Any]) -> VendedCredential:
@@ -79,8 +79,8 @@ class GcsTokens:
         if self._secret is not None and self._secret.access_token is not None:
             return self._secret.access_token, int(time.time() * 1000) + self._profile.session_seconds * 1000
         source: Any = self._source.get()
-        exceptions = import_extra("google.auth.exceptions", "gcs")
-        transport = import_extra("google.auth.transport.requests", "gcs")
+        exceptions = load_library("google.auth.exceptions", "gcs")
+        transport = load_library("google.auth.transport.requests", "gcs")
         with self._refreshing:
             try:
                 if not source.valid or _ends_ms(source) - time.time() * 1000 < self._profile.session_seconds * 500:
@@ -91,15 +91,15 @@ class GcsTokens:
 
     def _make_source(self) -> object:
         if self._secret is not None and self._secret.service_account_key is not None:
-            accounts = import_extra("google.oauth2.service_account", "gcs")
+            accounts = load_library("google.oauth2.service_account", "gcs")
             try:
                 info = msgspec.json.decode(self._secret.service_account_key)
                 made: object = accounts.Credentials.from_service_account_info(info, scopes=[_SCOPE])
             except (ValueError, msgspec.DecodeError) as error:
                 raise Forbidden("The service account key of the warehouse cannot be read") from error
             return made
-        google = import_extra("google.auth", "gcs")
-        exceptions = import_extra("google.auth.exceptions", "gcs")
+        google = load_library("google.auth", "gcs")
+        exceptions = load_library("google.auth.exceptions", "gcs")
         try:
             made, _ = google.default(scopes=[_SCOPE])
         except exceptions.GoogleAuthError as error:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from nunatak.errors import Forbidden
-from nunatak.objectstore.extras import import_extra
+from nunatak.objectstore.extras import load_library
 from nunatak.objectstore.profile import S3Profile, S3Secret
 from nunatak.objectstore.storage import CredentialScope, VendedCredential
 from nunatak.objectstore.vending.granted_paths import UngrantablePath
@@ -43,11 +43,11 @@ class S3Sts:
         policy = policy_text(session_policy(self._profile, scope))
         return await self._threads.run(lambda: self._assume(scope, policy))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._threads.close()
 
     def _assume(self, scope: CredentialScope, policy: str) -> VendedCredential:
-        exceptions = import_extra("botocore.exceptions", "s3")
+        exceptions = load_library("botocore.exceptions", "s3")
         client: Any = self._client.get()
         try:
             answer = client.assume_role(**self._parameters(scope, policy))
@@ -83,8 +83,8 @@ class S3Sts:
         return parameters
 
     def _make_client(self) -> object:
-        session = import_extra("botocore.session", "s3").Session()
-        config = import_extra("botocore.config", "s3").Config(
+        session = load_library("botocore.session", "s3").Session()
+        config = load_library("botocore.config", "s3").Config(
             retries={"max_attempts": 0},
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
@@ -128,7 +128,7 @@ class StaticKeys:
         expires_ms = int(time.time() * 1000) + self._profile.session_seconds * 1000
         return VendedCredential(str(scope.places[0]), config, expires_ms)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
 

@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from nunatak.errors import ServiceUnavailable
-from nunatak.objectstore.extras import MissingExtra
 from nunatak.objectstore.storage import CredentialScope, VendedCredential
 
 T = TypeVar("T")
@@ -27,11 +26,11 @@ class Vendor(Protocol):
     async def vend(self, scope: CredentialScope) -> VendedCredential:
         """Returns a new credential; raises Forbidden if none can be limited to the scope, or NoCredential."""
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class NoCredential(ServiceUnavailable):
-    """The store issues no credential now: it is unreachable, refuses the server's own keys, or a package is missing."""
+    """The store issues no credential now: it is unreachable, or refuses the server's own keys."""
 
 
 class VendingThreads:
@@ -48,8 +47,6 @@ class VendingThreads:
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        except MissingExtra as error:
-            raise NoCredential(str(error)) from error
         finally:
             self._waiting -= 1
 

@@ -1,4 +1,4 @@
-"""Chooses the vendor of a storage profile, and the properties that clients need besides a credential."""
+"""Chooses the vendor of a storage profile, and says how its clients renew a credential."""
 
 from nunatak.errors import Forbidden
 from nunatak.objectstore.profile import (
@@ -24,7 +24,7 @@ class NoVendor:
     async def vend(self, scope: CredentialScope) -> VendedCredential:
         raise Forbidden("The warehouse vends no credentials")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
 
@@ -44,23 +44,6 @@ def make_vendor(profile: StorageProfile, secret: StorageSecret | None) -> Vendor
 def vends(profile: StorageProfile) -> bool:
     """Whether clients of the warehouse can get credentials."""
     return isinstance(profile, S3Profile | AdlsProfile | GcsProfile) and "vended-credentials" in profile.delegation
-
-
-def client_properties(profile: StorageProfile, authority: str) -> dict[str, str]:
-    """Returns where the store is, for clients: endpoint, region, path style. Holds no secret."""
-    if isinstance(profile, S3Profile):
-        found = {"s3.region": profile.region, "client.region": profile.region}
-        if profile.endpoint is not None:
-            found["s3.endpoint"] = profile.endpoint
-        if profile.uses_path_style:
-            found["s3.path-style-access"] = "true"
-        return found
-    if isinstance(profile, AdlsProfile) and profile.endpoint is not None:
-        return {f"adls.connection-string.{authority.rpartition('@')[2]}": profile.endpoint}
-    if isinstance(profile, GcsProfile):
-        named = {"gcs.project-id": profile.project_id, "gcs.service.host": profile.endpoint}
-        return {name: value for name, value in named.items() if value is not None}
-    return {}
 
 
 def refresh_properties(profile: StorageProfile, endpoint: str) -> dict[str, str]:
