@@ -339,7 +339,8 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
     async def purge_each() -> None:
         app = await build_app(settings.load({"data": server.data}, {}))
         warehouse = app.catalog.warehouse("")
-        refusing = Refusing(warehouse.allowed)
+        refusing = Refusing(app.catalog.objects.local)
+        refusing.attach(refusing.local, warehouse.allowed)
         try:
             for number, mine in enumerate(files):
                 refusing.refused = mine[number]
@@ -352,7 +353,6 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
                 assert [path for path in mine if path.exists()] == [], f"after {mine[number]} was left over"
                 assert not await run_next(app.catalog)
         finally:
-            refusing.close()
             await close_app(app)
 
     asyncio.run(purge_each())

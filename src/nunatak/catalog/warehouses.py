@@ -67,7 +67,7 @@ class Warehouses(dict[str, WarehousePlace]):
     def _learn(self, name: str, location: str) -> None:
         try:
             place = self._inside(location)
-            self._objects.allow(place)
+            self._objects.attach(self._objects.local, [place])
         except CatalogError as error:  # created under other settings; logged once
             if name not in self._refused:
                 log.warning("warehouse %s cannot be served: %s", name, error.message)
