@@ -1,14 +1,20 @@
 """What every suite shares: a server of one's own, one that many tests share, and a way to be heard at the end."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
+from tests.support.object_stores import AzureEmulator, GcsEmulator, S3Emulator, azurite, gcs, ministack, seaweedfs
+from tests.support.tool_cache import ToolMissing
 
 Say = Callable[[str], None]
+Emulator = TypeVar("Emulator")
 
 
 @pytest.fixture
@@ -54,3 +60,59 @@ def cache_folder() -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nunatak"
     root.mkdir(parents=True, exist_ok=True)
     return root
+
+
+@pytest.fixture(scope="session")
+def ministack_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Emulator]:
+    """S3 with STS and IAM: enforces session policies, demands an external id of whoever assumes the role."""
+    with _or_skip(ministack(tmp_path_factory.mktemp("s3"))) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Emulator]:
+    """S3 with STS of another make: enforces session policies, checks every signature."""
+    with _or_skip(seaweedfs(tmp_path_factory.mktemp("s3"))) as store:
+        yield store
+
+
+@pytest.fixture(scope="session", params=["ministack", "seaweedfs"])
+def s3_store(request: pytest.FixtureRequest) -> S3Emulator:
+    """Each make of S3 in turn."""
+    store = request.getfixturevalue(f"{request.param}_store")
+    assert isinstance(store, S3Emulator)
+    return store
+
+
+@pytest.fixture(scope="session")
+def azure_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureEmulator]:
+    """Azure's blob service over HTTP, with an account key."""
+    with _or_skip(azurite(tmp_path_factory.mktemp("azure"))) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def azure_oauth_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureEmulator]:
+    """Azure's blob service over HTTPS, which takes tokens and gives out user delegation keys."""
+    with _or_skip(azurite(tmp_path_factory.mktemp("azure"), oauth=True)) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def gcs_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsEmulator]:
+    """Google Cloud Storage, which enforces the access boundaries of downscoped tokens."""
+    with _or_skip(gcs(tmp_path_factory.mktemp("gcs"))) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def _or_skip(store: AbstractContextManager[Emulator]) -> Iterator[Emulator]:
+    """Skips the tests that need a store whose program cannot be installed here; the message says what is missing."""
+    try:
+        opened = store.__enter__()
+    except ToolMissing as reason:
+        pytest.skip(str(reason))
+    try:
+        yield opened
+    finally:
+        store.__exit__(None, None, None)

@@ -6,38 +6,38 @@ from typing import ClassVar, Self
 
 Headers = tuple[tuple[str, str], ...]
 
-MOST_SHOWN = 100  # characters of one value that a client sent
-MOST_SHOWN_ITEMS = 10
-LONGEST_LOCATION = 1000  # longer than other values: an operator has to find the file
-LONGEST_MESSAGE = 2000  # characters
-_LONG_RUN = re.compile(rf"[^\s,]{{{MOST_SHOWN + 21},}}")  # room for quotes and a word of ours before them
+MAX_SHOWN_LENGTH = 100  # characters of one value that a client sent
+MAX_SHOWN_ITEMS = 10
+MAX_LOCATION_LENGTH = 1000  # longer than other values: an operator has to find the file
+MAX_MESSAGE_LENGTH = 2000  # characters
+_LONG_RUN = re.compile(rf"[^\s,]{{{MAX_SHOWN_LENGTH + 21},}}")  # room for quotes and a word of ours before them
 
 
 def show_text(text: object) -> str:
     """Shortens a value that a client sent for an error message: enough to recognise it."""
     whole = str(text)
-    return whole if len(whole) <= MOST_SHOWN else f"{whole[:MOST_SHOWN]}… ({len(whole)} characters)"
+    return whole if len(whole) <= MAX_SHOWN_LENGTH else f"{whole[:MAX_SHOWN_LENGTH]}… ({len(whole)} characters)"
 
 
 def show_list(items: Iterable[object]) -> str:
     """Shortens a list of such values, each and as a whole."""
     listed = list(items)
-    told = ", ".join(show_text(each) for each in listed[:MOST_SHOWN_ITEMS])
-    left = len(listed) - MOST_SHOWN_ITEMS
+    told = ", ".join(show_text(each) for each in listed[:MAX_SHOWN_ITEMS])
+    left = len(listed) - MAX_SHOWN_ITEMS
     return told if left <= 0 else f"{told} and {left} more"
 
 
 def bound_text(message: str) -> str:
     """Truncates an error message and the long words in it, which clients control. Applied to every CatalogError."""
-    if len(message) <= MOST_SHOWN:
+    if len(message) <= MAX_SHOWN_LENGTH:
         return message
-    message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+    message = message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}…"
     return _LONG_RUN.sub(_shorten, message)
 
 
 def _shorten(found: re.Match[str]) -> str:
     run = found.group()
-    most = LONGEST_LOCATION if "://" in run else MOST_SHOWN
+    most = MAX_LOCATION_LENGTH if "://" in run else MAX_SHOWN_LENGTH
     return run if len(run) <= most else f"{run[:most]}…"
 
 

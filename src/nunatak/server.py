@@ -62,7 +62,7 @@ from nunatak.settings import Settings, SettingsError
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 20  # requests in flight get this long to finish after SIGTERM
-MOST_FILES = 65_536
+MAX_FILES = 65_536
 SPARE_SECONDS = 10  # after DRAIN_SECONDS, for a worker to close its files and connections
 VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 UUIDS_AT_ONCE = 128  # 2 KiB of random bytes, for about as many commits as share one fsync
@@ -126,7 +126,7 @@ def _log_at(level: str) -> None:
 def _allow_connections() -> None:
     """Raises the limit of open files up to the hard limit: one client address could reach the usual 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -126,8 +126,8 @@ def _authorizer(text: str) -> str:
 
 def _page_size(text: str) -> int:
     value = _whole(text)
-    if not 1 <= value <= LARGEST_PAGE:
-        raise ValueError(f"between 1 and {LARGEST_PAGE}")
+    if not 1 <= value <= MAX_PAGE_SIZE:
+        raise ValueError(f"between 1 and {MAX_PAGE_SIZE}")
     return value
 
 
@@ -162,8 +162,8 @@ def _properties(text: str) -> tuple[tuple[str, str], ...]:
         pairs = tuple((name.strip(), value.strip()) for name, _, value in items)
     for name, value in pairs:
         _check_property(name, value)
-    if len(pairs) > MOST_CLIENT_PROPERTIES or len(dict(pairs)) != len(pairs):
-        raise ValueError(f"at most {MOST_CLIENT_PROPERTIES} names, each once")
+    if len(pairs) > MAX_CLIENT_PROPERTIES or len(dict(pairs)) != len(pairs):
+        raise ValueError(f"at most {MAX_CLIENT_PROPERTIES} names, each once")
     return pairs
 
 
@@ -190,8 +190,8 @@ def _check_property(name: str, value: str) -> None:
 
 
 OWN_PROPERTIES = frozenset({"prefix", "warehouse", "namespace-separator"})
-MOST_CLIENT_PROPERTIES = 100
-LARGEST_PAGE = 1000
+MAX_CLIENT_PROPERTIES = 100
+MAX_PAGE_SIZE = 1000
 _PATH_WORD = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")
 _SECRET_PROPERTY = re.compile(
     r"secret|passw|private-key|access-key|account-key|shared-key|authorization|(^|[._-])(token|credential|credentials)$",
@@ -272,9 +272,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "page_size",
-        LARGEST_PAGE,
+        MAX_PAGE_SIZE,
         _page_size,
-        f"Entries on a page for a client that sends pageToken without pageSize; at most {LARGEST_PAGE}. A client that "
+        f"Entries on a page for a client that sends pageToken without pageSize; at most {MAX_PAGE_SIZE}. A client that "
         "sends neither gets the whole list, as the specification wants it.",
     ),
     Setting(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Hashes are summed as bigints that wrap around; ANSI mode would raise an overflow error. Summing in pieces that cannot
 # overflow costs 50 % more CPU and detects nothing more.
 RING = 2**64
-MOST_PARTITIONS = 100_000  # the driver holds one fingerprint each, some hundred bytes per column
+MAX_PARTITIONS = 100_000  # the driver holds one fingerprint each, some hundred bytes per column
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.iceberg.aggregate-push-down.enabled": "false",  # counts from metadata prove nothing about the files
@@ -279,10 +279,10 @@ def fingerprint_by(
     frame = _frame(spark, source, snapshot_id)
     planned = plan(frame.schema.jsonValue(), by)
     with fingerprint_settings(spark):
-        rows = [row.asDict() for row in _aggregate(frame, planned).limit(MOST_PARTITIONS + 1).collect()]
-    if len(rows) > MOST_PARTITIONS:
+        rows = [row.asDict() for row in _aggregate(frame, planned).limit(MAX_PARTITIONS + 1).collect()]
+    if len(rows) > MAX_PARTITIONS:
         raise TooManyPartitions(
-            f"There are more than {MOST_PARTITIONS} different values of {', '.join(by)}",
+            f"There are more than {MAX_PARTITIONS} different values of {', '.join(by)}",
             fix="Compare by something coarser, or without partitions.",
         )
     return {partition_name(by, [row[f"k{i}"] for i in range(len(by))]): fingerprint_of(planned, row) for row in rows}

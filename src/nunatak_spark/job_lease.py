@@ -17,7 +17,7 @@ StopReason = Literal["cancelled", "shutdown", "lost"]
 
 SAFE_FRACTION = 5 / 6  # of the lease: the rest is time for Spark to stop before another worker starts
 RETRY_FRACTION = 1 / 5  # of the heartbeat interval, after a heartbeat without an answer
-LONGEST_TEXT = 500  # characters of the progress text; the server keeps 4 KiB
+MAX_TEXT_LENGTH = 500  # characters of the progress text; the server keeps 4 KiB
 PATIENCE_SECONDS = 20  # for interrupted statements to end, before the session is stopped
 
 STOP_TEXTS: dict[StopReason, str] = {
@@ -117,7 +117,9 @@ class JobLease:
 
     def _send(self, now: float) -> None:
         step = self._step
-        progress = None if step is None else {"text": step.text[:LONGEST_TEXT], "done": step.done, "total": step.total}
+        progress = (
+            None if step is None else {"text": step.text[:MAX_TEXT_LENGTH], "done": step.done, "total": step.total}
+        )
         self._next_beat = now + self._terms.heartbeat_seconds
         try:
             cancelled = self._beat(progress)

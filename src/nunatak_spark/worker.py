@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 State = Literal["done", "failed", "cancelled", "handed-back", "lost"]
 
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # between retries while the catalog does not answer
+FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 1.0, 60.0  # between retries while the catalog does not answer
 ONCE_TRIES = 6  # about half a minute, for a worker that is to end when nothing is due
-LONGEST_RESULT = 200 << 10  # bytes; the server keeps 256 KiB of JSON
-LONGEST_ERROR = 1000
+MAX_RESULT_LENGTH = 200 << 10  # bytes; the server keeps 256 KiB of JSON
+MAX_ERROR_LENGTH = 1000
 
 STATE_AFTER_STOP: dict[StopReason, State] = {"cancelled": "cancelled", "shutdown": "handed-back", "lost": "lost"}
 REMARKS: dict[State, str] = {
@@ -218,7 +218,7 @@ class Worker:
                 text = f"the catalog does not answer ({failure_reason(error)}); asking again in {pause:.0f} s"
                 self._tell(WorkerEvent(event="unreachable", text=text, error=failure_reason(error)))
                 self.shutdown.sleep(pause)
-                wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
+                wait = min(MAX_WAIT_SECONDS, 2 * wait)
             if self.shutdown.requested:
                 break
         return None
@@ -275,7 +275,7 @@ class Worker:
             raise
         except JobRefused as error:
             return JobResult(
-                "failed", error=redact_text(str(error))[:LONGEST_ERROR]
+                "failed", error=redact_text(str(error))[:MAX_ERROR_LENGTH]
             )  # cut afterwards: half a secret is one
         except Exception as error:
             if lease.stop_reason is not None:  # an interrupted statement raises any error
@@ -330,7 +330,7 @@ def _result_body(ended: JobResult) -> Json:
     body: Json = {"state": ended.state, "error": redact(ended.error)}
     if ended.outcome is not None:
         outcome = ended.outcome
-        if len(msgspec.json.encode(outcome)) > LONGEST_RESULT:
+        if len(msgspec.json.encode(outcome)) > MAX_RESULT_LENGTH:
             outcome = msgspec.structs.replace(outcome, detail={"left-out": "more than the server keeps"})
         body |= {
             "changed": outcome.changed,

@@ -19,9 +19,9 @@ from nunatak.events import audit_trail
 from nunatak.events.audit_buffer import AuditBuffer, run_audit
 from nunatak.events.audit_trail import Filter, Position, TrailRecord, line_of, search
 from nunatak.events.metrics import Metrics
-from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, set_properties
 from tests.backends.conftest import Run
+from tests.support.catalogs.local import LocalCatalog
 
 ALL = Filter()
 HOUR_MS = 3_600_000

@@ -7,17 +7,16 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.access.guarded_server import guarded_server
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
+from tests.support.catalogs.local import LocalCatalog
+from tests.support.catalogs.process import running_server
 from tests.unit.cli.conftest import run_command
 
 AUDIT = "/management/v1/audit"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    catalog = SecuredCatalog(tmp_path / "data")
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    catalog = LocalCatalog(tmp_path / "data", auth=True)
     catalog.call("POST", "/v1/namespaces", {"namespace": ["sales"]}, {"X-Request-ID": "r-1"})
     catalog.call("POST", "/v1/namespaces", {"namespace": ["hr"]})
     catalog.call("POST", "/v1/namespaces", {"namespace": ["hr", "pay"]})
@@ -25,12 +24,12 @@ def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
     catalog.close()
 
 
-def flushed(catalog: SecuredCatalog) -> None:
+def flushed(catalog: LocalCatalog) -> None:
     assert catalog.app.audit is not None
     catalog.run(catalog.app.audit.flush(catalog.store))
 
 
-def records(catalog: SecuredCatalog, name: str = "root", query: str = "") -> list[dict[str, Any]]:
+def records(catalog: LocalCatalog, name: str = "root", query: str = "") -> list[dict[str, Any]]:
     """Page by page, two records each."""
     found: list[dict[str, Any]] = []
     token = ""
@@ -45,12 +44,12 @@ def records(catalog: SecuredCatalog, name: str = "root", query: str = "") -> lis
     raise AssertionError("the list does not end")
 
 
-def made(catalog: SecuredCatalog, name: str = "root", query: str = "") -> list[str]:
+def made(catalog: LocalCatalog, name: str = "root", query: str = "") -> list[str]:
     wanted = records(catalog, name, f"action=create-namespace&order=oldest&{query}")
     return [record["securable"].removeprefix("namespace:default/") for record in wanted]
 
 
-def test_an_auditor_of_the_server_sees_everything_in_either_order(catalog: SecuredCatalog) -> None:
+def test_an_auditor_of_the_server_sees_everything_in_either_order(catalog: LocalCatalog) -> None:
     catalog.principal("eve", server="AUDIT_READ")
 
     assert made(catalog, "eve") == ["sales", "hr", "hr/pay"]
@@ -59,7 +58,7 @@ def test_an_auditor_of_the_server_sees_everything_in_either_order(catalog: Secur
     )
 
 
-def test_an_auditor_of_a_namespace_sees_what_lies_inside_and_must_say_so(catalog: SecuredCatalog) -> None:
+def test_an_auditor_of_a_namespace_sees_what_lies_inside_and_must_say_so(catalog: LocalCatalog) -> None:
     catalog.principal("hank", default__hr="AUDIT_READ")
 
     assert made(catalog, "hank", "securable=namespace:default/hr") == ["hr", "hr/pay"]
@@ -70,7 +69,7 @@ def test_an_auditor_of_a_namespace_sees_what_lies_inside_and_must_say_so(catalog
     assert catalog.call_as("hank", "GET", AUDIT).status == 403
 
 
-def test_one_without_the_right_is_denied_and_the_denial_is_recorded(catalog: SecuredCatalog) -> None:
+def test_one_without_the_right_is_denied_and_the_denial_is_recorded(catalog: LocalCatalog) -> None:
     catalog.principal("bob", default="ADMIN")
 
     assert catalog.call_as("bob", "GET", AUDIT, headers={"X-Request-ID": "r-2"}).status == 403
@@ -81,13 +80,13 @@ def test_one_without_the_right_is_denied_and_the_denial_is_recorded(catalog: Sec
     assert denial["request_id"] == "r-2"
 
 
-def test_nobody_is_not_let_in(catalog: SecuredCatalog) -> None:
+def test_nobody_is_not_let_in(catalog: LocalCatalog) -> None:
     answer = catalog.run(catalog.request("GET", AUDIT))
 
     assert answer.status == 401
 
 
-def test_reads_are_recorded_and_summed_up(catalog: SecuredCatalog) -> None:
+def test_reads_are_recorded_and_summed_up(catalog: LocalCatalog) -> None:
     for _ in range(3):
         assert catalog.call("GET", "/v1/namespaces/sales").status == 200
     flushed(catalog)
@@ -96,7 +95,7 @@ def test_reads_are_recorded_and_summed_up(catalog: SecuredCatalog) -> None:
     assert (read["securable"], read["outcome"], read["repeats"]) == ("namespace:default/sales", "allowed", 3)
 
 
-def test_records_are_found_by_request_and_time(catalog: SecuredCatalog) -> None:
+def test_records_are_found_by_request_and_time(catalog: LocalCatalog) -> None:
     assert made(catalog, query="request-id=r-1") == ["sales"]
     assert made(catalog, query="since=2020-01-01T00:00:00Z&until=2999-01-01") == ["sales", "hr", "hr/pay"]
     assert made(catalog, query="until=2020-01-01") == []
@@ -105,13 +104,13 @@ def test_records_are_found_by_request_and_time(catalog: SecuredCatalog) -> None:
 
 
 @pytest.mark.parametrize("query", ["since=yesterday", "order=random", "securable=sales", "pageSize=0", "pageToken=x"])
-def test_what_cannot_be_understood_is_refused(catalog: SecuredCatalog, query: str) -> None:
+def test_what_cannot_be_understood_is_refused(catalog: LocalCatalog, query: str) -> None:
     answer = catalog.call("GET", f"{AUDIT}?{query}")
 
     assert (answer.status, answer.json["error"]["type"]) == (400, "BadRequestException")
 
 
-def test_a_page_token_belongs_to_the_list_it_came_from(catalog: SecuredCatalog) -> None:
+def test_a_page_token_belongs_to_the_list_it_came_from(catalog: LocalCatalog) -> None:
     """Or an auditor of a part could go on in another."""
     token = catalog.call("GET", f"{AUDIT}?pageSize=1").json["next-page-token"]
 
@@ -131,7 +130,7 @@ def test_a_server_that_asks_nobody_shows_it_to_everybody(tmp_path: Path) -> None
 
 
 def test_a_server_that_is_told_to_stop_forgets_no_denial(tmp_path: Path) -> None:
-    with guarded_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data", auth=True) as server:
         assert server.call("GET", "/v1/namespaces", authorization="Bearer nobody").status == 401
         assert server.call("GET", "/v1/config").status == 200
 

@@ -16,20 +16,12 @@ from typing import Any
 import pytest
 
 from tests.support import postgres
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.checked import assert_sound
 from tests.support.found import await_true
 from tests.support.found import database as opened
 from tests.support.history import Outcome, outcome_of
-from tests.support.workload import (
-    SCHEMA,
-    Caller,
-    Lost,
-    MortalServer,
-    mortal_server,
-    new_key,
-    seeded,
-    send_until_answered,
-)
+from tests.support.workload import SCHEMA, Caller, Lost, new_key, seeded, send_until_answered
 
 KILLS = int(os.environ.get("NUNATAK_TEST_KILLS", "4"))
 CLIENTS = 6
@@ -95,7 +87,7 @@ class Client:
             return "unknown"
 
 
-def rows(server: MortalServer, url: str | None, sql: str) -> list[tuple[Any, ...]]:
+def rows(server: RunningServer, url: str | None, sql: str) -> list[tuple[Any, ...]]:
     if url is not None:
         return asyncio.run(postgres.execute(url, sql))
     with opened(server.data) as connection:
@@ -129,7 +121,7 @@ def applied(clients: Sequence[Client]) -> int:
     return sum(client.applied for client in clients)
 
 
-def lives_among_kills(server: MortalServer, url: str | None, chance: random.Random, kills: int) -> list[str]:
+def lives_among_kills(server: RunningServer, url: str | None, chance: random.Random, kills: int) -> list[str]:
     """What is wrong with the audit trail after so many kills."""
     clients = [
         Client(f"{chance.getrandbits(32):x}_{number}", server.port, random.Random(chance.random()), number % 2 == 0)
@@ -170,7 +162,7 @@ def test_audit_rows_are_exactly_the_changes_that_were_made_although_the_server_i
 ) -> None:
     url = request.getfixturevalue("database") if kind == "postgres" else None
     environment = {"NUNATAK_DATABASE_URL": url} if url is not None else None
-    with mortal_server(tmp_path / "data", environment=environment) as server:
+    with running_server(tmp_path / "data", environment=environment) as server:
         assert lives_among_kills(server, url, seeded(f"audit {kind}"), KILLS) == []
     assert_sound(server.data if url is None else url, warehouse=server.data / "warehouse")
 
@@ -178,7 +170,7 @@ def test_audit_rows_are_exactly_the_changes_that_were_made_although_the_server_i
 def test_a_server_that_writes_audit_rows_a_moment_later_is_found_out(tmp_path: Path) -> None:
     """The canary."""
     chance = seeded("audit apart")
-    with mortal_server(tmp_path / "data", broken="audit-apart") as server:
+    with running_server(tmp_path / "data", broken="audit-apart") as server:
         for _ in range(ROUNDS):
             if lives_among_kills(server, None, chance, 1):
                 return

@@ -26,13 +26,15 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
-from nunatak import server as servers
 from nunatak.access.vault import open_vault
 from nunatak.cli.main import root
 from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError
-from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server, settings_of
+from tests.api.wire import Answer
 from tests.support import postgres as postgres_support
+from tests.support.catalogs.local import LocalCatalog
+from tests.support.catalogs.principals import MANAGEMENT
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.issuer import Issuer, running_issuers
 from tests.support.postgres import PostgresServer
 
@@ -100,7 +102,7 @@ def found_in(places: Places, canaries: Canaries) -> list[str]:
 # What happens on the server
 
 
-def log_in(server: GuardedServer, canaries: Canaries) -> None:
+def log_in(server: RunningServer, canaries: Canaries) -> None:
     """As clients do, and as clients do it wrong."""
     principal = server.new_principal("carol")
     client_id, secret = server.new_credential(principal, "client")
@@ -145,7 +147,7 @@ def basic_of(text: str) -> str:
     return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
-def ask(server: GuardedServer, canaries: Canaries) -> None:
+def ask(server: RunningServer, canaries: Canaries) -> None:
     """Requests with every kind of header, good and bad."""
     principal = server.new_principal("dave")
     key_id, api_key = server.new_credential(principal, "api-key")
@@ -195,7 +197,7 @@ def ask(server: GuardedServer, canaries: Canaries) -> None:
     canaries.heard("a token in the URL, too", server.call("GET", query))
 
 
-def babble(server: GuardedServer, canaries: Canaries) -> None:
+def babble(server: RunningServer, canaries: Canaries) -> None:
     """Requests that are none, with a secret in them."""
     head = f"GET /v1/config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {canaries.new('babbled token')}"
     for name, sent in {
@@ -205,7 +207,7 @@ def babble(server: GuardedServer, canaries: Canaries) -> None:
         "a length that is none": f"{head}\r\nContent-Length: {canaries.new('length')}\r\n\r\n",
         "no method": f"{canaries.new('method')} / HTTP/1.1\r\n\r\n",
     }.items():
-        with socket.create_connection(("127.0.0.1", server.running.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
             connection.sendall(sent.encode())
             connection.shutdown(socket.SHUT_WR)
             heard = b""
@@ -216,7 +218,7 @@ def babble(server: GuardedServer, canaries: Canaries) -> None:
         canaries.answers.append(heard)
 
 
-def trust_others(server: GuardedServer, issuer: Issuer, canaries: Canaries) -> None:
+def trust_others(server: RunningServer, issuer: Issuer, canaries: Canaries) -> None:
     """Tokens of an issuer that is believed, and of one whose keys are others."""
     now = int(time.time())
     claims = {"iss": issuer.url, "aud": AUDIENCE, "sub": "carol", "iat": now, "exp": now + 600}
@@ -232,7 +234,7 @@ def trust_others(server: GuardedServer, issuer: Issuer, canaries: Canaries) -> N
         canaries.heard(name, server.call("GET", "/v1/config", authorization=f"Bearer {token}"))
 
 
-def administer(server: GuardedServer, canaries: Canaries) -> None:
+def administer(server: RunningServer, canaries: Canaries) -> None:
     """Looking at credentials shows none, and new keys are not shown either."""
     for path in ("principals/carol/credentials", "principals/dave/credentials", "principals", "grants", "me"):
         canaries.heard(path, server.call("GET", f"{MANAGEMENT}/{path}"))
@@ -244,7 +246,7 @@ def administer(server: GuardedServer, canaries: Canaries) -> None:
     canaries.heard("a bad credential", server.call("POST", f"{MANAGEMENT}/principals/dave/credentials", asked))
 
 
-def fail(server: GuardedServer, canaries: Canaries) -> None:
+def fail(server: RunningServer, canaries: Canaries) -> None:
     """Something goes wrong inside: the log tells all about it."""
     key_file = open_vault(server.settings).key_file.path
     hidden = key_file.rename(key_file.with_name("nunatak.keys.hidden"))
@@ -257,9 +259,9 @@ def fail(server: GuardedServer, canaries: Canaries) -> None:
 # Where it is looked for
 
 
-def printed(server: GuardedServer, *arguments: str) -> bytes:
+def printed(server: RunningServer, *arguments: str) -> bytes:
     """What a command says in the server's own environment."""
-    where = {"NUNATAK_DATA": str(server.running.data), "NUNATAK_CONFIG": os.devnull}
+    where = {"NUNATAK_DATA": str(server.data), "NUNATAK_CONFIG": os.devnull}
     return printed_by({**where, **server.environment}, *arguments).encode()
 
 
@@ -282,7 +284,7 @@ COMMANDS = (
 )
 
 
-def everything_said(server: GuardedServer, canaries: Canaries) -> Places:
+def everything_said(server: RunningServer, canaries: Canaries) -> Places:
     places: Places = {f"nunatak {' '.join(command)}": printed(server, *command) for command in COMMANDS}
     places["metrics"] = server.call("GET", "/metrics").body
     places["answers"] = b"\n".join(canaries.answers)
@@ -291,15 +293,15 @@ def everything_said(server: GuardedServer, canaries: Canaries) -> Places:
     return places
 
 
-def everything_kept(server: GuardedServer, database: str) -> Places:
+def everything_kept(server: RunningServer, database: str) -> Places:
     """Logs, files and rows; the key file alone may hold keys."""
-    data = server.running.data
+    data = server.data
     places: Places = {
         str(path.relative_to(data)): path.read_bytes()
         for path in data.rglob("*")
         if path.is_file() and not path.name.startswith("nunatak.keys")
     }
-    places["log"] = server.running.log.read_bytes()
+    places["log"] = server.log.read_bytes()
     if database:
         places["dump"] = asyncio.run(dump(database))
     return places
@@ -333,7 +335,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with running_issuers() as issuers:
         issuer = issuers.new_issuer()
         environment["NUNATAK_OIDC_ISSUERS"] = issuer.url
-        with guarded_server(data, environment) as server:
+        with running_server(data, environment=environment, auth=True) as server:
             log_in(server, canaries)
             ask(server, canaries)
             babble(server, canaries)
@@ -380,7 +382,7 @@ def test_a_canary_that_is_planted_is_found_in_every_form(scene: Scene, place: st
 def test_a_canary_that_a_client_lets_out_itself_is_found_in_the_database_and_the_audit_trail(tmp_path: Path) -> None:
     """Whoever calls itself by a secret has it kept: the search looks where the server writes."""
     canaries = Canaries()
-    with guarded_server(tmp_path / "data", LOUD) as server:
+    with running_server(tmp_path / "data", environment=LOUD, auth=True) as server:
         agent = canaries.new("user agent")
         server.call("GET", "/v1/config", headers={"User-Agent": agent})
         canaries.heard("shown", server.call("GET", f"/v1/default/namespaces/{canaries.new('namespace')}"))
@@ -391,7 +393,7 @@ def test_a_canary_that_a_client_lets_out_itself_is_found_in_the_database_and_the
     assert "namespace in answers" in found
 
 
-def everything_said_offline(server: GuardedServer, canaries: Canaries) -> Places:
+def everything_said_offline(server: RunningServer, canaries: Canaries) -> Places:
     return {"nunatak audit export": printed(server, "audit", "export"), "answers": b"\n".join(canaries.answers)}
 
 
@@ -421,10 +423,10 @@ def test_tls_logs_no_header(tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     canaries = Canaries()
     environment = {**LOUD, "NUNATAK_TLS_CERTIFICATE": str(tmp_path / "server.pem")}
-    with guarded_server(tmp_path / "data", environment) as server:
+    with running_server(tmp_path / "data", environment=environment, auth=True) as server:
         canaries.keep("the administrator's key", server.key)
         trusted = ssl.create_default_context(cafile=tmp_path / "ca.pem")
-        with httpx.Client(verify=trusted, base_url=server.running.uri, timeout=30) as client:
+        with httpx.Client(verify=trusted, base_url=server.uri, timeout=30) as client:
             for token, status in ((server.key, 200), (canaries.new("bearer"), 401)):
                 answer = client.get("/v1/config", headers={"Authorization": f"Bearer {token}", "Cookie": token})
                 assert (answer.http_version, answer.status_code) == ("HTTP/1.1", status)
@@ -476,7 +478,7 @@ def test_the_token_for_the_decision_point_is_sent_and_nothing_else_is_done_with_
     token = canaries.new("OPA token")
     with a_decision_point() as (url, heard):
         environment = {**LOUD, "NUNATAK_AUTHORIZER": "opa", "NUNATAK_OPA_URL": url, "NUNATAK_OPA_TOKEN": token}
-        with guarded_server(tmp_path / "data", environment) as server:
+        with running_server(tmp_path / "data", environment=environment, auth=True) as server:
             for number in range(9):
                 answer = server.call("POST", "/v1/default/namespaces", {"namespace": [f"n{number}"]})
                 canaries.heard(f"{number}", answer)
@@ -518,11 +520,8 @@ def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(tmp_
     password = os.urandom(20).hex()
     environment = {"NUNATAK_DATABASE_URL": broken_urls(password)[case]}
 
-    async def start() -> None:
-        await servers.build_app(settings_of(tmp_path, environment))
-
     with pytest.raises((SettingsError, CatalogError)) as refused:
-        asyncio.run(start())
+        LocalCatalog(tmp_path, environment)
 
     # The causes are printed, too, if somebody logs the error with them.
     whole = "".join(traceback.format_exception(refused.value))

@@ -8,16 +8,16 @@ import pytest
 
 from nunatak.api import http
 from nunatak.iceberg import commit_request
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import a_commit, a_table, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 POLICY = {"securable": "namespace:default/ns", "policy": {"type": "snapshot-expiry"}}
 LEASE = {"securable": "namespace:default/ns", "worker": "w"}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("ns")
     made.table("ns", "t")
     yield made
@@ -36,7 +36,7 @@ def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
     ],
 )
 def test_a_body_is_decoded_once(
-    catalog: SecuredCatalog, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
+    catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
 ) -> None:
     decoded: list[bytes] = []
     check = commit_request.check_utf8  # the first step of every decoding
@@ -54,7 +54,7 @@ def test_a_body_is_decoded_once(
     assert len(decoded) == 1
 
 
-def test_a_body_is_decoded_again_for_another_type(catalog: SecuredCatalog) -> None:
+def test_a_body_is_decoded_again_for_another_type(catalog: LocalCatalog) -> None:
     """An answer that is replayed needs only the name in the body; the type of the first time would not do."""
     key = {"Idempotency-Key": "0192d5a0-0000-7000-8000-000000000001"}
     first = ok(catalog.call("POST", path_of("ns", "tables"), a_table("u"), key))

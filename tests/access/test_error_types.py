@@ -10,16 +10,16 @@ import pytest
 from nunatak import errors
 from nunatak.client import is_unknown_route
 from nunatak.errors import CatalogError, OutcomeUnknown, ShadowTable, status_and_type
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import a_commit, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 T = path_of("ns", "tables", "t")
 BOTH = {"updates": {"a": "1"}, "removals": ["a"]}
 
 
 @pytest.fixture(params=["iceberg", "distinct"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path, {"NUNATAK_ERROR_TYPES": request.param})
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, {"NUNATAK_ERROR_TYPES": request.param}, auth=True)
     made.namespace("ns")
     made.table("ns", "t")
     made.principal("ann", default__ns="READ")
@@ -27,11 +27,11 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecuredC
     made.close()
 
 
-def types(catalog: SecuredCatalog, iceberg: tuple[int, str], distinct: tuple[int, str]) -> tuple[int, str]:
+def types(catalog: LocalCatalog, iceberg: tuple[int, str], distinct: tuple[int, str]) -> tuple[int, str]:
     return distinct if catalog.app.distinct_errors else iceberg
 
 
-def test_who_is_not_known_is_not_authenticated(catalog: SecuredCatalog) -> None:
+def test_who_is_not_known_is_not_authenticated(catalog: LocalCatalog) -> None:
     """MISSION: 002-44"""
     expected = types(catalog, (401, "NotAuthorizedException"), (401, "NotAuthenticatedException"))
 
@@ -43,14 +43,14 @@ def test_who_is_not_known_is_not_authenticated(catalog: SecuredCatalog) -> None:
     assert (token.status, token.json["type"]) == expected
 
 
-def test_what_one_may_not_do_is_not_authorized(catalog: SecuredCatalog) -> None:
+def test_what_one_may_not_do_is_not_authorized(catalog: LocalCatalog) -> None:
     """MISSION: 002-45"""
     expected = types(catalog, (403, "ForbiddenException"), (403, "NotAuthorizedException"))
 
     assert catalog.call_as("ann", "POST", T, a_commit(set_properties(a="b"))).error[:2] == expected
 
 
-def test_what_contradicts_itself_is_not_valid(catalog: SecuredCatalog) -> None:
+def test_what_contradicts_itself_is_not_valid(catalog: LocalCatalog) -> None:
     """MISSION: 002-48"""
     expected = types(catalog, (422, "UnprocessableEntityException"), (422, "ValidationException"))
     key = {"Idempotency-Key": str(uuid4())}
@@ -62,7 +62,7 @@ def test_what_contradicts_itself_is_not_valid(catalog: SecuredCatalog) -> None:
     assert again.body == first.body
 
 
-def test_a_fault_of_ours_is_one_of_the_service(catalog: SecuredCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_one_of_the_service(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """MISSION: 002-50"""
 
     async def broken(*_: Any) -> bool:
@@ -76,7 +76,7 @@ def test_a_fault_of_ours_is_one_of_the_service(catalog: SecuredCatalog, monkeypa
 
 
 @pytest.mark.parametrize("path", ["/v1/nothing/here/at/all", "/nowhere", "/v2/config", "/management/v1/nothing"])
-def test_a_path_without_a_route_is_not_found(catalog: SecuredCatalog, path: str) -> None:
+def test_a_path_without_a_route_is_not_found(catalog: LocalCatalog, path: str) -> None:
     """MISSION: 000-71"""
     expected = types(catalog, (400, "BadRequestException"), (404, "NotFoundException"))
 

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 from nunatak.access.privileges import Privilege
 from tests.access.external_world import AUDIENCE, claims_of
 from tests.access.forged_tokens import encoded
-from tests.access.guarded_server import GuardedServer, guarded_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.issuer import Issuer, IssuerProcess
 from tests.support.java.project import missing_tools
 from tests.support.sentinel import Sentinel
@@ -30,7 +30,7 @@ def issuer(issuers: IssuerProcess) -> Issuer:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[GuardedServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[RunningServer]:
     """It knows an issuer and its own keys; the proxy it trusts is another machine."""
     environment = {
         "NUNATAK_AUTH": "embedded,oidc,proxy",
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator
         "NUNATAK_OIDC_AUDIENCE": AUDIENCE,
         "NUNATAK_TRUSTED_PROXIES": "192.0.2.1",
     }
-    with guarded_server(tmp_path_factory.mktemp("external") / "data", environment) as started:
+    with running_server(tmp_path_factory.mktemp("external") / "data", environment=environment, auth=True) as started:
         yield started
 
 
@@ -47,8 +47,8 @@ def a_token(issuer: Issuer, subject: str, **changed: Any) -> str:
     return issuer.token("es-1", claims_of(issuer, **{"sub": subject, "iat": now, "exp": now + 300, **changed}))
 
 
-def pyiceberg(server: GuardedServer, **properties: str) -> RestCatalog:
-    return RestCatalog("lake", uri=server.running.uri, **properties)
+def pyiceberg(server: RunningServer, **properties: str) -> RestCatalog:
+    return RestCatalog("lake", uri=server.uri, **properties)
 
 
 def make_and_drop_a_table(catalog: RestCatalog, namespace: str) -> None:
@@ -65,7 +65,7 @@ def make_and_drop_a_table(catalog: RestCatalog, namespace: str) -> None:
     catalog.drop_namespace((namespace,))
 
 
-def test_pyiceberg_works_with_signed_requests(server: GuardedServer) -> None:
+def test_pyiceberg_works_with_signed_requests(server: RunningServer) -> None:
     """MISSION: 003-09, 003-31"""
     key, secret = server.new_credential(server.new_principal("signer", Privilege.SERVER_ADMIN), "access-key")
     signing = {"rest.sigv4-enabled": "true", "rest.signing-region": "us-east-1", "client.access-key-id": key}
@@ -77,20 +77,20 @@ def test_pyiceberg_works_with_signed_requests(server: GuardedServer) -> None:
 
 
 @pytest.mark.java
-def test_the_java_client_works_with_signed_requests(server: GuardedServer) -> None:
+def test_the_java_client_works_with_signed_requests(server: RunningServer) -> None:
     """MISSION: 003-09, 003-31"""
     if (reason := missing_tools()) is not None:
         pytest.skip(f"NOT RUN: the Java client with signed requests ({reason})")
     pair = server.new_credential(server.new_principal("java", Privilege.SERVER_ADMIN), "access-key")
     server.expect(200, "POST", "/v1/default/namespaces", {"namespace": ["a"]})
 
-    done = run_signing_client(server.running.uri, "default", *pair)
+    done = run_signing_client(server.uri, "default", *pair)
 
     assert done.returncode == 0, done.stderr
-    assert run_signing_client(server.running.uri, "default", pair[0], "wrong").returncode != 0
+    assert run_signing_client(server.uri, "default", pair[0], "wrong").returncode != 0
 
 
-def test_a_signed_body_cannot_be_replaced(server: GuardedServer) -> None:
+def test_a_signed_body_cannot_be_replaced(server: RunningServer) -> None:
     pair = server.new_credential(server.new_principal("signer2", Privilege.SERVER_ADMIN), "access-key")
     signed = server.signed(pair, "POST", "/v1/default/namespaces", b'{"namespace":["mine"]}')
 
@@ -103,14 +103,14 @@ def test_a_signed_body_cannot_be_replaced(server: GuardedServer) -> None:
     assert send(b'{"namespace":["mine"]}') == 200
 
 
-def test_pyiceberg_works_with_tokens_of_an_issuer(server: GuardedServer, issuer: Issuer) -> None:
+def test_pyiceberg_works_with_tokens_of_an_issuer(server: RunningServer, issuer: Issuer) -> None:
     """MISSION: 003-09, 003-33, 003-40"""
     server.new_principal("etl", Privilege.SERVER_ADMIN)
 
     make_and_drop_a_table(pyiceberg(server, token=a_token(issuer, "etl")), "issued")
 
 
-def test_roles_of_an_issuer_are_worth_what_is_granted_to_them(server: GuardedServer, issuer: Issuer) -> None:
+def test_roles_of_an_issuer_are_worth_what_is_granted_to_them(server: RunningServer, issuer: Issuer) -> None:
     server.expect(200, "POST", "/v1/default/namespaces", {"namespace": ["shown"]})
     server.expect(200, "POST", "/management/v1/roles", {"name": "viewers"})
     grant = {"grantee": "role:viewers", "securable": "server", "privileges": ["NS_LIST"]}
@@ -127,7 +127,7 @@ def test_roles_of_an_issuer_are_worth_what_is_granted_to_them(server: GuardedSer
     assert without_role.status == 404
 
 
-def test_a_token_that_expired_is_told_to_be_renewed(server: GuardedServer, issuer: Issuer) -> None:
+def test_a_token_that_expired_is_told_to_be_renewed(server: RunningServer, issuer: Issuer) -> None:
     answer = server.call("GET", "/v1/config", authorization=f"Bearer {a_token(issuer, 'etl', exp=1)}")
 
     assert answer.status == 401
@@ -135,7 +135,7 @@ def test_a_token_that_expired_is_told_to_be_renewed(server: GuardedServer, issue
     assert "expired" in answer.json["error"]["message"]
 
 
-def test_a_token_of_an_unknown_issuer_calls_nobody(server: GuardedServer, sentinel: Sentinel, issuer: Issuer) -> None:
+def test_a_token_of_an_unknown_issuer_calls_nobody(server: RunningServer, sentinel: Sentinel, issuer: Issuer) -> None:
     header = {"alg": "ES256", "kid": "k", "jku": f"{sentinel.url}/keys"}
     token = f"{encoded(header)}.{encoded(claims_of(issuer, iss=sentinel.url))}.{encoded(bytes(64))}"
 
@@ -146,7 +146,7 @@ def test_a_token_of_an_unknown_issuer_calls_nobody(server: GuardedServer, sentin
     assert sentinel.connections() == 0
 
 
-def test_a_header_that_no_trusted_proxy_sent_is_not_believed(server: GuardedServer) -> None:
+def test_a_header_that_no_trusted_proxy_sent_is_not_believed(server: RunningServer) -> None:
     claimed = {**PROXY, "X-Forwarded-For": "192.0.2.1"}
 
     assert server.call("GET", "/v1/config", authorization="", headers=claimed).status == 401
@@ -154,7 +154,7 @@ def test_a_header_that_no_trusted_proxy_sent_is_not_believed(server: GuardedServ
 
 def test_a_trusted_proxy_is_believed(tmp_path: Path) -> None:
     environment = {"NUNATAK_AUTH": "embedded,proxy", "NUNATAK_TRUSTED_PROXIES": "127.0.0.0/8"}
-    with guarded_server(tmp_path / "data", environment) as behind_proxy:
+    with running_server(tmp_path / "data", environment=environment, auth=True) as behind_proxy:
         make = {"namespace": ["proxied"]}
         assert behind_proxy.call("GET", "/v1/config", authorization="").status == 401
         assert behind_proxy.call("GET", "/v1/config", authorization="", headers=PROXY).status == 200

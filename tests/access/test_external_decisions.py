@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server
-from tests.api.wire import a_commit, a_table, identifier, path_of, rename, set_properties
+from tests.api.wire import Answer, a_commit, a_table, identifier, path_of, rename, set_properties
+from tests.support.catalogs.principals import MANAGEMENT
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.opa import BUILD_SECONDS, NOT_INSTALLED, find_opa, replace_policy, running_opa
 from tests.support.pages import blocks_with
-from tests.support.server import running_server
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
@@ -37,7 +37,7 @@ def example(page: str, language: str) -> str:
 
 @dataclass(frozen=True)
 class World:
-    server: GuardedServer
+    server: RunningServer
     ana: str
     take_everything_away: Callable[[], None]
     questions: Callable[[], int] | None
@@ -56,7 +56,7 @@ def cedar_world(folder: Path) -> Iterator[World]:
         os.replace(folder / "new.cedar", policies)
 
     chosen = {"NUNATAK_AUTHORIZER": "cedar", "NUNATAK_CEDAR_POLICIES": str(policies)}
-    with guarded_server(folder / "data", chosen) as server:
+    with running_server(folder / "data", environment=chosen, auth=True) as server:
         yield World(server, filled(server), take_everything_away, None)
 
 
@@ -77,14 +77,14 @@ def opa_world(folder: Path) -> Iterator[World]:
             replace_policy(address, "nunatak", "package nunatak\nrights := [[] | some _ in input.securables]")
 
         chosen = {"NUNATAK_AUTHORIZER": "opa", "NUNATAK_OPA_URL": f"{address}/v1/data/nunatak/rights"}
-        with guarded_server(folder / "data", chosen) as server:
+        with running_server(folder / "data", environment=chosen, auth=True) as server:
             yield World(server, filled(server), take_everything_away, questions)
 
 
 WORLDS = {"opa": opa_world, "cedar": cedar_world}
 
 
-def filled(server: GuardedServer) -> str:
+def filled(server: RunningServer) -> str:
     """With tables in and outside of sales; returns the key of ana, an analyst."""
     server.expect(200, "POST", f"{MANAGEMENT}/roles", {"name": "analysts"})
     server.expect(200, "POST", f"{MANAGEMENT}/principals", {"name": "ana"})
@@ -187,7 +187,7 @@ def test_without_opa_nobody_gets_in_and_nothing_is_taken_for_absent(tmp_path: Pa
 
 
 @contextlib.contextmanager
-def restarted(server: GuardedServer) -> Iterator[GuardedServer]:
+def restarted(server: RunningServer) -> Iterator[RunningServer]:
     """The same catalog with the same settings, which name an OPA that is no longer there."""
-    with running_server(server.running.data, environment=server.environment) as running:
-        yield GuardedServer(running, server.environment, server.key)
+    with running_server(server.data, environment=server.environment, auth=True, key=server.key) as again:
+        yield again

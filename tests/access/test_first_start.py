@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 from nunatak.checks import is_readable_by_all
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.postgres import find_binaries, running_postgres
-from tests.support.server import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
 EMBEDDED = {"NUNATAK_AUTH": "embedded"}

@@ -13,18 +13,17 @@ from urllib.parse import quote
 import apsw
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import metadata_file
 from tests.api.wire import Answer, a_commit, a_table, a_view, add_snapshot, ok, path_of, set_branch
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 MINE, SEVERAL = path_of("own", "tables", "mine"), "/v1/transactions/commit"
 REGISTER = path_of("own", "register")
-Road = Callable[[SecuredCatalog, str, str], Answer]
+Road = Callable[[LocalCatalog, str, str], Answer]
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def hostile(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     for namespace in ("own", "hr"):
         made.namespace(namespace)
     made.principal("mallory", default__own="ADMIN,LOCATION_CHOOSE")
@@ -45,7 +44,7 @@ def hostile(tmp_path: Path) -> Iterator[SecuredCatalog]:
     made.close()
 
 
-def place(catalog: SecuredCatalog, folder: str) -> str:
+def place(catalog: LocalCatalog, folder: str) -> str:
     return f"file://{catalog.warehouse}/{folder}"
 
 
@@ -68,40 +67,40 @@ def partition_statistics(path: str) -> dict[str, Any]:
 # The roads by which a path comes in
 
 
-def by_manifest_list(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_manifest_list(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     return catalog.call_as(caller, "POST", MINE, a_commit(snapshot(path), set_branch(7)))
 
 
-def by_unreferenced_snapshot(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_unreferenced_snapshot(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     return catalog.call_as(caller, "POST", MINE, a_commit(snapshot(path)))
 
 
-def by_branch(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_branch(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     return catalog.call_as(caller, "POST", MINE, a_commit(snapshot(path), set_branch(7, "dev")))
 
 
-def by_manifests(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_manifests(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     update = add_snapshot(7)
     del update["snapshot"]["manifest-list"], update["snapshot"]["sequence-number"]
     update["snapshot"]["manifests"] = ["file:///elsewhere/first.avro", path]
     return catalog.call_as(caller, "POST", path_of("own", "tables", "old"), a_commit(update))
 
 
-def by_statistics(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_statistics(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     own = f"{catalog.load('own', 'mine')['metadata']['location']}/metadata/list.avro"
     return catalog.call_as(caller, "POST", MINE, a_commit(snapshot(own), statistics(path)))
 
 
-def by_partition_statistics(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_partition_statistics(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     own = f"{catalog.load('own', 'mine')['metadata']['location']}/metadata/list.avro"
     return catalog.call_as(caller, "POST", MINE, a_commit(snapshot(own), partition_statistics(path)))
 
 
-def by_create_transaction(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_create_transaction(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     return catalog.call_as(caller, "POST", path_of("own", "tables", "new"), _creating(catalog, caller, path))
 
 
-def _creating(catalog: SecuredCatalog, caller: str, path: str) -> dict[str, Any]:
+def _creating(catalog: LocalCatalog, caller: str, path: str) -> dict[str, Any]:
     wanted = a_table("new", stage_create=True)
     staged = ok(catalog.call_as(caller, "POST", path_of("own", "tables"), wanted))["metadata"]
     updates = [
@@ -120,7 +119,7 @@ def _creating(catalog: SecuredCatalog, caller: str, path: str) -> dict[str, Any]
     return a_commit(*updates, requires=[{"type": "assert-create"}])
 
 
-def by_transaction(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_transaction(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     good = {"identifier": {"namespace": ["own"], "name": "second"}} | a_commit(
         {"action": "set-properties", "updates": {"a": "b"}}
     )
@@ -128,12 +127,12 @@ def by_transaction(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
     return catalog.call_as(caller, "POST", SEVERAL, {"table-changes": [good, bad]})
 
 
-def by_transaction_that_creates(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_transaction_that_creates(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     change = {"identifier": {"namespace": ["own"], "name": "new"}} | _creating(catalog, caller, path)
     return catalog.call_as(caller, "POST", SEVERAL, {"table-changes": [change]})
 
 
-def written(catalog: SecuredCatalog, **changed: Any) -> str:
+def written(catalog: LocalCatalog, **changed: Any) -> str:
     """A metadata file in a folder of mallory's own, as if she had made it by hand."""
     metadata = catalog.load("own", "second")["metadata"]
     folder = catalog.warehouse / "crafted"
@@ -145,26 +144,26 @@ def written(catalog: SecuredCatalog, **changed: Any) -> str:
     return f"file://{file}"
 
 
-def registering(catalog: SecuredCatalog, caller: str, file: str, **fields: Any) -> Answer:
+def registering(catalog: LocalCatalog, caller: str, file: str, **fields: Any) -> Answer:
     return catalog.call_as(caller, "POST", REGISTER, {"name": "taken", "metadata-location": file} | fields)
 
 
-def by_registered_snapshot(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_registered_snapshot(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     return registering(catalog, caller, written(catalog, snapshots=[snapshot(path)["snapshot"]]))
 
 
-def by_registered_log(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_registered_log(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     log = [{"timestamp-ms": 1, "metadata-file": path}]
     return registering(catalog, caller, written(catalog, **{"metadata-log": log}))
 
 
-def by_registered_statistics(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_registered_statistics(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     found = statistics(path)["statistics"]
     snapshots = [snapshot(place(catalog, "crafted/metadata/list.avro"))["snapshot"]]
     return registering(catalog, caller, written(catalog, statistics=[found], snapshots=snapshots))
 
 
-def by_register_overwrite(catalog: SecuredCatalog, caller: str, path: str) -> Answer:
+def by_register_overwrite(catalog: LocalCatalog, caller: str, path: str) -> Answer:
     file = written(catalog, snapshots=[snapshot(path)["snapshot"]])
     return registering(catalog, caller, file, name="mine", overwrite=True)
 
@@ -216,7 +215,7 @@ HIDDEN = (
 
 
 @road
-def test_no_road_leads_into_a_hidden_tables_places(hostile: SecuredCatalog, way: Road) -> None:
+def test_no_road_leads_into_a_hidden_tables_places(hostile: LocalCatalog, way: Road) -> None:
     pointers = hostile.rows("SELECT * FROM iceberg_tables ORDER BY 1, 2, 3")
 
     for target in HIDDEN:
@@ -226,12 +225,12 @@ def test_no_road_leads_into_a_hidden_tables_places(hostile: SecuredCatalog, way:
 
 
 @pytest.mark.parametrize("way", [by_manifest_list, by_statistics, by_create_transaction, by_registered_log])
-def test_no_spelling_leads_there(hostile: SecuredCatalog, way: Road) -> None:
+def test_no_spelling_leads_there(hostile: LocalCatalog, way: Road) -> None:
     for spelled in SPELLINGS.values():
         refused(way(hostile, "mallory", spelled(f"{hostile.warehouse}/street/victim/metadata/snap.avro")))
 
 
-def test_no_spelling_leads_out_of_ones_own_folder(hostile: SecuredCatalog) -> None:
+def test_no_spelling_leads_out_of_ones_own_folder(hostile: LocalCatalog) -> None:
     own = hostile.load("own", "mine")["metadata"]["location"]
     up = "/".join([".."] * (own.count("/") - place(hostile, "").rstrip("/").count("/")))
     for path in (
@@ -243,20 +242,20 @@ def test_no_spelling_leads_out_of_ones_own_folder(hostile: SecuredCatalog) -> No
         refused(by_manifest_list(hostile, "mallory", path))
 
 
-def test_no_link_leads_there(hostile: SecuredCatalog) -> None:
+def test_no_link_leads_there(hostile: LocalCatalog) -> None:
     (hostile.warehouse / "link").symlink_to(hostile.warehouse / "street", target_is_directory=True)
 
     refused(by_manifest_list(hostile, "mallory", place(hostile, "link/victim/metadata/snap.avro")))
 
 
-def test_no_link_above_the_warehouse_leads_there(hostile: SecuredCatalog, tmp_path: Path) -> None:
+def test_no_link_above_the_warehouse_leads_there(hostile: LocalCatalog, tmp_path: Path) -> None:
     other = tmp_path / "alias"
     other.symlink_to(hostile.warehouse, target_is_directory=True)
 
     refused(by_manifest_list(hostile, "mallory", f"file://{other}/street/victim/metadata/snap.avro"))
 
 
-def test_a_renamed_table_keeps_its_places(hostile: SecuredCatalog) -> None:
+def test_a_renamed_table_keeps_its_places(hostile: LocalCatalog) -> None:
     source, to = ({"namespace": ["hr"], "name": name} for name in ("wages", "renamed"))
     assert hostile.call("POST", "/v1/tables/rename", {"source": source, "destination": to}).status == 204
 
@@ -264,7 +263,7 @@ def test_a_renamed_table_keeps_its_places(hostile: SecuredCatalog) -> None:
     refused(by_manifest_list(hostile, "mallory", place(hostile, "street/steered/x.parquet")))
 
 
-def test_a_table_of_another_warehouse_is_another_table(hostile: SecuredCatalog) -> None:
+def test_a_table_of_another_warehouse_is_another_table(hostile: LocalCatalog) -> None:
     answer = hostile.call("POST", "/management/v1/warehouses", {"name": "lake"})
     assert answer.status < 300, answer.body
     made = hostile.call("POST", "/v1/lake/namespaces", {"namespace": ["ns"]})
@@ -274,7 +273,7 @@ def test_a_table_of_another_warehouse_is_another_table(hostile: SecuredCatalog) 
     refused(by_manifest_list(hostile, "mallory", f"{table['metadata']['location']}/metadata/list.avro"))
 
 
-def test_one_foreign_path_among_many_is_found(hostile: SecuredCatalog) -> None:
+def test_one_foreign_path_among_many_is_found(hostile: LocalCatalog) -> None:
     own = hostile.load("own", "mine")["metadata"]["location"]
     updates = []
     for number in range(1, 20):
@@ -286,7 +285,7 @@ def test_one_foreign_path_among_many_is_found(hostile: SecuredCatalog) -> None:
     refused(hostile.call_as("mallory", "POST", MINE, a_commit(*updates)))
 
 
-def test_a_very_long_path_is_refused_before_it_costs_anything(hostile: SecuredCatalog) -> None:
+def test_a_very_long_path_is_refused_before_it_costs_anything(hostile: LocalCatalog) -> None:
     answer = by_manifest_list(hostile, "mallory", place(hostile, "a/../" * 100_000 + "street/victim/x"))
 
     assert answer.error[0] == 400
@@ -306,13 +305,13 @@ def overlaps(answer: Answer) -> None:
 
 
 @pytest.fixture
-def linked(hostile: SecuredCatalog) -> SecuredCatalog:
+def linked(hostile: LocalCatalog) -> LocalCatalog:
     (hostile.warehouse / "link").symlink_to(hostile.warehouse / "street", target_is_directory=True)
     return hostile
 
 
 @pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "write.object-storage.path"])
-def test_no_property_takes_a_place_of_a_hidden_table(linked: SecuredCatalog, name: str) -> None:
+def test_no_property_takes_a_place_of_a_hidden_table(linked: LocalCatalog, name: str) -> None:
     for target in TAKEN:
         update = {"action": "set-properties", "updates": {name: place(linked, target)}}
         overlaps(linked.call_as("mallory", "POST", MINE, a_commit(update)))
@@ -323,7 +322,7 @@ def test_no_property_takes_a_place_of_a_hidden_table(linked: SecuredCatalog, nam
     assert linked.call_as("both", "POST", MINE, a_commit(shared)).status == 200
 
 
-def test_no_location_takes_a_place_of_a_hidden_table(linked: SecuredCatalog) -> None:
+def test_no_location_takes_a_place_of_a_hidden_table(linked: LocalCatalog) -> None:
     for target in (*TAKEN, "street/victim", "street/victim/inside", "street"):
         wanted = a_table("greedy", location=place(linked, target))
         overlaps(linked.call_as("mallory", "POST", path_of("own", "tables"), wanted))
@@ -334,7 +333,7 @@ def test_no_location_takes_a_place_of_a_hidden_table(linked: SecuredCatalog) -> 
         overlaps(linked.call_as("mallory", "POST", MINE, a_commit(moved)))
 
 
-def test_nobody_is_kept_from_creating_by_one_who_writes_to_a_place_around(hostile: SecuredCatalog) -> None:
+def test_nobody_is_kept_from_creating_by_one_who_writes_to_a_place_around(hostile: LocalCatalog) -> None:
     hostile.table("hr", "around", properties={"write.data.path": place(hostile, "own2")})
     hostile.namespace("own2")
     hostile.grant("mallory", "default__own2", "ADMIN")
@@ -342,7 +341,7 @@ def test_nobody_is_kept_from_creating_by_one_who_writes_to_a_place_around(hostil
     ok(hostile.call_as("mallory", "POST", path_of("own2", "tables"), a_table("t")))
 
 
-def test_a_staged_create_in_another_tables_folder_is_refused(hostile: SecuredCatalog) -> None:
+def test_a_staged_create_in_another_tables_folder_is_refused(hostile: LocalCatalog) -> None:
     wanted = a_table("inside", location=place(hostile, "street/victim/inside"), stage_create=True)
 
     status, _, message = hostile.call_as("mallory", "POST", path_of("own", "tables"), wanted).error
@@ -356,20 +355,20 @@ def test_a_staged_create_in_another_tables_folder_is_refused(hostile: SecuredCat
 
 
 @road
-def test_whoever_may_read_and_write_the_other_table_may_name_its_files(hostile: SecuredCatalog, way: Road) -> None:
+def test_whoever_may_read_and_write_the_other_table_may_name_its_files(hostile: LocalCatalog, way: Road) -> None:
     answer = way(hostile, "both", place(hostile, "street/victim/metadata/snap.avro"))
 
     assert answer.status in (200, 204), answer.body
 
 
 @road
-def test_to_read_the_other_table_is_not_enough(hostile: SecuredCatalog, way: Road) -> None:
+def test_to_read_the_other_table_is_not_enough(hostile: LocalCatalog, way: Road) -> None:
     refused(way(hostile, "reader", place(hostile, "street/victim/metadata/snap.avro")))
 
 
 @road
 @pytest.mark.parametrize("target", ["s3://bucket/a/b.avro", "street/victim2/x.avro"])
-def test_a_place_that_is_nobodys_is_kept_as_given(hostile: SecuredCatalog, way: Road, target: str) -> None:
+def test_a_place_that_is_nobodys_is_kept_as_given(hostile: LocalCatalog, way: Road, target: str) -> None:
     path = target if ":" in target else place(hostile, target)
 
     answer = way(hostile, "mallory", path)
@@ -377,7 +376,7 @@ def test_a_place_that_is_nobodys_is_kept_as_given(hostile: SecuredCatalog, way: 
     assert answer.status in (200, 204), answer.body
 
 
-def test_paths_in_the_tables_own_places_cost_no_statement(hostile: SecuredCatalog) -> None:
+def test_paths_in_the_tables_own_places_cost_no_statement(hostile: LocalCatalog) -> None:
     own = hostile.load("own", "mine")["metadata"]["location"]
     elsewhere = {"action": "set-properties", "updates": {"write.metadata.path": place(hostile, "mine-too")}}
     ok(hostile.call_as("mallory", "POST", MINE, a_commit(elsewhere)))
@@ -400,7 +399,7 @@ def test_paths_in_the_tables_own_places_cost_no_statement(hostile: SecuredCatalo
     assert cost(3, "file:///elsewhere/3.avro") > without
 
 
-def test_a_table_can_be_moved_and_still_name_its_files(hostile: SecuredCatalog) -> None:
+def test_a_table_can_be_moved_and_still_name_its_files(hostile: LocalCatalog) -> None:
     own = hostile.load("own", "mine")["metadata"]["location"]
     moved = {"action": "set-location", "location": place(hostile, "moved")}
 
@@ -419,7 +418,7 @@ def absent(answer: Answer) -> tuple[int, bytes]:
 )
 @pytest.mark.parametrize("kind", ["register", "register-view"])
 def test_a_file_of_a_hidden_table_is_answered_like_one_that_is_absent(
-    hostile: SecuredCatalog, kind: str, folder: str
+    hostile: LocalCatalog, kind: str, folder: str
 ) -> None:
     """Byte for byte, and with as many statements and reads of files."""
     source = metadata_file(hostile.load("hr", "seen", "views") if "view" in kind else hostile.load("hr", "payroll"))
@@ -444,7 +443,7 @@ def test_a_file_of_a_hidden_table_is_answered_like_one_that_is_absent(
     assert hidden[1:] == gone[1:] == nobodys[1:]
 
 
-def test_the_live_metadata_of_a_hidden_table_cannot_be_registered(hostile: SecuredCatalog) -> None:
+def test_the_live_metadata_of_a_hidden_table_cannot_be_registered(hostile: LocalCatalog) -> None:
     file = hostile.load("hr", "payroll")["metadata-location"]
 
     for spelled in (file, file.replace("file:///", "file:/"), file.replace("file:///", "/")):
@@ -457,7 +456,7 @@ def test_the_live_metadata_of_a_hidden_table_cannot_be_registered(hostile: Secur
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_that_claims_a_hidden_tables_folder_is_answered_like_an_absent_one(
-    hostile: SecuredCatalog, overwrite: bool
+    hostile: LocalCatalog, overwrite: bool
 ) -> None:
     """Also if it claims to be that very table: a second name would give read and write to it."""
     victim = hostile.load("hr", "payroll")["metadata"]
@@ -474,7 +473,7 @@ def test_a_file_that_claims_a_hidden_tables_folder_is_answered_like_an_absent_on
         assert answer.error[2] == f"Failed to open input stream for file: {file}"
 
 
-def test_a_table_of_another_client_that_nobody_has_loaded_is_found_too(hostile: SecuredCatalog) -> None:
+def test_a_table_of_another_client_that_nobody_has_loaded_is_found_too(hostile: LocalCatalog) -> None:
     file = hostile.load("hr", "payroll")["metadata-location"]
     connection = apsw.Connection(str(hostile.data / "nunatak.db"))
     connection.execute("DELETE FROM nunatak_heads WHERE table_name = 'payroll'")
@@ -483,7 +482,7 @@ def test_a_table_of_another_client_that_nobody_has_loaded_is_found_too(hostile: 
     assert registering(hostile, "mallory", file).error[0] == 404
 
 
-def test_a_register_that_overwrites_asks_for_rights_on_what_it_replaces(hostile: SecuredCatalog) -> None:
+def test_a_register_that_overwrites_asks_for_rights_on_what_it_replaces(hostile: LocalCatalog) -> None:
     """The table is created between the admission of the register and its own look at the name."""
     file = written(hostile)
     hostile.grant("mallory", "default__hr", "TABLE_CREATE,LOCATION_CHOOSE,NS_LIST")

@@ -9,8 +9,8 @@ import pytest
 
 from nunatak.api.transport.connection import MAX_HEAD_FIELDS, ConnectionGate
 from nunatak.api.transport.protocol import MAX_PIPELINED
-from tests.access.guarded_server import GuardedServer, guarded_server
 from tests.api.test_slow_and_large import await_true, parsed, read_answer, until_closed
+from tests.support.catalogs.process import RunningServer, running_server
 
 PATIENCE_SECONDS = 60
 CONNECTIONS = 30
@@ -18,22 +18,22 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     environment = {"NUNATAK_ADDRESS_CONNECTIONS": str(CONNECTIONS), "NUNATAK_RECEIVE_SECONDS": "600"}
-    with guarded_server(tmp_path_factory.mktemp("gate") / "data", environment) as started:
+    with running_server(tmp_path_factory.mktemp("gate") / "data", environment=environment, auth=True) as started:
         yield started
 
 
-def connect(server: GuardedServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.running.port), PATIENCE_SECONDS)
+def connect(server: RunningServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS)
 
 
-def memory_bytes(server: GuardedServer) -> int:
-    size: int = psutil.Process(server.running.process.pid).memory_info().rss
+def memory_bytes(server: RunningServer) -> int:
+    size: int = psutil.Process(server.process.pid).memory_info().rss
     return size
 
 
-def test_an_address_has_so_many_connections_and_no_more(server: GuardedServer) -> None:
+def test_an_address_has_so_many_connections_and_no_more(server: RunningServer) -> None:
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(server)) for _ in range(CONNECTIONS)]
         for sock in held:
@@ -47,13 +47,13 @@ def test_an_address_has_so_many_connections_and_no_more(server: GuardedServer) -
     assert await_true(lambda: answers(server)), "closed ones do not count"
 
 
-def answers(server: GuardedServer) -> bool:
+def answers(server: RunningServer) -> bool:
     with connect(server) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         return until_closed(sock).startswith(b"HTTP/1.1 200")
 
 
-def test_unfinished_bodies_of_strangers_are_not_kept(server: GuardedServer) -> None:
+def test_unfinished_bodies_of_strangers_are_not_kept(server: RunningServer) -> None:
     """Each sends as much as the server takes of eight megabytes that it never ends."""
     before = memory_bytes(server)
     with contextlib.ExitStack() as stack:
@@ -67,7 +67,7 @@ def test_unfinished_bodies_of_strangers_are_not_kept(server: GuardedServer) -> N
         assert await_true(lambda: answers(server))
 
 
-def test_unfinished_bodies_of_somebody_known_share_a_bounded_memory(server: GuardedServer) -> None:
+def test_unfinished_bodies_of_somebody_known_share_a_bounded_memory(server: RunningServer) -> None:
     server.expect(200, "GET", "/v1/namespaces")
     before = memory_bytes(server)
     with contextlib.ExitStack() as stack:
@@ -81,7 +81,7 @@ def test_unfinished_bodies_of_somebody_known_share_a_bounded_memory(server: Guar
         assert await_true(lambda: answers(server))
 
 
-def test_many_header_fields_are_refused(server: GuardedServer) -> None:
+def test_many_header_fields_are_refused(server: RunningServer) -> None:
     for count, status in ((MAX_HEAD_FIELDS - 2, 401), (MAX_HEAD_FIELDS + 1, 431), (6000, 431)):
         fields = b"".join(b"x:\r\n" for _ in range(count))
         with connect(server) as sock:
@@ -89,7 +89,7 @@ def test_many_header_fields_are_refused(server: GuardedServer) -> None:
             assert parsed(until_closed(sock)).status == status
 
 
-def test_many_requests_that_wait_for_an_answer_are_refused(server: GuardedServer) -> None:
+def test_many_requests_that_wait_for_an_answer_are_refused(server: RunningServer) -> None:
     """They come in one piece, before the first can be answered."""
     with connect(server) as sock:
         sock.sendall(b"GET /v1/config HTTP/1.1\r\nHost: x\r\n\r\n" * (3 * MAX_PIPELINED))
@@ -100,13 +100,13 @@ def test_many_requests_that_wait_for_an_answer_are_refused(server: GuardedServer
 
 def test_what_is_no_request_counts_for_the_rate_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
     limit = {"NUNATAK_ADDRESS_RATE_LIMIT": "5"}
-    with guarded_server(tmp_path_factory.mktemp("rate") / "data", limit) as server:
+    with running_server(tmp_path_factory.mktemp("rate") / "data", environment=limit, auth=True) as server:
         for _ in range(30):
             with connect(server) as sock:
                 sock.sendall(b"no request at all\r\n\r\n")
                 assert parsed(until_closed(sock)).status == 400
         statuses = [server.call("GET", "/v1/config", authorization="").status for _ in range(3)]
-        log = server.running.log.read_text()
+        log = server.log.read_text()
 
     assert 429 in statuses
     assert "Invalid HTTP request" not in log

@@ -21,7 +21,7 @@ from nunatak.cli.main import root
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import Conflict
-from tests.access.guarded_server import guarded_server
+from tests.support.catalogs.process import running_server
 
 Run = Callable[..., Any]
 ACCESS_KEYS = 25
@@ -300,10 +300,10 @@ def keys_command(data: Path, *arguments: str, **environment: str) -> Result:
 
 def test_beside_a_server_on_sqlite_the_command_lets_the_server_do_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with guarded_server(data) as server:
+    with running_server(data, auth=True) as server:
         alone = keys_command(data, "rotate")
-        stranger = keys_command(data, "rotate", "--uri", server.running.uri)
-        known = {"NUNATAK_URI": server.running.uri, "NUNATAK_TOKEN": server.key}
+        stranger = keys_command(data, "rotate", "--uri", server.uri)
+        known = {"NUNATAK_URI": server.uri, "NUNATAK_TOKEN": server.key}
         rotated = keys_command(data, "rotate", **known)
         at_once = keys_command(data, "retire", **known)
         listed = keys_command(data, "list", "-o", "json", **known)
@@ -319,7 +319,7 @@ def test_beside_a_server_on_sqlite_the_command_lets_the_server_do_it(tmp_path: P
 
 
 def test_without_a_server_the_command_works_on_the_database(tmp_path: Path) -> None:
-    with guarded_server(tmp_path):
+    with running_server(tmp_path, auth=True):
         pass
 
     rotated = keys_command(tmp_path, "rotate")

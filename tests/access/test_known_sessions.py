@@ -14,8 +14,8 @@ from nunatak.access.known_sessions import Known, KnownSessions, digest_of
 from nunatak.access.sessions import NEVER_MS, session_of
 from nunatak.api.transport.exchange import KnownHeads, parse_head
 from nunatak.api.transport.fast_path import FastPath
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 MIB = 1024 * 1024
 
@@ -33,8 +33,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("ns")
     yield made
     made.close()
@@ -85,7 +85,7 @@ def test_a_session_weighs_what_it_takes(clock: Clock) -> None:
 def test_a_session_whose_rights_are_too_many_keeps_those_asked_for_last(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_sessions, "MOST_BYTES_OF_ONE", MIB // 4)
+    monkeypatch.setattr(known_sessions, "MAX_BYTES_OF_ONE", MIB // 4)
     sessions, known = KnownSessions(clock), a_session()
     sessions.add(b"digest", known)
 
@@ -137,7 +137,7 @@ def holding(secret: bytes, *roots: object) -> list[object]:
     return found
 
 
-def test_what_a_server_remembers_of_requests_holds_no_token(catalog: SecuredCatalog) -> None:
+def test_what_a_server_remembers_of_requests_holds_no_token(catalog: LocalCatalog) -> None:
     catalog.table("ns", "t")
     token = catalog.keys["root"].encode()
     url, header = path_of("ns", "tables", "t").encode(), (b"authorization", b"Bearer " + token)

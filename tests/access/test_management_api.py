@@ -12,18 +12,17 @@ import pytest
 
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.openapi_management import management_document
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_table, ok
+from tests.support.catalogs.local import LocalCatalog
 
 M = "/management/v1"
 KEY = "0192d5a0-0000-7000-8000-000000000001"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
     """root administers the server; alice may read `sales`, carol may do and grant everything there."""
-    made = SecuredCatalog(tmp_path)
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("sales")
     ok(made.call("POST", "/v1/namespaces/sales/tables", a_table("orders")))
     made.principal("alice", default__sales="READ")
@@ -57,7 +56,7 @@ def a_grant(grantee: str, securable: str, *privileges: str) -> dict[str, Any]:
 # Principals, roles and members
 
 
-def test_principals_and_roles_are_made_listed_and_dropped(catalog: SecuredCatalog) -> None:
+def test_principals_and_roles_are_made_listed_and_dropped(catalog: LocalCatalog) -> None:
     made = shown(catalog.call("POST", f"{M}/principals", {"name": "bob@example.org", "note": "night shift"}))
     shown(catalog.call("POST", f"{M}/roles", {"name": "analyst"}))
     done(catalog.call("POST", f"{M}/roles/analyst/members", {"principal": "bob@example.org"}))
@@ -81,7 +80,7 @@ def test_principals_and_roles_are_made_listed_and_dropped(catalog: SecuredCatalo
     refused(catalog.call("GET", f"{M}/roles/analyst"), 404)
 
 
-def test_a_name_with_a_slash_is_addressed_by_its_encoding(catalog: SecuredCatalog) -> None:
+def test_a_name_with_a_slash_is_addressed_by_its_encoding(catalog: LocalCatalog) -> None:
     shown(catalog.call("POST", f"{M}/principals", {"name": "spiffe://lake/etl+1"}))
 
     loaded = shown(catalog.call("GET", f"{M}/principals/spiffe%3A%2F%2Flake%2Fetl%2B1"))
@@ -89,7 +88,7 @@ def test_a_name_with_a_slash_is_addressed_by_its_encoding(catalog: SecuredCatalo
     assert loaded["name"] == "spiffe://lake/etl+1"
 
 
-def test_lists_come_in_pages(catalog: SecuredCatalog) -> None:
+def test_lists_come_in_pages(catalog: LocalCatalog) -> None:
     for name in ("a", "b", "c"):
         shown(catalog.call("POST", f"{M}/roles", {"name": name}))
 
@@ -102,7 +101,7 @@ def test_lists_come_in_pages(catalog: SecuredCatalog) -> None:
     refused(catalog.call("GET", f"{M}/principals?pageToken={first['next-page-token']}"), 400)
 
 
-def test_a_disabled_principal_is_out_at_once_and_back_when_enabled(catalog: SecuredCatalog) -> None:
+def test_a_disabled_principal_is_out_at_once_and_back_when_enabled(catalog: LocalCatalog) -> None:
     shown(catalog.call_as("alice", "GET", "/v1/config"))
 
     done(catalog.call("PATCH", f"{M}/principals/alice", {"disabled": True}))
@@ -113,14 +112,14 @@ def test_a_disabled_principal_is_out_at_once_and_back_when_enabled(catalog: Secu
     shown(catalog.call_as("alice", "GET", "/v1/config"))
 
 
-def test_the_last_administrator_cannot_lock_everybody_out(catalog: SecuredCatalog) -> None:
+def test_the_last_administrator_cannot_lock_everybody_out(catalog: LocalCatalog) -> None:
     refused(catalog.call("DELETE", f"{M}/principals/root"), 409, "ConflictException")
     refused(catalog.call("PATCH", f"{M}/principals/root", {"disabled": True}), 409)
     query = "grantee=principal:root&securable=server&privileges=SERVER_ADMIN"
     refused(catalog.call("DELETE", f"{M}/grants?{query}"), 409)
 
 
-def test_a_change_that_is_sent_again_gets_its_first_answer(catalog: SecuredCatalog) -> None:
+def test_a_change_that_is_sent_again_gets_its_first_answer(catalog: LocalCatalog) -> None:
     key = {"Idempotency-Key": KEY}
 
     first = catalog.call("POST", f"{M}/roles", {"name": "analyst"}, key)
@@ -134,7 +133,7 @@ def test_a_change_that_is_sent_again_gets_its_first_answer(catalog: SecuredCatal
 
 
 @pytest.mark.parametrize("route", [each for each in MANAGEMENT_ROUTES if each.privilege.name == "SERVER_ADMIN"])
-def test_only_an_administrator_changes_what_is_everybodys(catalog: SecuredCatalog, route: Any) -> None:
+def test_only_an_administrator_changes_what_is_everybodys(catalog: LocalCatalog, route: Any) -> None:
     path = route.template.replace("{principal}", "alice").replace("{role}", "analyst").replace("{warehouse}", "default")
     body: dict[str, Any] | None = {} if route.mutates else None
 
@@ -142,7 +141,7 @@ def test_only_an_administrator_changes_what_is_everybodys(catalog: SecuredCatalo
         refused(catalog.call_as(caller, route.method, path, body), 403, "ForbiddenException")
 
 
-def test_everybody_sees_themselves_and_nobody_else(catalog: SecuredCatalog) -> None:
+def test_everybody_sees_themselves_and_nobody_else(catalog: LocalCatalog) -> None:
     me = shown(catalog.call_as("alice", "GET", f"{M}/me"))
     mine = shown(catalog.call_as("alice", "GET", f"{M}/grants?grantee=principal:alice"))["grants"]
 
@@ -156,7 +155,7 @@ def test_everybody_sees_themselves_and_nobody_else(catalog: SecuredCatalog) -> N
     assert {each["grantee"] for each in granted} == {"principal:alice", "principal:carol", "principal:root"}
 
 
-def test_who_is_not_known_gets_nothing_but_the_document(catalog: SecuredCatalog) -> None:
+def test_who_is_not_known_gets_nothing_but_the_document(catalog: LocalCatalog) -> None:
     for route in MANAGEMENT_ROUTES:
         answer = LocalCatalog.call(catalog, route.method, route.template.replace("{", "").replace("}", ""))
         assert answer.status == (200 if route.operation == "managementDocument" else 401), route
@@ -165,7 +164,7 @@ def test_who_is_not_known_gets_nothing_but_the_document(catalog: SecuredCatalog)
 # Grants
 
 
-def test_a_grant_counts_at_once_and_a_revoked_one_no_longer(catalog: SecuredCatalog) -> None:
+def test_a_grant_counts_at_once_and_a_revoked_one_no_longer(catalog: LocalCatalog) -> None:
     table = "/v1/namespaces/sales/tables/orders"
     drop = a_grant("principal:alice", "table:default/sales/orders", "TABLE_DROP")
     refused(catalog.call_as("alice", "DELETE", table), 403)
@@ -179,7 +178,7 @@ def test_a_grant_counts_at_once_and_a_revoked_one_no_longer(catalog: SecuredCata
     assert catalog.call_as("alice", "DELETE", table).status == 204
 
 
-def test_nobody_grants_beyond_their_own_rights_not_even_to_themselves(catalog: SecuredCatalog) -> None:
+def test_nobody_grants_beyond_their_own_rights_not_even_to_themselves(catalog: LocalCatalog) -> None:
     sales, home = "namespace:default/sales", "warehouse:default"
     for caller, grant, status in (
         ("alice", a_grant("principal:alice", sales, "TABLE_WRITE"), 403),
@@ -195,7 +194,7 @@ def test_nobody_grants_beyond_their_own_rights_not_even_to_themselves(catalog: S
         assert answer.status == status, (caller, grant, answer.body)
 
 
-def test_what_one_may_not_see_is_said_to_be_absent_in_the_same_words(catalog: SecuredCatalog) -> None:
+def test_what_one_may_not_see_is_said_to_be_absent_in_the_same_words(catalog: LocalCatalog) -> None:
     catalog.namespace("secret")
 
     hidden = catalog.call_as(
@@ -208,7 +207,7 @@ def test_what_one_may_not_see_is_said_to_be_absent_in_the_same_words(catalog: Se
     assert refused(hidden, 404).replace("secret", "absent") == refused(absent, 404)
 
 
-def test_nothing_is_granted_on_what_does_not_exist(catalog: SecuredCatalog) -> None:
+def test_nothing_is_granted_on_what_does_not_exist(catalog: LocalCatalog) -> None:
     for place in ("warehouse:none", "namespace:default/none", "table:default/sales/none"):
         refused(catalog.call("POST", f"{M}/grants", a_grant("principal:alice", place, "READ")), 404)
     for wrong in (
@@ -223,7 +222,7 @@ def test_nothing_is_granted_on_what_does_not_exist(catalog: SecuredCatalog) -> N
 # Credentials
 
 
-def test_a_secret_is_shown_once_and_works(catalog: SecuredCatalog) -> None:
+def test_a_secret_is_shown_once_and_works(catalog: LocalCatalog) -> None:
     made = shown(catalog.call("POST", f"{M}/principals/alice/credentials", {"kind": "client", "note": "etl"}))
     listed = catalog.call("GET", f"{M}/principals/alice/credentials")
     form = f"grant_type=client_credentials&client_id={made['credential-id']}&client_secret={quote(made['secret'])}"
@@ -237,7 +236,7 @@ def test_a_secret_is_shown_once_and_works(catalog: SecuredCatalog) -> None:
     assert {each["kind"] for each in shown(listed)["credentials"]} == {"client", "api-key"}
 
 
-def test_a_secret_is_not_kept_for_a_request_that_is_sent_again(catalog: SecuredCatalog) -> None:
+def test_a_secret_is_not_kept_for_a_request_that_is_sent_again(catalog: LocalCatalog) -> None:
     path = f"{M}/principals/alice/credentials"
 
     first = catalog.call("POST", path, {}, {"Idempotency-Key": KEY})
@@ -247,7 +246,7 @@ def test_a_secret_is_not_kept_for_a_request_that_is_sent_again(catalog: SecuredC
     assert first.headers["cache-control"] == "no-store"
 
 
-def test_everybody_manages_their_own_keys_but_not_those_of_others(catalog: SecuredCatalog) -> None:
+def test_everybody_manages_their_own_keys_but_not_those_of_others(catalog: LocalCatalog) -> None:
     own, other = f"{M}/principals/alice/credentials", f"{M}/principals/carol/credentials"
     made = shown(catalog.call_as("alice", "POST", own, {"kind": "api-key", "expires-in-seconds": 60}))
 
@@ -261,7 +260,7 @@ def test_everybody_manages_their_own_keys_but_not_those_of_others(catalog: Secur
     refused(LocalCatalog.call(catalog, "GET", f"{M}/me", None, {"Authorization": f"Bearer {made['secret']}"}), 401)
 
 
-def test_a_key_for_one_role_makes_no_key_for_more(catalog: SecuredCatalog) -> None:
+def test_a_key_for_one_role_makes_no_key_for_more(catalog: LocalCatalog) -> None:
     for role in ("reader", "owner"):
         shown(catalog.call("POST", f"{M}/roles", {"name": role}))
         done(catalog.call("POST", f"{M}/roles/{role}/members", {"principal": "alice"}))
@@ -275,7 +274,7 @@ def test_a_key_for_one_role_makes_no_key_for_more(catalog: SecuredCatalog) -> No
     shown(catalog.call_as("alice as reader", "POST", path, {"roles": ["reader"]}))
 
 
-def with_roles(catalog: SecuredCatalog, principal: str, *roles: str) -> str:
+def with_roles(catalog: LocalCatalog, principal: str, *roles: str) -> str:
     """Returns the path of the principal's credentials."""
     for role in roles:
         shown(catalog.call("POST", f"{M}/roles", {"name": role}))
@@ -283,7 +282,7 @@ def with_roles(catalog: SecuredCatalog, principal: str, *roles: str) -> str:
     return f"{M}/principals/{principal}/credentials"
 
 
-def token_of(catalog: SecuredCatalog, principal: str, scope: str = "catalog") -> str:
+def token_of(catalog: LocalCatalog, principal: str, scope: str = "catalog") -> str:
     """An access token of a new client of the principal."""
     made = shown(catalog.call("POST", f"{M}/principals/{principal}/credentials", {"kind": "client"}))
     form = urlencode(
@@ -301,7 +300,7 @@ def token_of(catalog: SecuredCatalog, principal: str, scope: str = "catalog") ->
 
 
 @pytest.mark.parametrize("kind", ["api-key", "access-key"])
-def test_a_key_makes_no_credential_that_outlives_itself(catalog: SecuredCatalog, kind: str) -> None:
+def test_a_key_makes_no_credential_that_outlives_itself(catalog: LocalCatalog, kind: str) -> None:
     path = f"{M}/principals/alice/credentials"
     short = shown(catalog.call_as("alice", "POST", path, {"expires-in-seconds": 3600}))
     catalog.keys["alice for an hour"] = short["secret"]
@@ -319,7 +318,7 @@ def test_a_key_makes_no_credential_that_outlives_itself(catalog: SecuredCatalog,
     assert shown(catalog.call_as("root for a minute", "POST", path, {"kind": kind}))["expires-ms"] is None
 
 
-def test_a_token_makes_no_credential_that_outlives_it(catalog: SecuredCatalog) -> None:
+def test_a_token_makes_no_credential_that_outlives_it(catalog: LocalCatalog) -> None:
     catalog.keys["alice by token"] = token_of(catalog, "alice")
     path = f"{M}/principals/alice/credentials"
 
@@ -329,7 +328,7 @@ def test_a_token_makes_no_credential_that_outlives_it(catalog: SecuredCatalog) -
     refused(catalog.call_as("alice by token", "POST", path, {"expires-in-seconds": 86_400}), 403)
 
 
-def test_a_session_for_some_roles_lists_and_drops_only_credentials_for_these(catalog: SecuredCatalog) -> None:
+def test_a_session_for_some_roles_lists_and_drops_only_credentials_for_these(catalog: LocalCatalog) -> None:
     path = with_roles(catalog, "alice", "reader", "owner")
     made = {
         name: shown(catalog.call_as("alice", "POST", path, {"roles": roles}))
@@ -351,7 +350,7 @@ def test_a_session_for_some_roles_lists_and_drops_only_credentials_for_these(cat
     done(catalog.call_as("alice", "DELETE", f"{path}/{made['both']['credential-id']}"))
 
 
-def test_the_last_credential_of_the_last_administrator_stays(catalog: SecuredCatalog) -> None:
+def test_the_last_credential_of_the_last_administrator_stays(catalog: LocalCatalog) -> None:
     path = f"{M}/principals/root/credentials"
     (first,) = shown(catalog.call("GET", path))["credentials"]
     refused(catalog.call("DELETE", f"{path}/{first['credential-id']}"), 409, "ConflictException")
@@ -369,7 +368,7 @@ def test_the_last_credential_of_the_last_administrator_stays(catalog: SecuredCat
 # Why and who
 
 
-def test_explain_names_the_grant_that_decides(catalog: SecuredCatalog) -> None:
+def test_explain_names_the_grant_that_decides(catalog: LocalCatalog) -> None:
     shown(catalog.call("POST", f"{M}/roles", {"name": "analyst"}))
     done(catalog.call("POST", f"{M}/roles/analyst/members", {"principal": "alice"}))
     done(catalog.call("POST", f"{M}/grants", a_grant("role:analyst", "warehouse:default", "TABLE_WRITE")))
@@ -387,7 +386,7 @@ def test_explain_names_the_grant_that_decides(catalog: SecuredCatalog) -> None:
     refused(catalog.call("GET", f"{M}/access/explain?securable=server"), 400)
 
 
-def test_everybody_may_ask_about_themselves_and_granters_about_others(catalog: SecuredCatalog) -> None:
+def test_everybody_may_ask_about_themselves_and_granters_about_others(catalog: LocalCatalog) -> None:
     question = f"{M}/access/explain?securable=namespace:default/sales&privilege=TABLE_LIST"
 
     assert shown(catalog.call_as("alice", "GET", question))["allowed"] is True
@@ -420,7 +419,7 @@ def hint_of(answer: Answer) -> str:
     ],
 )  # fmt: skip
 def test_whoever_is_refused_may_run_the_command_of_the_hint_and_learns_who_can_grant_it(
-    catalog: SecuredCatalog, method: str, path: str, body: Any, missing: tuple[str, str]
+    catalog: LocalCatalog, method: str, path: str, body: Any, missing: tuple[str, str]
 ) -> None:
     answer = catalog.call_as("alice", method, path, body)
     refused(answer, 403)
@@ -434,7 +433,7 @@ def test_whoever_is_refused_may_run_the_command_of_the_hint_and_learns_who_can_g
     assert set(told["granted-by"]) == granters
 
 
-def test_a_hint_quotes_names_that_a_shell_would_carry_out(catalog: SecuredCatalog) -> None:
+def test_a_hint_quotes_names_that_a_shell_would_carry_out(catalog: LocalCatalog) -> None:
     ok(catalog.call("POST", "/v1/namespaces/sales/tables", a_table("$(rm -rf x)`y`")))
 
     answer = catalog.call_as("alice", "DELETE", f"/v1/namespaces/sales/tables/{quote('$(rm -rf x)`y`')}")
@@ -443,7 +442,7 @@ def test_a_hint_quotes_names_that_a_shell_would_carry_out(catalog: SecuredCatalo
     assert "'table:default/sales/$(rm -rf x)`y`'" in hint_of(answer)
 
 
-def test_who_can_grant_something_hidden_is_not_told(catalog: SecuredCatalog) -> None:
+def test_who_can_grant_something_hidden_is_not_told(catalog: LocalCatalog) -> None:
     catalog.namespace("secret")
     catalog.principal("owner", default__secret="ADMIN")
 
@@ -454,7 +453,7 @@ def test_who_can_grant_something_hidden_is_not_told(catalog: SecuredCatalog) -> 
     assert told["granted-by"] == ["principal:root"]
 
 
-def test_a_disabled_granter_is_not_named(catalog: SecuredCatalog) -> None:
+def test_a_disabled_granter_is_not_named(catalog: LocalCatalog) -> None:
     done(catalog.call("PATCH", f"{M}/principals/carol", {"disabled": True}))
 
     told = shown(
@@ -464,7 +463,7 @@ def test_a_disabled_granter_is_not_named(catalog: SecuredCatalog) -> None:
     assert told["granted-by"] == ["principal:root"]
 
 
-def test_a_caller_is_told_what_its_login_may_do_not_what_its_principal_may(catalog: SecuredCatalog) -> None:
+def test_a_caller_is_told_what_its_login_may_do_not_what_its_principal_may(catalog: LocalCatalog) -> None:
     shown(catalog.call("POST", f"{M}/roles", {"name": "analyst"}))
     done(catalog.call("POST", f"{M}/roles/analyst/members", {"principal": "carol"}))
     key = shown(catalog.call("POST", f"{M}/principals/carol/credentials", {"kind": "api-key", "roles": ["analyst"]}))
@@ -477,7 +476,7 @@ def test_a_caller_is_told_what_its_login_may_do_not_what_its_principal_may(catal
     assert limited["reason"].startswith("this login is limited to role:analyst: no grant gives NS_DROP")
 
 
-def test_the_matrix_tells_who_may_do_what(catalog: SecuredCatalog) -> None:
+def test_the_matrix_tells_who_may_do_what(catalog: LocalCatalog) -> None:
     found = shown(catalog.call_as("carol", "GET", f"{M}/access/matrix?securable=namespace:default/sales"))["holdings"]
 
     first = {each["holder"]: each["privileges"] for each in found if each["securable"] == "namespace:default/sales"}
@@ -490,7 +489,7 @@ def test_the_matrix_tells_who_may_do_what(catalog: SecuredCatalog) -> None:
 # Warehouses
 
 
-def test_a_warehouse_is_made_used_and_dropped_while_the_server_runs(catalog: SecuredCatalog) -> None:
+def test_a_warehouse_is_made_used_and_dropped_while_the_server_runs(catalog: LocalCatalog) -> None:
     made = shown(catalog.call("POST", f"{M}/warehouses", {"name": "lab"}))
     ok(catalog.call("POST", "/v1/lab/namespaces", {"namespace": ["x"]}))
     table = shown(catalog.call("POST", "/v1/lab/namespaces/x/tables", a_table("t")))
@@ -507,7 +506,7 @@ def test_a_warehouse_is_made_used_and_dropped_while_the_server_runs(catalog: Sec
     refused(catalog.call("DELETE", f"{M}/warehouses/default"), 409)
 
 
-def test_a_warehouse_survives_a_restart(catalog: SecuredCatalog) -> None:
+def test_a_warehouse_survives_a_restart(catalog: LocalCatalog) -> None:
     shown(catalog.call("POST", f"{M}/warehouses", {"name": "lab"}))
 
     catalog.restart()
@@ -535,7 +534,7 @@ def test_a_warehouse_survives_a_restart(catalog: SecuredCatalog) -> None:
     ],
 )
 def test_a_warehouse_lies_where_the_operator_allows_and_apart_from_others(
-    catalog: SecuredCatalog, name: str, location: str | None, status: int
+    catalog: LocalCatalog, name: str, location: str | None, status: int
 ) -> None:
     shown(catalog.call("POST", f"{M}/warehouses", {"name": "taken"}))
     place = location and location.replace("/{data}", str(catalog.data.resolve()))
@@ -548,7 +547,7 @@ def test_a_warehouse_lies_where_the_operator_allows_and_apart_from_others(
     ]
 
 
-def test_everybody_sees_the_warehouses_they_have_something_in(catalog: SecuredCatalog) -> None:
+def test_everybody_sees_the_warehouses_they_have_something_in(catalog: LocalCatalog) -> None:
     shown(catalog.call("POST", f"{M}/warehouses", {"name": "lab"}))
     catalog.principal("dave")
 
@@ -562,7 +561,7 @@ def test_everybody_sees_the_warehouses_they_have_something_in(catalog: SecuredCa
 # Keys and the document
 
 
-def test_tokens_outlive_a_new_key_unless_older_keys_are_forgotten(catalog: SecuredCatalog) -> None:
+def test_tokens_outlive_a_new_key_unless_older_keys_are_forgotten(catalog: LocalCatalog) -> None:
     made = shown(catalog.call("POST", f"{M}/principals/alice/credentials", {"kind": "client"}))
     form = f"grant_type=client_credentials&client_id={made['credential-id']}&client_secret={quote(made['secret'])}"
     token = shown(LocalCatalog.call(catalog, "POST", "/v1/oauth/tokens", form.encode()))["access_token"]
@@ -577,7 +576,7 @@ def test_tokens_outlive_a_new_key_unless_older_keys_are_forgotten(catalog: Secur
     refused(after_second, 401)
 
 
-def test_the_server_serves_its_own_document(catalog: SecuredCatalog) -> None:
+def test_the_server_serves_its_own_document(catalog: LocalCatalog) -> None:
     served = shown(LocalCatalog.call(catalog, "GET", f"{M}/openapi.json"))
 
     assert served == json.loads(json.dumps(management_document(MANAGEMENT_ROUTES)))

@@ -13,8 +13,8 @@ import pytest
 from nunatak.access.privileges import Privilege
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.routes import ROUTES
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import a_commit, a_table, a_view, add_snapshot, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 READ = {"NS_LIST", "TABLE_LIST", "TABLE_READ_META", "TABLE_READ_DATA"}
 WRITE = READ | {"NS_CREATE", "NS_UPDATE", "TABLE_CREATE", "TABLE_WRITE", "TABLE_ALTER"}
@@ -78,9 +78,9 @@ CATALOG_ROUTES = [
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog]:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCatalog]:
     data: Path = tmp_path_factory.mktemp("matrix")
-    secured = SecuredCatalog(data, {"NUNATAK_WAREHOUSES": f"elsewhere=file://{data}/elsewhere"})
+    secured = LocalCatalog(data, {"NUNATAK_WAREHOUSES": f"elsewhere=file://{data}/elsewhere"}, auth=True)
     restore(secured)  # first: whoever creates something takes away what was granted there before
     secured.principal("stranger")
     secured.principal("victim")
@@ -101,7 +101,7 @@ def where(place: str) -> tuple[str, str, str]:
     return "default", "own", "t" if place == "own" else "nothing"
 
 
-def restore(catalog: SecuredCatalog) -> None:
+def restore(catalog: LocalCatalog) -> None:
     """Everything the cells speak of is there, whatever the last one did."""
     for prefix, namespace in (("default", "own"), ("default", "sibling"), ("elsewhere", "own")):
         base = f"/v1/{prefix}/namespaces"
@@ -188,7 +188,7 @@ def request_for(operation: str, place: str) -> tuple[str, str, Any]:
     raise AssertionError(f"no request is known for {operation}: the matrix must cover every route")
 
 
-def request_with_place(catalog: SecuredCatalog, variant: str, place: str) -> tuple[str, str, Any]:
+def request_with_place(catalog: LocalCatalog, variant: str, place: str) -> tuple[str, str, Any]:
     method, path, body = request_for(WITH_PLACE[variant], place)
     base = catalog.data / "elsewhere" if place == "other" else catalog.warehouse
     chosen = f"file://{base}/{variant}/{place}".replace(" ", "-").replace(",", "")
@@ -236,7 +236,7 @@ def met(status: int) -> str:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("operation", [*(route.operation for route in CATALOG_ROUTES), *WITH_PLACE])
-def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation: str, caller: str, place: str) -> None:
+def test_every_route_for_everybody_everywhere(catalog: LocalCatalog, operation: str, caller: str, place: str) -> None:
     """MISSION: 000-78, 000-79, 000-80, 004-28"""
     restore(catalog)
     if operation in WITH_PLACE:
@@ -260,7 +260,7 @@ def test_every_route_for_everybody_everywhere(catalog: SecuredCatalog, operation
 
 
 @pytest.mark.parametrize("route", CATALOG_ROUTES, ids=lambda route: route.operation)
-def test_nobody_gets_in_without_saying_who_they_are(catalog: SecuredCatalog, route: Any) -> None:
+def test_nobody_gets_in_without_saying_who_they_are(catalog: LocalCatalog, route: Any) -> None:
     """MISSION: 002-02"""
     for place in PLACES:
         method, path, body = request_for(route.operation, place)
@@ -279,7 +279,7 @@ def test_nobody_gets_in_without_saying_who_they_are(catalog: SecuredCatalog, rou
 @pytest.mark.parametrize("names", ["existing", "absent"])
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("route", MANAGED, ids=lambda route: route.operation)
-def test_the_management_api_is_for_administrators(catalog: SecuredCatalog, route: Any, caller: str, names: str) -> None:
+def test_the_management_api_is_for_administrators(catalog: LocalCatalog, route: Any, caller: str, names: str) -> None:
     """What a route leaves to its handler is tested beside the handler."""
     known = {"{principal}": "victim", "{role}": "auditors", "{warehouse}": "elsewhere", "{credential}": "x"}
     path = route.template

@@ -12,15 +12,15 @@ import pytest
 
 from nunatak.api.transport.fast_path import FastPath
 from nunatak.database.sqlite import SqliteStore
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 M = "/management/v1"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    secured = SecuredCatalog(tmp_path / "data")
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    secured = LocalCatalog(tmp_path / "data", auth=True)
     secured.namespace("ns")
     for number in range(6):
         secured.table("ns", f"hidden{number}")
@@ -35,7 +35,7 @@ def raw(token: str) -> bytes:
     return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
 
 
-def test_a_page_token_is_of_one_caller_one_list_and_one_question(catalog: SecuredCatalog) -> None:
+def test_a_page_token_is_of_one_caller_one_list_and_one_question(catalog: LocalCatalog) -> None:
     for name in ("ann", "ben"):
         catalog.principal(name, default="READ")
     catalog.namespace("other")
@@ -64,7 +64,7 @@ def test_a_page_token_is_of_one_caller_one_list_and_one_question(catalog: Secure
             assert catalog.call_as("ben", "GET", f"{path}&pageToken={token}").status == 400
 
 
-def test_a_page_token_is_good_after_a_restart_and_names_nothing_hidden(catalog: SecuredCatalog) -> None:
+def test_a_page_token_is_good_after_a_restart_and_names_nothing_hidden(catalog: LocalCatalog) -> None:
     catalog.principal(
         "ann", default__ns____hidden0="READ", default__ns____hidden1="READ", default__ns____hidden5="READ"
     )
@@ -81,7 +81,7 @@ def test_a_page_token_is_good_after_a_restart_and_names_nothing_hidden(catalog: 
 
 
 @pytest.mark.parametrize("held", ["NS_LIST", "TABLE_CREATE", "NS_CREATE,NS_UPDATE", "GRANT", "LOCATION_CHOOSE"])
-def test_grants_tell_a_hidden_table_from_an_absent_one_in_no_way(catalog: SecuredCatalog, held: str) -> None:
+def test_grants_tell_a_hidden_table_from_an_absent_one_in_no_way(catalog: LocalCatalog, held: str) -> None:
     """Rights on the namespace do not show the tables in it."""
     catalog.principal("ann", default__ns=held)
     for method, path, body in (
@@ -119,7 +119,7 @@ def test_grants_tell_a_hidden_table_from_an_absent_one_in_no_way(catalog: Secure
 
 def test_a_warehouse_that_may_not_be_seen_is_not_there(tmp_path: Path) -> None:
     elsewhere = {"NUNATAK_WAREHOUSES": f"elsewhere=file://{tmp_path}/elsewhere"}
-    catalog = SecuredCatalog(tmp_path / "data", elsewhere)
+    catalog = LocalCatalog(tmp_path / "data", elsewhere, auth=True)
     catalog.principal("ann", default="READ")
     try:
         for path in (
@@ -156,7 +156,7 @@ def test_a_warehouse_that_may_not_be_seen_is_not_there(tmp_path: Path) -> None:
 
 def test_the_configuration_tells_no_place_to_somebody_without_rights(tmp_path: Path) -> None:
     elsewhere = {"NUNATAK_WAREHOUSES": f"elsewhere=file://{tmp_path}/elsewhere"}
-    catalog = SecuredCatalog(tmp_path / "data", elsewhere)
+    catalog = LocalCatalog(tmp_path / "data", elsewhere, auth=True)
     catalog.namespace("ns")
     catalog.table("ns", "t")
     catalog.principal("nobody")
@@ -182,7 +182,7 @@ def test_the_configuration_tells_no_place_to_somebody_without_rights(tmp_path: P
 # The steps taken
 
 
-def steps(catalog: SecuredCatalog, lane: FastPath, caller: str, name: str) -> tuple[list[str], bytes]:
+def steps(catalog: LocalCatalog, lane: FastPath, caller: str, name: str) -> tuple[list[str], bytes]:
     """Every function of ours, and of C called by ours, that answers a load by this caller, in order; and the answer."""
     taken: list[str] = []
 
@@ -207,7 +207,7 @@ def steps(catalog: SecuredCatalog, lane: FastPath, caller: str, name: str) -> tu
 
 
 @pytest.mark.parametrize("held", ["", "NS_LIST", "TABLE_CREATE"])
-def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: SecuredCatalog, held: str) -> None:
+def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: LocalCatalog, held: str) -> None:
     """Others load it all the time: it lies in the cache, and its URL is known to the fast path."""
     catalog.namespace("mine")
     catalog.principal("ann", default__mine="READ")
@@ -234,7 +234,7 @@ def test_a_hidden_table_takes_the_same_steps_as_one_that_is_not_there(catalog: S
     assert "MetadataCache.find" in steps(catalog, lane, "root", "hidden3")[0]
 
 
-def test_how_much_is_hidden_in_a_namespace_is_not_told_when_it_is_dropped(catalog: SecuredCatalog) -> None:
+def test_how_much_is_hidden_in_a_namespace_is_not_told_when_it_is_dropped(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="NS_DROP")
     catalog.principal("ben", default__ns="NS_DROP,NS_LIST,TABLE_LIST")
 

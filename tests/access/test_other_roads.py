@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import (
     SCHEMA,
     a_commit,
@@ -23,6 +22,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 STEERING = ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"]
@@ -39,8 +39,8 @@ CREATE = [{"type": "assert-create"}]
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    secured = SecuredCatalog(tmp_path / "data")
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    secured = LocalCatalog(tmp_path / "data", auth=True)
     secured.namespace("ns")
     secured.table("ns", "t")
     secured.view("ns", "v")
@@ -52,7 +52,7 @@ def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("tables", "t"), ("views", "v")])
-def test_a_move_to_another_namespace_needs_the_right_to_drop(catalog: SecuredCatalog, kind: str, name: str) -> None:
+def test_a_move_to_another_namespace_needs_the_right_to_drop(catalog: LocalCatalog, kind: str, name: str) -> None:
     """Otherwise WRITE on a namespace would make one the administrator of everything in it."""
     catalog.principal("ann", default__ns="WRITE", default="NS_CREATE")
     for levels in (["hers"], ["ns", "inner"]):
@@ -71,7 +71,7 @@ def test_a_move_to_another_namespace_needs_the_right_to_drop(catalog: SecuredCat
     )
 
 
-def test_register_with_overwrite_is_decided_on_what_it_overwrites(catalog: SecuredCatalog) -> None:
+def test_register_with_overwrite_is_decided_on_what_it_overwrites(catalog: LocalCatalog) -> None:
     """Somebody else creates a table of that name after the right was checked, and before the pointer is moved."""
     catalog.principal("ann", default__ns="TABLE_CREATE,LOCATION_CHOOSE")
     ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers")))
@@ -100,7 +100,7 @@ def test_register_with_overwrite_is_decided_on_what_it_overwrites(catalog: Secur
     ok(catalog.call_as("ann", "POST", path_of("ns", "register"), {**body, "name": "again"}))
 
 
-def test_metadata_is_told_by_no_route_to_somebody_who_may_not_load_it(catalog: SecuredCatalog) -> None:
+def test_metadata_is_told_by_no_route_to_somebody_who_may_not_load_it(catalog: LocalCatalog) -> None:
     """A commit without a change, or an unregister, would be answered with it."""
     rights = "TABLE_LIST,TABLE_READ_DATA,TABLE_WRITE,TABLE_ALTER,TABLE_DROP,TABLE_CREATE,LOCATION_CHOOSE"
     catalog.principal("ann", default__ns=rights)
@@ -137,7 +137,7 @@ def views_of(place: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", range(11))
 @pytest.mark.parametrize("path", [T, V])
-def test_no_spelling_of_an_update_names_a_place_without_leave(catalog: SecuredCatalog, path: str, number: int) -> None:
+def test_no_spelling_of_an_update_names_a_place_without_leave(catalog: LocalCatalog, path: str, number: int) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     update = views_of(f"file://{catalog.warehouse}/elsewhere")[number]
     before = catalog.state()
@@ -153,7 +153,7 @@ def test_no_spelling_of_an_update_names_a_place_without_leave(catalog: SecuredCa
 
 
 @pytest.mark.parametrize("path", [T, V])
-def test_what_is_set_and_removed_again_counts_as_set(catalog: SecuredCatalog, path: str) -> None:
+def test_what_is_set_and_removed_again_counts_as_set(catalog: LocalCatalog, path: str) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     place = f"file://{catalog.warehouse}/elsewhere"
     back = {"action": "remove-properties", "removals": [STEERING[0]]}
@@ -169,7 +169,7 @@ def test_what_is_set_and_removed_again_counts_as_set(catalog: SecuredCatalog, pa
     assert catalog.call_as("ann", "POST", path, a_commit(outside, back)).status == 400
 
 
-def test_a_key_sent_twice_is_read_once_by_everybody(catalog: SecuredCatalog) -> None:
+def test_a_key_sent_twice_is_read_once_by_everybody(catalog: LocalCatalog) -> None:
     """The right is decided on the very value that is applied."""
     catalog.principal("ann", default__ns="ADMIN")
     place = json.dumps(f"file://{catalog.warehouse}/elsewhere")
@@ -187,7 +187,7 @@ def test_a_key_sent_twice_is_read_once_by_everybody(catalog: SecuredCatalog) -> 
     assert catalog.call_as("ann", "POST", path_of("ns", "tables"), twice.encode()).status == 403
 
 
-def test_only_the_folder_that_was_offered_is_taken_by_a_creating_commit(catalog: SecuredCatalog) -> None:
+def test_only_the_folder_that_was_offered_is_taken_by_a_creating_commit(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="WRITE")
     staged = ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("new", stage_create=True)))["metadata"]
     offered = {"action": "set-location", "location": staged["location"]}
@@ -210,7 +210,7 @@ def test_only_the_folder_that_was_offered_is_taken_by_a_creating_commit(catalog:
     assert made["metadata"]["location"] == staged["location"]
 
 
-def test_a_second_part_of_a_transaction_names_no_place_either(catalog: SecuredCatalog) -> None:
+def test_a_second_part_of_a_transaction_names_no_place_either(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     part = {"identifier": identifier("ns", "new"), **a_commit(*BUILD, requires=CREATE)}
     late = {
@@ -225,7 +225,7 @@ def test_a_second_part_of_a_transaction_names_no_place_either(catalog: SecuredCa
 
 
 @pytest.mark.parametrize("name", STEERING)
-def test_a_view_is_created_nowhere_else(catalog: SecuredCatalog, name: str) -> None:
+def test_a_view_is_created_nowhere_else(catalog: LocalCatalog, name: str) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     place = f"file://{catalog.warehouse}/elsewhere"
 
@@ -236,7 +236,7 @@ def test_a_view_is_created_nowhere_else(catalog: SecuredCatalog, name: str) -> N
     ok(catalog.call_as("ann", "POST", path_of("ns", "views"), a_view("n", properties={name: place})))
 
 
-def test_a_view_is_replaced_with_no_more_than_the_right_to_write(catalog: SecuredCatalog) -> None:
+def test_a_view_is_replaced_with_no_more_than_the_right_to_write(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns____v="TABLE_READ_META,TABLE_WRITE")
     version = {"action": "add-view-version", "view-version": a_version("SELECT 2", 2)}
     current = {"action": "set-current-view-version", "view-version-id": -1}
@@ -251,7 +251,7 @@ def a_key(number: int) -> dict[str, str]:
     return {"Idempotency-Key": f"0190b6b1-0000-7000-8000-{number:012d}"}
 
 
-def secret_commit(catalog: SecuredCatalog, path: str) -> str:
+def secret_commit(catalog: LocalCatalog, path: str) -> str:
     """Somebody else's commit, which also cleans up the metadata file before it; returns what it holds."""
     old = ok(catalog.call("GET", path))["metadata-location"]
     ok(catalog.call("POST", path, a_commit(set_properties(holds="classified"))))
@@ -262,7 +262,7 @@ def secret_commit(catalog: SecuredCatalog, path: str) -> str:
 @pytest.mark.parametrize("path", [T, V])
 @pytest.mark.parametrize("cleaned", [True, False])
 def test_a_commit_sent_again_after_its_right_was_revoked_tells_nothing(
-    catalog: SecuredCatalog, path: str, cleaned: bool
+    catalog: LocalCatalog, path: str, cleaned: bool
 ) -> None:
     """It is no refusal either: the commit stands, and a client that is refused deletes its files."""
     catalog.principal("ann", default__ns="WRITE")
@@ -284,7 +284,7 @@ def test_a_commit_sent_again_after_its_right_was_revoked_tells_nothing(
 
 @pytest.mark.parametrize(("kind", "body"), [("tables", a_table("hers")), ("views", a_view("hers"))])
 def test_a_create_sent_again_is_answered_by_the_right_to_read_what_was_made(
-    catalog: SecuredCatalog, kind: str, body: dict[str, Any]
+    catalog: LocalCatalog, kind: str, body: dict[str, Any]
 ) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE")
     made = catalog.call_as("ann", "POST", path_of("ns", kind), body, a_key(1))
@@ -300,7 +300,7 @@ def test_a_create_sent_again_is_answered_by_the_right_to_read_what_was_made(
 
 
 def test_a_creating_commit_without_a_key_tells_nothing_either_once_the_table_may_not_be_read(
-    catalog: SecuredCatalog,
+    catalog: LocalCatalog,
 ) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE")
     path = path_of("ns", "tables", "hers")
@@ -317,7 +317,7 @@ def test_a_creating_commit_without_a_key_tells_nothing_either_once_the_table_may
     assert b"classified" not in again.body
 
 
-def test_an_unregister_sent_again_still_says_where_the_metadata_is(catalog: SecuredCatalog) -> None:
+def test_an_unregister_sent_again_still_says_where_the_metadata_is(catalog: LocalCatalog) -> None:
     """The request itself has ended every grant on the table."""
     catalog.principal("ann", default__ns="TABLE_CREATE")
     ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers")))
@@ -329,7 +329,7 @@ def test_an_unregister_sent_again_still_says_where_the_metadata_is(catalog: Secu
     assert catalog.call_as("ann", "POST", path, {}, a_key(1)).error[0] == 500
 
 
-def test_what_tells_nothing_is_answered_again_without_the_right(catalog: SecuredCatalog) -> None:
+def test_what_tells_nothing_is_answered_again_without_the_right(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     move = rename(identifier("ns", "t"), identifier("ns", "u"))
     done(catalog.call_as("ann", "POST", "/v1/tables/rename", move, a_key(1)))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import a_commit, a_table, a_view, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 from tests.support.sentinel import Sentinel, listening_sentinel
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
@@ -89,9 +89,9 @@ def sentinel() -> Iterator[Sentinel]:
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog]:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCatalog]:
     data: Path = tmp_path_factory.mktemp("payloads")
-    secured = SecuredCatalog(data)
+    secured = LocalCatalog(data, auth=True)
     secured.namespace("ns")
     location = secured.table("ns", "t")["metadata-location"].removeprefix("file://")
     secured.view("ns", "v")
@@ -127,7 +127,7 @@ def requests_with(place: str) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_place_outside_is_refused_in_every_field_and_nobody_is_called(
-    catalog: SecuredCatalog, sentinel: Sentinel, payload: str
+    catalog: LocalCatalog, sentinel: Sentinel, payload: str
 ) -> None:
     home = f"file://{catalog.warehouse}"
     place = payload.format(port=sentinel.port, home=home, outside=f"file://{catalog.data}/outside")
@@ -142,7 +142,7 @@ def test_a_place_outside_is_refused_in_every_field_and_nobody_is_called(
     assert sentinel.connections() == 0
 
 
-def test_a_link_out_of_the_warehouse_is_not_followed(catalog: SecuredCatalog) -> None:
+def test_a_link_out_of_the_warehouse_is_not_followed(catalog: LocalCatalog) -> None:
     for path in ("register", "register-view"):
         place = f"file://{catalog.warehouse}/link/v1.metadata.json"
         answer = catalog.call("POST", path_of("ns", path), {"name": "x", "metadata-location": place})

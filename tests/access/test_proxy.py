@@ -16,10 +16,9 @@ from nunatak.database.store import Store
 from nunatak.errors import NotAuthenticated
 from nunatak.settings import SettingsError
 from tests.access.external_world import a_principal, a_proof, settings_of
-from tests.access.guarded_server import guarded_server
-from tests.api.local import LocalCatalog
 from tests.backends.conftest import Run
-from tests.support.server import running_server
+from tests.support.catalogs.local import LocalCatalog
+from tests.support.catalogs.process import running_server
 
 TRUSTED = "10.1.0.0/16, 192.0.2.7, fd00::/8"
 
@@ -183,8 +182,8 @@ def exchange(port: int, request: bytes) -> tuple[int, bytes]:
 def test_a_trailer_of_a_chunked_body_names_nobody(tmp_path: Path) -> None:
     """A proxy that removes the header from what clients send does not look at what follows the body."""
     environment = {"NUNATAK_AUTH": "proxy", "NUNATAK_TRUSTED_PROXIES": "127.0.0.1"}
-    with guarded_server(tmp_path, environment) as server:
-        port = server.running.port
+    with running_server(tmp_path, environment=environment, auth=True) as server:
+        port = server.port
         chunks = b"2\r\n{}\r\n0\r\n"
         for user in (b"", b"X-Forwarded-User: ann\r\n"):
             for method in (b"GET", b"POST"):

@@ -8,7 +8,6 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import (
     SCHEMA,
     a_commit,
@@ -24,13 +23,14 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog
 
 T = path_of("ns", "tables", "t")
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    secured = SecuredCatalog(tmp_path / "data")
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
+    secured = LocalCatalog(tmp_path / "data", auth=True)
     secured.namespace("ns")
     secured.table("ns", "t")
     yield secured
@@ -49,7 +49,7 @@ def namespaces(answer: Any) -> list[list[str]]:
 # Ownership
 
 
-def test_whoever_creates_something_owns_it_and_nobody_else_gains(catalog: SecuredCatalog) -> None:
+def test_whoever_creates_something_owns_it_and_nobody_else_gains(catalog: LocalCatalog) -> None:
     for name in ("ann", "ben"):
         catalog.principal(name, default__ns="TABLE_CREATE,NS_CREATE")
 
@@ -71,7 +71,7 @@ def test_whoever_creates_something_owns_it_and_nobody_else_gains(catalog: Secure
     done(catalog.call_as("ann", "DELETE", path_of(["ns", "hers"])))
 
 
-def test_a_table_made_by_a_commit_is_owned_too(catalog: SecuredCatalog) -> None:
+def test_a_table_made_by_a_commit_is_owned_too(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE")
     staged = ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("ctas", stage_create=True)))["metadata"]
     updates = [
@@ -97,7 +97,7 @@ def test_a_table_made_by_a_commit_is_owned_too(catalog: SecuredCatalog) -> None:
     assert "LOCATION_CHOOSE" in answer.error[2]
 
 
-def test_a_name_that_is_used_again_brings_no_old_rights(catalog: SecuredCatalog) -> None:
+def test_a_name_that_is_used_again_brings_no_old_rights(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE", default__ns____t="READ")
     ok(catalog.call_as("ann", "GET", T))
 
@@ -118,7 +118,7 @@ def test_a_name_that_is_used_again_brings_no_old_rights(catalog: SecuredCatalog)
     assert catalog.call_as("ben", "GET", path_of("gone")).status == 404
 
 
-def test_what_another_client_dropped_leaves_no_right_to_the_next_of_that_name(catalog: SecuredCatalog) -> None:
+def test_what_another_client_dropped_leaves_no_right_to_the_next_of_that_name(catalog: LocalCatalog) -> None:
     """A client of the JDBC tables deletes rows of its own, and knows of no grants."""
     catalog.namespace("inner")
     catalog.table("inner", "t")
@@ -141,7 +141,7 @@ def test_what_another_client_dropped_leaves_no_right_to_the_next_of_that_name(ca
 # What only the body tells
 
 
-def test_a_pure_writer_adds_snapshots_and_nothing_else(catalog: SecuredCatalog) -> None:
+def test_a_pure_writer_adds_snapshots_and_nothing_else(catalog: LocalCatalog) -> None:
     catalog.principal("etl", default__ns____t="TABLE_READ_META,TABLE_WRITE")
     append = a_commit(add_snapshot(1), set_branch(1), requires=[branch_is_at(None)])
 
@@ -160,7 +160,7 @@ def test_a_pure_writer_adds_snapshots_and_nothing_else(catalog: SecuredCatalog) 
 
 
 @pytest.mark.parametrize("path", ["write.data.path", "write.metadata.path", "write.object-storage.path"])
-def test_nobody_steers_files_elsewhere_without_leave(catalog: SecuredCatalog, path: str) -> None:
+def test_nobody_steers_files_elsewhere_without_leave(catalog: LocalCatalog, path: str) -> None:
     catalog.principal("ann", default__ns="ADMIN")
     elsewhere = f"file://{catalog.warehouse}/elsewhere"
     tries = [
@@ -183,7 +183,7 @@ def test_nobody_steers_files_elsewhere_without_leave(catalog: SecuredCatalog, pa
     assert catalog.state() == before
 
 
-def test_a_transaction_needs_the_right_on_every_table(catalog: SecuredCatalog) -> None:
+def test_a_transaction_needs_the_right_on_every_table(catalog: LocalCatalog) -> None:
     catalog.table("ns", "u")
     catalog.principal("etl", default__ns____t="WRITE")
     changes = [{"identifier": identifier("ns", name), **a_commit(set_properties(a="b"))} for name in ("t", "u")]
@@ -199,7 +199,7 @@ def test_a_transaction_needs_the_right_on_every_table(catalog: SecuredCatalog) -
     done(catalog.call_as("etl", "POST", "/v1/transactions/commit", {"table-changes": changes[:1]}))
 
 
-def test_a_rename_needs_the_source_and_the_destination(catalog: SecuredCatalog) -> None:
+def test_a_rename_needs_the_source_and_the_destination(catalog: LocalCatalog) -> None:
     catalog.namespace("to")
     catalog.principal("ann", default__ns="WRITE,TABLE_DROP")
 
@@ -222,7 +222,7 @@ def test_a_rename_needs_the_source_and_the_destination(catalog: SecuredCatalog) 
 # Lists
 
 
-def test_lists_and_search_show_what_may_be_seen_page_by_page(catalog: SecuredCatalog) -> None:
+def test_lists_and_search_show_what_may_be_seen_page_by_page(catalog: LocalCatalog) -> None:
     for number in range(7):
         catalog.table("ns", f"a{number}")
         catalog.namespace("ns", f"inner{number}")
@@ -257,7 +257,7 @@ def test_lists_and_search_show_what_may_be_seen_page_by_page(catalog: SecuredCat
 
 
 def test_a_search_shows_what_lies_in_something_that_may_be_listed_or_was_granted_itself(
-    catalog: SecuredCatalog,
+    catalog: LocalCatalog,
 ) -> None:
     catalog.namespace("ns", "in")
     for namespace, name in (("ns", "a1"), ("ns", "a2"), ("ns\x1fin", "a3")):
@@ -275,7 +275,7 @@ def test_a_search_shows_what_lies_in_something_that_may_be_listed_or_was_granted
     assert found() == ["a1", "a2", "a3"]
 
 
-def test_a_search_does_not_compare_every_name_with_every_grant(catalog: SecuredCatalog) -> None:
+def test_a_search_does_not_compare_every_name_with_every_grant(catalog: LocalCatalog) -> None:
     """Names times grants would be a million comparisons in the event loop."""
     catalog.principal("ann", default__other="TABLE_LIST")
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) "
@@ -297,7 +297,7 @@ def test_a_search_does_not_compare_every_name_with_every_grant(catalog: SecuredC
     assert steps < 300
 
 
-def test_a_grant_on_an_inner_namespace_says_nothing_of_its_neighbours(catalog: SecuredCatalog) -> None:
+def test_a_grant_on_an_inner_namespace_says_nothing_of_its_neighbours(catalog: LocalCatalog) -> None:
     catalog.namespace("ns", "a")
     catalog.namespace("ns", "ab")
     catalog.namespace("ns", "a.b")
@@ -313,7 +313,7 @@ def test_a_grant_on_an_inner_namespace_says_nothing_of_its_neighbours(catalog: S
 # What may be known
 
 
-def test_what_may_not_be_seen_is_answered_byte_for_byte_like_what_is_not_there(catalog: SecuredCatalog) -> None:
+def test_what_may_not_be_seen_is_answered_byte_for_byte_like_what_is_not_there(catalog: LocalCatalog) -> None:
     catalog.view("ns", "v")
     catalog.table("ns", "T")
     catalog.namespace("mine")
@@ -348,7 +348,7 @@ def test_what_may_not_be_seen_is_answered_byte_for_byte_like_what_is_not_there(c
         assert there.body.replace(b"ns", b"xx").replace(b"elsewhere", b"elsewherf") == absent.body
 
 
-def test_what_may_not_be_seen_takes_as_many_statements_as_what_is_not_there(catalog: SecuredCatalog) -> None:
+def test_what_may_not_be_seen_takes_as_many_statements_as_what_is_not_there(catalog: LocalCatalog) -> None:
     catalog.view("ns", "v")
     catalog.namespace("mine")
     catalog.principal("ann", default__mine="ADMIN")
@@ -366,7 +366,7 @@ def test_what_may_not_be_seen_takes_as_many_statements_as_what_is_not_there(cata
     assert reads("GET", path_of("ns", "tables")) == reads("GET", path_of("xx", "tables"))
 
 
-def test_no_hint_names_what_was_not_asked_for(catalog: SecuredCatalog) -> None:
+def test_no_hint_names_what_was_not_asked_for(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default="READ")
 
     answer = catalog.call_as("ann", "GET", path_of("ns", "tables", "T"))
@@ -379,7 +379,7 @@ def test_no_hint_names_what_was_not_asked_for(catalog: SecuredCatalog) -> None:
 # Revocation, and what it all costs
 
 
-def test_a_right_that_was_taken_away_is_gone_with_the_next_request(catalog: SecuredCatalog) -> None:
+def test_a_right_that_was_taken_away_is_gone_with_the_next_request(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="WRITE")
     ok(catalog.call_as("ann", "GET", T))
     ok(catalog.call_as("ann", "POST", T, a_commit(set_properties(a="b"))))
@@ -395,7 +395,7 @@ def test_a_right_that_was_taken_away_is_gone_with_the_next_request(catalog: Secu
     assert ok(catalog.call("GET", T))["metadata"]["properties"]["a"] == "b"
 
 
-def test_a_table_is_not_made_by_a_commit_with_a_right_that_was_taken_away(catalog: SecuredCatalog) -> None:
+def test_a_table_is_not_made_by_a_commit_with_a_right_that_was_taken_away(catalog: LocalCatalog) -> None:
     """There is no pointer yet that could bring the policy's version along."""
     catalog.principal("ann", default__ns="TABLE_CREATE")
     requires = [{"type": "assert-create"}]
@@ -417,7 +417,7 @@ def test_a_table_is_not_made_by_a_commit_with_a_right_that_was_taken_away(catalo
     assert catalog.call("HEAD", path_of("ns", "tables", "late")).status == 404
 
 
-def test_an_answer_is_not_repeated_for_somebody_who_was_disabled(catalog: SecuredCatalog) -> None:
+def test_an_answer_is_not_repeated_for_somebody_who_was_disabled(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE")
     key = {"Idempotency-Key": "0190b6b1-0000-7000-8000-000000000003"}
     catalog.call("GET", "/v1/namespaces")  # the administrator knows the policy, and will not make the server look again
@@ -430,7 +430,7 @@ def test_an_answer_is_not_repeated_for_somebody_who_was_disabled(catalog: Secure
     assert catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers"), key).status == 401
 
 
-def test_a_principal_that_was_disabled_is_refused_with_the_next_request(catalog: SecuredCatalog) -> None:
+def test_a_principal_that_was_disabled_is_refused_with_the_next_request(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="READ")
     ok(catalog.call_as("ann", "GET", T))
 
@@ -440,7 +440,7 @@ def test_a_principal_that_was_disabled_is_refused_with_the_next_request(catalog:
     ok(catalog.call_as("ann", "GET", T))
 
 
-def test_a_load_and_a_commit_by_somebody_known_cost_no_statement_more(catalog: SecuredCatalog) -> None:
+def test_a_load_and_a_commit_by_somebody_known_cost_no_statement_more(catalog: LocalCatalog) -> None:
     catalog.principal("ann", default__ns="WRITE")
     counts = catalog.store.counts
 
@@ -460,7 +460,7 @@ def test_a_load_and_a_commit_by_somebody_known_cost_no_statement_more(catalog: S
 
 
 def test_a_repeated_request_gets_its_answer_although_the_table_and_every_grant_on_it_are_gone(
-    catalog: SecuredCatalog,
+    catalog: LocalCatalog,
 ) -> None:
     catalog.principal("ann", default__ns="TABLE_CREATE")
     ok(catalog.call_as("ann", "POST", path_of("ns", "tables"), a_table("hers")))
@@ -475,7 +475,7 @@ def test_a_repeated_request_gets_its_answer_although_the_table_and_every_grant_o
     assert catalog.call_as("ben", "DELETE", hers, headers=key).status == 404  # somebody else's key is another key
 
 
-def test_a_refusal_for_lack_of_rights_is_not_remembered_for_its_key(catalog: SecuredCatalog) -> None:
+def test_a_refusal_for_lack_of_rights_is_not_remembered_for_its_key(catalog: LocalCatalog) -> None:
     catalog.principal("ann")
     key = {"Idempotency-Key": "0190b6b1-0000-7000-8000-000000000002"}
 
@@ -487,7 +487,7 @@ def test_a_refusal_for_lack_of_rights_is_not_remembered_for_its_key(catalog: Sec
 @pytest.mark.parametrize(
     "key", ["s3.secret-access-key", "s3.session-token", "adls.sas-token.account", "jdbc.password", "token"]
 )
-def test_a_secret_is_no_property_since_everybody_who_loads_it_would_read_it(catalog: SecuredCatalog, key: str) -> None:
+def test_a_secret_is_no_property_since_everybody_who_loads_it_would_read_it(catalog: LocalCatalog, key: str) -> None:
     before = catalog.state()
     for path, body in (
         (T, a_commit(set_properties(**{key: "x"}))),

@@ -18,8 +18,8 @@ from nunatak.database.sqlite import SqliteStore
 from nunatak.database.store import Store
 from nunatak.events import seals
 from nunatak.events.seals import Broken, export, newest_records, run_seals, seal_up_to, verify, verify_export
-from tests.api.local import LocalCatalog
 from tests.backends.conftest import Run
+from tests.support.catalogs.local import LocalCatalog
 from tests.unit.cli.conftest import run_command
 
 DAY_MS = 86_400_000
@@ -106,7 +106,7 @@ def test_a_seal_covers_one_day_and_there_is_one_for_each(store: Store, run: Run[
 
 
 def test_many_records_have_several_seals(tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "MOST_RECORDS", 5)
+    monkeypatch.setattr(seals, "MAX_RECORDS", 5)
     store = SqliteStore(tmp_path / "catalog.db")
     run(filled(store, 6))
 

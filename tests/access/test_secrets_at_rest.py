@@ -23,9 +23,11 @@ from nunatak.access.vault import Vault, open_vault
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.settings import Settings
-from tests.access.guarded_server import MANAGEMENT, Answer, GuardedServer, guarded_server, settings_of
+from tests.api.wire import Answer
+from tests.support.catalogs.local import settings_of
+from tests.support.catalogs.principals import MANAGEMENT
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.postgres import PostgresServer
-from tests.support.server import running_server
 
 ACCESS_KEYS = int(os.environ.get("NUNATAK_TEST_ROTATION_KEYS", "2000"))
 ROTATIONS = int(os.environ.get("NUNATAK_TEST_ROTATIONS", "2"))
@@ -100,7 +102,7 @@ def places_with(secrets: dict[str, str | bytes], files: Iterator[Path]) -> list[
     return sorted({f"{name} in {path.name}" for path, content in contents for name, form in wanted if form in content})
 
 
-def use_every_credential(server: GuardedServer, count: int) -> dict[str, str | bytes]:
+def use_every_credential(server: RunningServer, count: int) -> dict[str, str | bytes]:
     """Clients, API keys, access keys and tokens, each used as its owner would; returns what is secret about them."""
     found: dict[str, str | bytes] = {"the administrator's key": server.key}
     for number in range(count):
@@ -118,7 +120,7 @@ def use_every_credential(server: GuardedServer, count: int) -> dict[str, str | b
     return found
 
 
-def signed_call(server: GuardedServer, pair: tuple[str, str]) -> Answer:
+def signed_call(server: RunningServer, pair: tuple[str, str]) -> Answer:
     headers = server.signed(pair, "GET", "/v1/config")
     return server.call("GET", "/v1/config", authorization=headers.pop("Authorization"), headers=headers)
 
@@ -143,7 +145,7 @@ def test_the_database_holds_no_secret_in_a_readable_form(
         return (path for path in data.rglob("*") if not path.name.startswith("nunatak.keys"))
 
     data = tmp_path / "data"
-    with guarded_server(data, environment) as server:
+    with running_server(data, environment=environment, auth=True) as server:
         secrets = use_every_credential(server, 3)
         server.expect(200, "POST", f"{MANAGEMENT}/encryption-keys/rotate")
         secrets |= use_every_credential_again(server)
@@ -158,7 +160,7 @@ def test_the_database_holds_no_secret_in_a_readable_form(
     assert places_with(secrets, files()) == []
 
 
-def use_every_credential_again(server: GuardedServer) -> dict[str, str | bytes]:
+def use_every_credential_again(server: RunningServer) -> dict[str, str | bytes]:
     """After a rotation old and new ones work alike."""
     server.expect(200, "GET", "/v1/config")
     _, api_key = server.new_credential("user0", "api-key")
@@ -171,7 +173,7 @@ def use_every_credential_again(server: GuardedServer) -> dict[str, str | bytes]:
 class Load:
     """Threads that use every kind of credential on every server until told to stop, and note what went wrong."""
 
-    def __init__(self, servers: list[GuardedServer], chance: random.Random) -> None:
+    def __init__(self, servers: list[RunningServer], chance: random.Random) -> None:
         self._servers = servers
         self._stop = threading.Event()
         self._pairs = [servers[0].new_credential("worker", "access-key")]
@@ -207,17 +209,17 @@ class Load:
                 self.errors.append(repr(error))
             self.count += 1
 
-    def _signed(self, server: GuardedServer, chance: random.Random) -> Answer:
+    def _signed(self, server: RunningServer, chance: random.Random) -> Answer:
         return signed_call(server, chance.choice(self._pairs))
 
-    def _token(self, server: GuardedServer, _: random.Random) -> Answer:
+    def _token(self, server: RunningServer, _: random.Random) -> Answer:
         form = {"grant_type": "client_credentials", "client_id": self._client[0], "client_secret": self._client[1]}
         answer = server.ask_token(form)
         if answer.status != 200:
             return answer
         return server.call("GET", "/v1/config", authorization=f"Bearer {answer.json['access_token']}")
 
-    def _new_pair(self, server: GuardedServer, _: random.Random) -> Answer:
+    def _new_pair(self, server: RunningServer, _: random.Random) -> Answer:
         self._pairs.append(server.new_credential("worker", "access-key"))
         return signed_call(server, self._pairs[-1])
 
@@ -226,7 +228,7 @@ def test_keys_are_rotated_under_load_without_one_error(tmp_path: Path, environme
     """On SQLite through the server; on PostgreSQL by another process, beside two servers."""
     print(f"seed {SEED}")
     data = tmp_path / "data"
-    with guarded_server(data, environment) as first, running_second(first) as second:
+    with running_server(data, environment=environment, auth=True) as first, running_second(first) as second:
         servers = [first] if second is None else [first, second]
         first.new_principal("worker")
         ids = set()
@@ -247,13 +249,13 @@ def test_keys_are_rotated_under_load_without_one_error(tmp_path: Path, environme
 
 
 @contextlib.contextmanager
-def running_second(first: GuardedServer) -> Iterator[GuardedServer | None]:
+def running_second(first: RunningServer) -> Iterator[RunningServer | None]:
     """Another server on the same database and key file, where the database takes two."""
     if not on_postgres(first.environment):
         yield None
         return
-    with running_server(first.running.data, environment=first.environment) as running:
-        yield GuardedServer(running, first.environment, first.key)
+    with running_server(first.data, environment=first.environment, auth=True, key=first.key) as second:
+        yield second
 
 
 # Under kill -9

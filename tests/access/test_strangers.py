@@ -19,17 +19,16 @@ from nunatak.api.request_limits import InFlight
 from nunatak.api.route import SMALL_BODY, Route
 from nunatak.api.routes import ROUTES
 from nunatak.api.transport.fast_path import FastPath
-from tests.access.secured import SecuredCatalog
-from tests.api.local import answer_of
 from tests.api.wire import Answer, path_of
+from tests.support.catalogs.local import LocalCatalog, answer_of
 
 TOKENS = "/v1/oauth/tokens"
 T = path_of("ns", "tables", "t")
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog]:
-    secured = SecuredCatalog(tmp_path_factory.mktemp("strangers") / "data")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCatalog]:
+    secured = LocalCatalog(tmp_path_factory.mktemp("strangers") / "data", auth=True)
     secured.namespace("ns")
     secured.table("ns", "t")
     yield secured
@@ -41,7 +40,7 @@ class Exchange:
 
     def __init__(
         self,
-        catalog: SecuredCatalog,
+        catalog: LocalCatalog,
         method: str,
         path: str,
         headers: dict[str, str],
@@ -78,7 +77,7 @@ WITH_BODY = [route for route in (*ROUTES, *MANAGEMENT_ROUTES) if route.mutates a
 
 
 @pytest.mark.parametrize("route", WITH_BODY, ids=lambda route: route.operation)
-def test_no_body_is_received_before_its_sender_is_known(catalog: SecuredCatalog, route: Route) -> None:
+def test_no_body_is_received_before_its_sender_is_known(catalog: LocalCatalog, route: Route) -> None:
     path = route.template.replace("{prefix}/", "").replace("{", "").replace("}", "")
     exchange = Exchange(catalog, route.method, path, {"Content-Length": "1000"}, [b"x" * 1000])
 
@@ -94,7 +93,7 @@ def test_every_public_route_that_takes_a_body_takes_a_small_one() -> None:
     assert {route.operation: route.body_bytes for route in public} == {"getToken": SMALL_BODY}
 
 
-def test_a_token_request_of_more_than_64_kib_is_refused_unread(catalog: SecuredCatalog) -> None:
+def test_a_token_request_of_more_than_64_kib_is_refused_unread(catalog: LocalCatalog) -> None:
     exchange = Exchange(catalog, "POST", TOKENS, {"Content-Length": str(SMALL_BODY + 1)}, [b"x" * (SMALL_BODY + 1)])
 
     catalog.run(exchange.run())
@@ -103,7 +102,7 @@ def test_a_token_request_of_more_than_64_kib_is_refused_unread(catalog: SecuredC
     assert exchange.asked == 0
 
 
-def test_without_a_length_it_is_refused_where_it_grows_too_large(catalog: SecuredCatalog) -> None:
+def test_without_a_length_it_is_refused_where_it_grows_too_large(catalog: LocalCatalog) -> None:
     exchange = Exchange(catalog, "POST", TOKENS, {}, [b"x" * 10_000] * 1000)
 
     catalog.run(exchange.run())
@@ -112,7 +111,7 @@ def test_without_a_length_it_is_refused_where_it_grows_too_large(catalog: Secure
     assert exchange.asked == 7
 
 
-def test_a_token_request_that_unfolds_to_more_is_refused(catalog: SecuredCatalog) -> None:
+def test_a_token_request_that_unfolds_to_more_is_refused(catalog: LocalCatalog) -> None:
     bomb = gzip.compress(b"a=" + b"[" * SMALL_BODY)
     exchange = Exchange(catalog, "POST", TOKENS, {"Content-Encoding": "gzip"}, [bomb])
 
@@ -121,7 +120,7 @@ def test_a_token_request_that_unfolds_to_more_is_refused(catalog: SecuredCatalog
     assert exchange.answer.status == 413
 
 
-def test_a_form_of_percent_signs_is_refused(catalog: SecuredCatalog) -> None:
+def test_a_form_of_percent_signs_is_refused(catalog: LocalCatalog) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
 
     assert catalog.run(catalog.request("POST", TOKENS, b"a=" + b"%41" * 1001, form)).status == 400
@@ -131,7 +130,7 @@ def test_a_form_of_percent_signs_is_refused(catalog: SecuredCatalog) -> None:
 
 
 def test_idle_bodies_keep_nobody_from_being_answered(tmp_path: Path) -> None:
-    catalog = SecuredCatalog(tmp_path / "data", {"NUNATAK_MAX_IN_FLIGHT": "20"})
+    catalog = LocalCatalog(tmp_path / "data", {"NUNATAK_MAX_IN_FLIGHT": "20"}, auth=True)
     try:
         catalog.namespace("ns")
         idle = [Exchange(catalog, "POST", TOKENS, {"Content-Length": "10"}) for _ in range(100)]
@@ -158,7 +157,7 @@ def test_idle_bodies_keep_nobody_from_being_answered(tmp_path: Path) -> None:
 
 
 def test_a_busy_server_says_so_without_a_traceback_and_stays_healthy(
-    catalog: SecuredCatalog, caplog: pytest.LogCaptureFixture
+    catalog: LocalCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog.app.busy, before = InFlight(0), catalog.app.busy
     try:
@@ -176,7 +175,7 @@ def test_a_busy_server_says_so_without_a_traceback_and_stays_healthy(
 
 def test_one_caller_has_at_most_half_of_the_requests_that_are_worked_on(tmp_path: Path) -> None:
     """Those of one idempotency key wait for one another, all of them."""
-    catalog = SecuredCatalog(tmp_path / "data", {"NUNATAK_MAX_IN_FLIGHT": "20"})
+    catalog = LocalCatalog(tmp_path / "data", {"NUNATAK_MAX_IN_FLIGHT": "20"}, auth=True)
     try:
         catalog.namespace("ns")
         catalog.principal("ann", default="ADMIN")
@@ -202,7 +201,7 @@ def test_one_caller_has_at_most_half_of_the_requests_that_are_worked_on(tmp_path
 
 
 def test_whoever_looks_after_the_server_is_not_kept_away_by_others_at_its_address(tmp_path: Path) -> None:
-    catalog = SecuredCatalog(tmp_path / "data", {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "5"})
+    catalog = LocalCatalog(tmp_path / "data", {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "5"}, auth=True)
     try:
         flood = [catalog.run(catalog.request("GET", "/v1/namespaces")).status for _ in range(30)]
         alive = [catalog.run(catalog.request("GET", path)).status for path in ("/health", "/ready") * 10]
@@ -216,20 +215,20 @@ def test_whoever_looks_after_the_server_is_not_kept_away_by_others_at_its_addres
 # What is kept
 
 
-def audit_rows(catalog: SecuredCatalog, where: str) -> list[tuple[Any, ...]]:
+def audit_rows(catalog: LocalCatalog, where: str) -> list[tuple[Any, ...]]:
     assert catalog.app.audit is not None
     catalog.run(catalog.app.audit.flush(catalog.store, everything=True))
     return catalog.rows(f"SELECT principal, action, outcome, repeats, origin FROM nunatak_audit WHERE {where}")
 
 
-def stranger(catalog: SecuredCatalog, address: str, headers: dict[str, str], path: str = "/v1/namespaces") -> int:
+def stranger(catalog: LocalCatalog, address: str, headers: dict[str, str], path: str = "/v1/namespaces") -> int:
     exchange = Exchange(catalog, "GET", path, headers)
     exchange.address = (address, 5000)
     catalog.run(exchange.run())
     return exchange.answer.status
 
 
-def test_what_a_stranger_is_denied_is_one_row_for_its_address_and_minute(catalog: SecuredCatalog) -> None:
+def test_what_a_stranger_is_denied_is_one_row_for_its_address_and_minute(catalog: LocalCatalog) -> None:
     before = len(audit_rows(catalog, "1"))
     for number in range(300):
         headers = {"User-Agent": f"agent {number}", "X-Request-ID": f"r{number}", "Authorization": f"Bearer {number}"}
@@ -243,7 +242,7 @@ def test_what_a_stranger_is_denied_is_one_row_for_its_address_and_minute(catalog
     assert len(audit_rows(catalog, "1")) == before + 3
 
 
-def test_a_minute_that_is_not_over_is_not_written_yet(catalog: SecuredCatalog) -> None:
+def test_a_minute_that_is_not_over_is_not_written_yet(catalog: LocalCatalog) -> None:
     audit = catalog.app.audit
     assert audit is not None
     assert stranger(catalog, "10.7.8.1", {}) == 401
@@ -259,7 +258,7 @@ def test_a_minute_that_is_not_over_is_not_written_yet(catalog: SecuredCatalog) -
     assert catalog.rows("SELECT repeats FROM nunatak_audit WHERE origin LIKE '%10.7.8.1%'") == [(1,)]
 
 
-def test_many_addresses_are_at_most_some_rows_a_minute_and_all_are_counted(catalog: SecuredCatalog) -> None:
+def test_many_addresses_are_at_most_some_rows_a_minute_and_all_are_counted(catalog: LocalCatalog) -> None:
     audit_rows(catalog, "1")
     before = len(catalog.rows("SELECT 1 FROM nunatak_audit"))
     for number in range(1000):
@@ -274,7 +273,7 @@ def test_many_addresses_are_at_most_some_rows_a_minute_and_all_are_counted(catal
     assert rows[-1][4] == '{"address":"others"}'
 
 
-def test_addresses_of_one_ipv6_network_are_one_row(catalog: SecuredCatalog) -> None:
+def test_addresses_of_one_ipv6_network_are_one_row(catalog: LocalCatalog) -> None:
     for number in range(50):
         assert stranger(catalog, f"2001:db8:1:2::{number:x}", {}) == 401
 
@@ -283,7 +282,7 @@ def test_addresses_of_one_ipv6_network_are_one_row(catalog: SecuredCatalog) -> N
     ]
 
 
-def test_invented_methods_make_no_new_lines_of_metrics(catalog: SecuredCatalog) -> None:
+def test_invented_methods_make_no_new_lines_of_metrics(catalog: LocalCatalog) -> None:
     for number in range(50):
         catalog.call(f"METHOD{number}", "/v1/namespaces")
 
@@ -293,7 +292,7 @@ def test_invented_methods_make_no_new_lines_of_metrics(catalog: SecuredCatalog) 
     assert "METHOD" not in page
 
 
-def test_the_metrics_page_is_made_at_most_some_times_a_second(catalog: SecuredCatalog) -> None:
+def test_the_metrics_page_is_made_at_most_some_times_a_second(catalog: LocalCatalog) -> None:
     made = []
     real = catalog.app.metrics.page
     catalog.app.metrics.page = lambda: made.append(1) or real()  # type: ignore[method-assign,func-returns-value]
@@ -306,7 +305,7 @@ def test_the_metrics_page_is_made_at_most_some_times_a_second(catalog: SecuredCa
     assert 0 < len(made) <= 40  # ten a second, and a slow machine takes its time
 
 
-def test_urls_that_strangers_invent_are_not_kept_if_they_are_long(catalog: SecuredCatalog) -> None:
+def test_urls_that_strangers_invent_are_not_kept_if_they_are_long(catalog: LocalCatalog) -> None:
     lane = FastPath(catalog.app, catalog.store)
     for number in range(10):
         lane.answer(f"/v1/namespaces/{'a' * 20_000}{number}/tables/t".encode(), [])
@@ -318,7 +317,7 @@ def test_urls_that_strangers_invent_are_not_kept_if_they_are_long(catalog: Secur
 
 
 def ask_token(
-    catalog: SecuredCatalog, client: tuple[str, str], address: str, headers: dict[str, str] | None = None
+    catalog: LocalCatalog, client: tuple[str, str], address: str, headers: dict[str, str] | None = None
 ) -> Answer:
     form = urlencode({"grant_type": "client_credentials", "client_id": client[0], "client_secret": client[1]}).encode()
     sent = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
@@ -328,13 +327,13 @@ def ask_token(
     return exchange.answer
 
 
-def a_client(catalog: SecuredCatalog, principal: str) -> tuple[str, str]:
+def a_client(catalog: LocalCatalog, principal: str) -> tuple[str, str]:
     path, key = f"/management/v1/principals/{principal}/credentials", {"Idempotency-Key": str(uuid4())}
     made = catalog.call("POST", path, {"kind": "client"}, key).json
     return made["credential-id"], made["secret"]
 
 
-def test_failed_logins_and_issued_tokens_are_audited(catalog: SecuredCatalog) -> None:
+def test_failed_logins_and_issued_tokens_are_audited(catalog: LocalCatalog) -> None:
     catalog.principal("ann")
     client = a_client(catalog, "ann")
     agent = {"User-Agent": "spark"}
@@ -351,7 +350,7 @@ def test_failed_logins_and_issued_tokens_are_audited(catalog: SecuredCatalog) ->
     ]
 
 
-def test_a_wrong_api_key_is_audited_under_the_principal_whose_key_it_would_be(catalog: SecuredCatalog) -> None:
+def test_a_wrong_api_key_is_audited_under_the_principal_whose_key_it_would_be(catalog: LocalCatalog) -> None:
     catalog.principal("kim")
     wrong = catalog.keys["kim"][:-4] + "0000"
 
@@ -363,15 +362,15 @@ def test_a_wrong_api_key_is_audited_under_the_principal_whose_key_it_would_be(ca
 
 
 @pytest.fixture(scope="module")
-def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCatalog]:
+def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCatalog]:
     settings = {"NUNATAK_TRUSTED_PROXIES": "10.9.9.9"}
-    secured = SecuredCatalog(tmp_path_factory.mktemp("proxied") / "data", settings)
+    secured = LocalCatalog(tmp_path_factory.mktemp("proxied") / "data", settings, auth=True)
     secured.principal("ann")
     yield secured
     secured.close()
 
 
-def test_wrong_secrets_behind_a_proxy_lock_out_their_sender_alone(behind_a_proxy: SecuredCatalog) -> None:
+def test_wrong_secrets_behind_a_proxy_lock_out_their_sender_alone(behind_a_proxy: LocalCatalog) -> None:
     catalog, client = behind_a_proxy, a_client(behind_a_proxy, "ann")
     attacker = {"X-Forwarded-For": "203.0.113.6"}
     for number in range(100):
@@ -382,7 +381,7 @@ def test_wrong_secrets_behind_a_proxy_lock_out_their_sender_alone(behind_a_proxy
     assert [row[3:] for row in audit_rows(catalog, "outcome = 'denied'")] == [(101, '{"address":"203.0.113.6"}')]
 
 
-def test_who_is_no_trusted_proxy_cannot_speak_for_another_address(behind_a_proxy: SecuredCatalog) -> None:
+def test_who_is_no_trusted_proxy_cannot_speak_for_another_address(behind_a_proxy: LocalCatalog) -> None:
     catalog, client = behind_a_proxy, a_client(behind_a_proxy, "ann")
     for number in range(100):
         ask_token(catalog, (f"client{number}", "wrong"), "198.51.100.1", {"X-Forwarded-For": f"203.0.113.{number}"})
@@ -390,7 +389,7 @@ def test_who_is_no_trusted_proxy_cannot_speak_for_another_address(behind_a_proxy
     assert ask_token(catalog, client, "198.51.100.1", {"X-Forwarded-For": "203.0.113.200"}).status == 429
 
 
-def test_who_logged_in_from_an_address_is_not_locked_out_there_by_others(catalog: SecuredCatalog) -> None:
+def test_who_logged_in_from_an_address_is_not_locked_out_there_by_others(catalog: LocalCatalog) -> None:
     """Behind a proxy that nobody told us of, all have one address."""
     catalog.principal("bob")
     client, newcomer = a_client(catalog, "bob"), a_client(catalog, "bob")
@@ -405,7 +404,7 @@ def test_who_logged_in_from_an_address_is_not_locked_out_there_by_others(catalog
     assert ask_token(catalog, client, "10.2.2.2").status == 429, "its own failures count"
 
 
-def test_an_ipv6_network_shares_its_failures(catalog: SecuredCatalog) -> None:
+def test_an_ipv6_network_shares_its_failures(catalog: LocalCatalog) -> None:
     for number in range(100):
         ask_token(catalog, (f"client{number}", "wrong"), f"2001:db8:5:5::{number:x}")
 
@@ -422,7 +421,7 @@ def test_an_ipv6_network_shares_its_failures(catalog: SecuredCatalog) -> None:
 )
 def test_requests_that_lead_nowhere_count_for_the_rate_limit(tmp_path: Path, method: str, path: str) -> None:
     limits = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "5"}
-    catalog = SecuredCatalog(tmp_path / "data", limits)
+    catalog = LocalCatalog(tmp_path / "data", limits, auth=True)
     try:
         statuses = [catalog.run(catalog.request(method, path)).status for _ in range(50)]
     finally:
@@ -432,7 +431,7 @@ def test_requests_that_lead_nowhere_count_for_the_rate_limit(tmp_path: Path, met
     assert 429 in statuses
 
 
-def test_an_error_repeats_little_of_a_long_name(catalog: SecuredCatalog) -> None:
+def test_an_error_repeats_little_of_a_long_name(catalog: LocalCatalog) -> None:
     """A name of 46 kB, in whatever place: the answer is a few lines."""
     name = "n" * 46_000
     bodies: list[tuple[str, Any]] = [

@@ -31,8 +31,8 @@ from nunatak.api.transport.connection import certificate_name
 from nunatak.api.transport.tls import keep_certificate, tls_context
 from nunatak.settings import SettingsError, load
 from tests.api.wire import a_commit, a_table, set_properties
+from tests.support.catalogs.process import RunningServer, command, running_server
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
-from tests.support.server import RunningServer, command, running_server
 
 PATIENCE_SECONDS = 60
 

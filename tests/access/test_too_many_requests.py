@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
 from tests.api.wire import a_table, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 REQUESTS = int(os.environ.get("NUNATAK_TEST_RATE_REQUESTS", "500"))
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SecuredCatalog]:
+def catalog(tmp_path: Path) -> Iterator[LocalCatalog]:
     limits = {"NUNATAK_RATE_LIMIT": "20", "NUNATAK_ADDRESS_RATE_LIMIT": "0"}
-    secured = SecuredCatalog(tmp_path / "data", limits)
+    secured = LocalCatalog(tmp_path / "data", limits, auth=True)
     secured.principal("ann", default="ADMIN")
     secured.namespace("ns")
     yield secured
     secured.close()
 
 
-def test_a_refused_request_says_when_to_come_back_and_did_nothing(catalog: SecuredCatalog) -> None:
+def test_a_refused_request_says_when_to_come_back_and_did_nothing(catalog: LocalCatalog) -> None:
     """MISSION: 002-49"""
     created, refused = 0, 0
     for number in range(REQUESTS):
@@ -44,7 +44,7 @@ def test_a_refused_request_says_when_to_come_back_and_did_nothing(catalog: Secur
     print(f"{REQUESTS} requests: {created} carried out, {refused} refused, 0 effects of these")
 
 
-def test_others_are_not_held_up(catalog: SecuredCatalog) -> None:
+def test_others_are_not_held_up(catalog: LocalCatalog) -> None:
     statuses = {catalog.call_as("ann", "GET", "/v1/namespaces").status for _ in range(REQUESTS)}
 
     assert statuses == {200, 429}
@@ -53,7 +53,7 @@ def test_others_are_not_held_up(catalog: SecuredCatalog) -> None:
 
 def test_a_stranger_is_limited_by_address(tmp_path: Path) -> None:
     limits = {"NUNATAK_RATE_LIMIT": "0", "NUNATAK_ADDRESS_RATE_LIMIT": "5"}
-    catalog = SecuredCatalog(tmp_path / "data", limits)
+    catalog = LocalCatalog(tmp_path / "data", limits, auth=True)
     try:
         statuses = [catalog.run(catalog.request("GET", "/v1/namespaces")).status for _ in range(50)]
     finally:

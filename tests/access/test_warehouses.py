@@ -1,17 +1,15 @@
 """Warehouses that are made while servers run: every server learns of them, and none offers what is gone."""
 
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nunatak.server import build_app
-from nunatak.settings import SettingsError, load
-from tests.api.local import LocalCatalog
+from nunatak.settings import SettingsError
 from tests.api.wire import a_table, ok
+from tests.support.catalogs.local import LocalCatalog
 
 WAREHOUSES = "/management/v1/warehouses"
 
@@ -102,10 +100,5 @@ def test_a_place_that_is_not_allowed_any_more_is_not_served(tmp_path: Path, capl
 
 
 def test_a_root_that_is_no_location_stops_the_server(tmp_path: Path) -> None:
-    settings = load({"data": tmp_path}, {"NUNATAK_CONFIG": os.devnull, "NUNATAK_WAREHOUSE_ROOTS": "file:///a/../b"})
-    server = LocalCatalog(tmp_path / "other")
-    try:
-        with pytest.raises(SettingsError, match="warehouse_roots"):
-            server.run(build_app(settings))
-    finally:
-        server.close()
+    with pytest.raises(SettingsError, match="warehouse_roots"):
+        LocalCatalog(tmp_path, {"NUNATAK_WAREHOUSE_ROOTS": "file:///a/../b"})

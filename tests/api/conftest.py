@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.local import LocalCatalog
+from tests.support.catalogs.local import LocalCatalog
 
 MakeCatalog = Callable[..., LocalCatalog]
 

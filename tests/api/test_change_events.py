@@ -15,8 +15,8 @@ from nunatak.errors import AlreadyExists
 from nunatak.events.change_events import ChangeEvent
 from nunatak.iceberg import commit_request
 from nunatak.iceberg.identifiers import Identifier
-from tests.api.local import LocalCatalog
 from tests.api.wire import SCHEMA, a_version, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 T, U, V = (Identifier(("ns",), name) for name in ("t", "u", "v"))
 

@@ -12,9 +12,9 @@ from nunatak.api.http import Request, RequestHead, Response
 from nunatak.api.route import Route
 from nunatak.catalog.commit_contract import ALLOWED, REFUSALS, SUCCESSES, UNKNOWN, Moment
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
-from tests.api.local import LocalCatalog
 from tests.api.test_idempotency import OPERATIONS, a_key, everything, furnished, prepared
 from tests.api.wire import a_commit, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 CONTRACT = Path(__file__).parents[2] / "docs" / "explanation" / "commit-contract.md"
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
     SCHEMA,
     a_commit,
@@ -19,6 +18,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 T = path_of("ns", "tables", "t")
 TRANSACTION = "/v1/transactions/commit"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import Answer, a_commit, add_snapshot, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 T = path_of("ns", "tables", "t")
 MINE, THEIRS = 1, 2

@@ -8,8 +8,8 @@ import pytest
 import zstandard
 
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, add_snapshot, ok, path_of, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 both = pytest.mark.parametrize("path", [T, V], ids=["table", "view"])

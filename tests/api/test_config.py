@@ -7,8 +7,8 @@ import pytest
 from nunatak.api.routes import ROUTES
 from nunatak.settings import SettingsError
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 
 def test_endpoints_are_exactly_the_routes_below_a_prefix(catalog: LocalCatalog) -> None:

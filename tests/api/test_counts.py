@@ -10,7 +10,6 @@ import apsw
 import pytest
 
 from nunatak.iceberg import table_metadata, view_metadata
-from tests.api.local import LocalCatalog
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -25,6 +24,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from nunatak.api.http import RequestHead
-from nunatak.api.transport.exchange import LONGEST_HEAD, MOST_HEADS, KnownHeads, format_head, parse_head
+from nunatak.api.transport.exchange import MAX_CACHED_HEADS, MAX_HEAD_LENGTH, KnownHeads, format_head, parse_head
 from nunatak.api.transport.protocol import WHOLE_BYTES
 from tests.api.wire import Answer, a_commit, a_table, path_of, set_properties
 from tests.api.world import ANSWER_SECONDS, World, build_world
+from tests.support.catalogs.process import running_server
 from tests.support.found import await_true
-from tests.support.server import running_server
 
 T = path_of("ns", "tables", "t")
 BOTH_HEADERS = {
@@ -254,7 +254,7 @@ def test_a_request_without_a_body_is_remembered_too() -> None:
         (b"\r\nPOST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", b"host", 2),
         (b"POST / HTTP/1.1\r\nhost: 1\r\n\r\n{}", b"host", 1),
         (b"POST / HTTP/1.1\r\nhost: 1\n\n{}", b"host", 2),
-        (b"POST / HTTP/1.1\r\nhost: %b\r\n\r\n{}" % (b"1" * LONGEST_HEAD), b"host", 2),
+        (b"POST / HTTP/1.1\r\nhost: %b\r\n\r\n{}" % (b"1" * MAX_HEAD_LENGTH), b"host", 2),
     ],
     ids=["of one request only", "with something before", "of another length", "ended otherwise", "long"],
 )
@@ -266,7 +266,7 @@ def test_a_head_that_is_not_plain_is_not_remembered(request_bytes: bytes, name: 
 
 def test_no_more_than_so_many_heads_are_remembered() -> None:
     heads = KnownHeads()
-    for number in range(MOST_HEADS + 2):
+    for number in range(MAX_CACHED_HEADS + 2):
         heads.remember(b"POST /%d HTTP/1.1\r\nhost: 1\r\n\r\n{}" % number, a_head(b"host"), 2)
     assert len(heads._known) == 2
 

@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 from nunatak.api.transport.fast_path import FastPath
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, a_table, a_view, ok, path_of, set_properties
 from tests.api.world import World, build_world
-from tests.support.server import running_server
+from tests.support.catalogs.local import LocalCatalog, metadata_file
+from tests.support.catalogs.process import running_server
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 # A header the fast path does not know sends a request the long way.

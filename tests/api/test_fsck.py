@@ -14,8 +14,8 @@ from nunatak.catalog.fsck import KINDS, Finding, check
 from nunatak.catalog.fsck_repair import repair
 from nunatak.catalog.sweep import sweep
 from nunatak.database.records import Key
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, add_snapshot, done, identifier, ok, path_of, rename, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 from tests.unit.cli.conftest import run_command
 
 HOUR_MS = 3_600_000

@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.manifests import LIST_FIELDS, a_manifest, avro
 from tests.api.wire import a_commit, a_table, add_snapshot, ok, path_of, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 HEALTH = "/management/v1/health"
 MIB = 1 << 20
@@ -191,7 +190,7 @@ def test_deep_counts_metadata_files_that_no_metadata_names_any_more(catalog: Loc
 
 
 def test_health_is_for_those_who_may_read_the_metadata(tmp_path: Path) -> None:
-    secured = SecuredCatalog(tmp_path)
+    secured = LocalCatalog(tmp_path, auth=True)
     try:
         secured.namespace("sales")
         for name in ("orders", "secret"):

@@ -16,7 +16,6 @@ from nunatak.catalog.table_locks import TableLocks
 from nunatak.database.records import SavedAnswer
 from nunatak.database.refusals import key_taken
 from nunatak.errors import OutcomeUnknown, ServiceUnavailable
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -29,6 +28,7 @@ from tests.api.wire import (
     rename,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 

@@ -9,8 +9,8 @@ import pytest
 from nunatak.catalog import jobs
 from nunatak.database.records import Change, ExtendLease, ForgetAnswers
 from nunatak.errors import InternalError, ServiceUnavailable
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 JOBS = "SELECT leased_by, attempts, not_before_ms, last_error FROM nunatak_jobs"
 

@@ -19,9 +19,9 @@ from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork, interp
 from nunatak.catalog.pointers import key_of
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
 from nunatak.iceberg.identifiers import Identifier
-from tests.api.local import LocalCatalog
 from tests.api.test_register_checks import REGISTER, REGISTER_VIEW, a_file
 from tests.api.wire import a_commit, a_version, add_snapshot, identifier, ok, path_of, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 MANY = {f"key{number}": "v" * 100 for number in range(400)}  # some 50 kB
 WIDE = [{"id": number, "name": f"c{number}", "required": False, "type": "long"} for number in range(1, 400)]

@@ -11,7 +11,7 @@ from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.route import Route
 from nunatak.api.routes import ROUTES
 from nunatak.iceberg.view_commit import CommitViewRequest
-from tests.api.local import LocalCatalog
+from tests.support.catalogs.local import LocalCatalog
 
 M = "/management/v1"
 TOO_LARGE = [2**63, 2**64, -(2**63) - 1]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
     a_commit,
     a_table,
@@ -18,6 +17,7 @@ from tests.api.wire import (
     rename,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 REGISTER, REGISTER_VIEW = path_of("ns") + "/register", path_of("ns") + "/register-view"

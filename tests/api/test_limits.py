@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 TOO_MANY = {f"k{number}": "v" for number in range(1001)}
 TOO_LARGE = {"k": "v" * (32 * 1024 + 1)}

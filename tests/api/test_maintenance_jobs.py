@@ -7,11 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
 from tests.api.test_health import write
 from tests.api.test_policies import COMPACTION, decision, set_policy
 from tests.api.wire import a_table, done, identifier, ok, path_of, rename
+from tests.support.catalogs.local import LocalCatalog
 
 JOBS, LEASE = "/management/v1/maintenance/jobs", "/management/v1/maintenance/lease"
 MIB = 1 << 20
@@ -236,8 +235,8 @@ def test_jobs_survive_a_restart_of_the_server(messy: LocalCatalog) -> None:
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def secured(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     for namespace in ("sales", "hr"):
         made.namespace(namespace)
         ok(made.call("POST", path_of(namespace, "tables"), a_table("t")))
@@ -249,7 +248,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
     made.close()
 
 
-def write_as_root(catalog: SecuredCatalog, namespace: str) -> None:
+def write_as_root(catalog: LocalCatalog, namespace: str) -> None:
     snapshot = {
         "snapshot-id": 1,
         "sequence-number": 1,
@@ -265,7 +264,7 @@ def write_as_root(catalog: SecuredCatalog, namespace: str) -> None:
     ok(catalog.call("POST", path_of(namespace, "tables", "t"), {"requirements": [], "updates": updates}))
 
 
-def test_a_worker_gets_and_touches_jobs_of_tables_that_it_may_change_alone(secured: SecuredCatalog) -> None:
+def test_a_worker_gets_and_touches_jobs_of_tables_that_it_may_change_alone(secured: LocalCatalog) -> None:
     numbers = {
         namespace: add(secured, f"table:default/{namespace}/t", type="statistics")[0]["job-id"]
         for namespace in ("sales", "hr")
@@ -293,7 +292,7 @@ def test_a_worker_gets_and_touches_jobs_of_tables_that_it_may_change_alone(secur
     assert status("worker", "POST", f"{mine}/heartbeat", {"worker": "w1"}) == 200
 
 
-def test_whose_a_hidden_job_is_cannot_be_told_from_one_that_is_not_there(secured: SecuredCatalog) -> None:
+def test_whose_a_hidden_job_is_cannot_be_told_from_one_that_is_not_there(secured: LocalCatalog) -> None:
     (hidden,) = add(secured, "table:default/hr/t", type="statistics")
 
     seen = secured.call_as("worker", "GET", f"{JOBS}/{hidden['job-id']}")
@@ -302,7 +301,7 @@ def test_whose_a_hidden_job_is_cannot_be_told_from_one_that_is_not_there(secured
     assert seen.body.replace(str(hidden["job-id"]).encode(), b"N") == absent.body.replace(b"999", b"N")
 
 
-def test_a_hidden_job_takes_the_same_steps_as_one_that_is_not_there(secured: SecuredCatalog) -> None:
+def test_a_hidden_job_takes_the_same_steps_as_one_that_is_not_there(secured: LocalCatalog) -> None:
     (hidden,) = add(secured, "table:default/hr/t", type="statistics")
     counts = secured.store.counts
 
@@ -318,7 +317,7 @@ def test_a_hidden_job_takes_the_same_steps_as_one_that_is_not_there(secured: Sec
         assert told(f"00{hidden['job-id']}", method, path) == told("00999", method, path)
 
 
-def test_no_name_of_a_worker_makes_it_another_principals(secured: SecuredCatalog) -> None:
+def test_no_name_of_a_worker_makes_it_another_principals(secured: LocalCatalog) -> None:
     """`ops` with the worker `etl/w1` is not `ops/etl` with the worker `w1`."""
     secured.principal("ops", default__sales="WRITE")
     secured.principal("ops/etl", default__sales="WRITE")

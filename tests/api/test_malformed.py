@@ -12,7 +12,7 @@ import zstandard
 
 from tests.api.wire import SCHEMA, a_commit, a_table, a_version, a_view, identifier, rename, set_properties
 from tests.api.world import World, build_world
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 
 BAD, ILLEGAL, INVALID = "BadRequestException", "IllegalArgumentException", "ValidationException"
 NO_NAMESPACE, NO_TABLE, NO_VIEW = "NoSuchNamespaceException", "NoSuchTableException", "NoSuchViewException"
@@ -320,7 +320,7 @@ TABLE_BODIES = [
     post("staged table taken", TABLES, a_table("t", stage_create=True), 409, TAKEN, "Table already exists: ns.t"),
 ]  # fmt: skip
 
-THROUGH = "Invalid location: {} leads through a symbolic link or a file"
+THROUGH = "Invalid location: {} passes through a symbolic link or a file"
 OVERLAP = "Location {} overlaps that of another table or view"
 LOCATIONS = [
     *(

@@ -5,8 +5,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, a_table, a_view, done, identifier, ok, path_of, rename, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 NAMES = {
     "slash": "a/b",

@@ -7,9 +7,8 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_table, ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 NEIGHBOURS = "/management/v1/maintenance/neighbours?securable=table:default/ns/"
 
@@ -107,8 +106,8 @@ def test_only_a_table_has_neighbours(inhabited: LocalCatalog) -> None:
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def secured(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     for namespace in ("ns", "hr"):
         made.namespace(namespace)
     secret = a_table("secret", properties={"write.data.path": place(made, "street/home/x")})
@@ -122,7 +121,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
     made.close()
 
 
-def test_a_neighbour_that_the_caller_may_not_see_is_counted_and_not_named(secured: SecuredCatalog) -> None:
+def test_a_neighbour_that_the_caller_may_not_see_is_counted_and_not_named(secured: LocalCatalog) -> None:
     def found(caller: str) -> tuple[int, list[str]]:
         told = ok(secured.call_as(caller, "GET", NEIGHBOURS + "home"))
         assert "secret" not in str({**told, "neighbours": []})

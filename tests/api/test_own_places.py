@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from nunatak.database.records import AddJob
-from tests.api.local import LocalCatalog
 from tests.api.manifests import manifest_list_of
 from tests.api.wire import a_commit, a_table, add_snapshot, done, ok, path_of, set_branch
+from tests.support.catalogs.local import LocalCatalog
 
 T = path_of("ns", "tables", "t")
 DEEP = "/management/v1/health?deep=true&securable=table:default/ns/"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_table, a_view, done, identifier, ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
 from tests.api.test_health import write
 from tests.api.wire import a_commit, a_table, done, identifier, ok, path_of, rename, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 POLICIES, PLAN = "/management/v1/policies", "/management/v1/maintenance/plan"
 MIB = 1 << 20
@@ -263,8 +262,8 @@ def test_the_tables_of_one_plan_share_the_budget_of_their_policy(catalog: LocalC
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def secured(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("sales")
     ok(made.call("POST", path_of("sales", "tables"), a_table("orders")))
     made.principal("stranger")
@@ -288,7 +287,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
     ],
 )
 def test_a_policy_is_set_by_those_who_may_change_all_it_counts_for(
-    secured: SecuredCatalog, caller: str, on_table: int, on_namespace: int, on_warehouse: int
+    secured: LocalCatalog, caller: str, on_table: int, on_namespace: int, on_warehouse: int
 ) -> None:
     places = ("table:default/sales/orders", "namespace:default/sales", "warehouse:default")
 
@@ -299,7 +298,7 @@ def test_a_policy_is_set_by_those_who_may_change_all_it_counts_for(
     assert [each.status for each in dropped] == [on_table, on_namespace, on_warehouse]
 
 
-def test_policies_and_plans_are_shown_to_those_who_may_read_the_metadata(secured: SecuredCatalog) -> None:
+def test_policies_and_plans_are_shown_to_those_who_may_read_the_metadata(secured: LocalCatalog) -> None:
     set_policy(secured, "namespace:default/sales", EXPIRY)
 
     for path in (POLICIES, f"{POLICIES}/effective", PLAN):

@@ -11,7 +11,6 @@ import pytest
 from nunatak.database.records import InsertPointer, MovePointer
 from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, OutcomeUnknown, ServiceUnavailable
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -26,6 +25,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 T, V = path_of("ns", "tables", "t"), path_of("ns", "views", "v")
 REGISTER, REGISTER_VIEW = path_of("ns") + "/register", path_of("ns") + "/register-view"

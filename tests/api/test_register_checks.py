@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, add_snapshot, ok, path_of, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 REGISTER, REGISTER_VIEW = path_of("ns") + "/register", path_of("ns") + "/register-view"
 NO_MAP = "Cannot parse string map from non-object value: properties: null"

@@ -10,7 +10,6 @@ import pytest
 from nunatak.database import bindings
 from nunatak.events import reports
 from tests.api.conftest import MakeCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import (
     a_commit,
     a_table,
@@ -26,6 +25,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
+from tests.support.catalogs.local import LocalCatalog
 
 T = path_of("ns", "tables", "t")
 KEY = "0198c2c4-0000-7000-8000-000000000001"

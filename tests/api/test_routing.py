@@ -6,8 +6,8 @@ import pytest
 
 from nunatak.access.privileges import Privilege, Securable
 from nunatak.api.routes import ROUTES
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, a_table, ok, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 ROOTS = ["", "/iceberg", "/apis/iceberg", "/api/catalog"]
 VERSIONS = ["/v1", "/v1/v1"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nunatak.catalog import search
-from tests.api.local import LocalCatalog
 from tests.api.wire import ok
+from tests.support.catalogs.local import LocalCatalog
 
 STEPS = 100  # of SQLite's virtual machine, for each of which it is counted once
 MANY = (

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from nunatak.api.routes import ROUTES
 from nunatak.events.metrics import BOUNDS, METRICS
 from nunatak.events.worker_pages import merge_pages
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import a_commit, done, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
+from tests.support.catalogs.process import RunningServer
 from tests.support.pages import blocks_with
-from tests.support.server import RunningServer
 
 T = path_of("ns", "tables", "t")
 WATCHING = Path(__file__).parents[2] / "docs" / "how-to" / "watch-the-catalog.md"
@@ -36,7 +36,7 @@ def test_a_server_that_cannot_write_is_not_ready_but_alive(catalog: LocalCatalog
     assert answer.headers["retry-after"] == "1"
     assert catalog.call("GET", "/health").status == 200
     assert catalog.call("POST", "/v1/namespaces", {"namespace": ["n"]}).status == 503
-    catalog.app = catalog._build()
+    catalog.start()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -8,9 +8,8 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog, metadata_file
 from tests.api.wire import Answer, a_commit, add_snapshot, done, identifier, ok, path_of, set_branch, set_properties
+from tests.support.catalogs.local import LocalCatalog, metadata_file
 
 SHADOWS, JOBS = "/management/v1/shadows", "/management/v1/maintenance/jobs"
 LEASE, PLAN = "/management/v1/maintenance/lease", "/management/v1/maintenance/plan?securable="
@@ -356,8 +355,8 @@ def test_compaction_of_a_table_that_was_cut_over_is_leased(shadowed: LocalCatalo
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def secured(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("ns")
     made.table("ns", "t")
     made.principal("stranger")
@@ -367,7 +366,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
     made.close()
 
 
-def test_flags_are_for_those_who_may_change_the_table(secured: SecuredCatalog) -> None:
+def test_flags_are_for_those_who_may_change_the_table(secured: LocalCatalog) -> None:
     body = {"securable": TABLE, "source": SOURCE, "state": "shadow"}
     query = f"{SHADOWS}?securable={TABLE}"
 

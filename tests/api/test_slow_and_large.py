@@ -20,10 +20,10 @@ from nunatak.api.transport.fast_path import FastPath
 from nunatak.api.transport.http_server import make_server
 from nunatak.api.transport.protocol import DRAINED_BYTES, protocol_with
 from nunatak.api.transport.uvicorn_internals import ServerState
-from tests.api.local import LocalCatalog
 from tests.api.wire import Answer, a_commit, a_table, ok, path_of, set_properties
 from tests.api.world import World, build_world
-from tests.support.server import running_server
+from tests.support.catalogs.local import LocalCatalog
+from tests.support.catalogs.process import running_server
 
 T, NOTHING = path_of("ns", "tables", "t"), path_of("ns", "tables", "nothing")
 BODY_LIMIT = 2 * 1024 * 1024

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.access.secured import SecuredCatalog
-from tests.api.local import LocalCatalog
 from tests.api.wire import done, identifier, ok, path_of
+from tests.support.catalogs.local import LocalCatalog
 
 PLACE = "/management/v1/table-properties"
 TABLE = "table:default/ns/t"
@@ -113,15 +112,15 @@ def test_what_cannot_be_kept_is_refused_and_changes_nothing(
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredCatalog]:
-    made = SecuredCatalog(tmp_path)
+def secured(tmp_path: Path) -> Iterator[LocalCatalog]:
+    made = LocalCatalog(tmp_path, auth=True)
     made.namespace("ns")
     made.table("ns", "t")
     yield made
     made.close()
 
 
-def test_reading_needs_the_right_to_read_and_changing_the_right_to_alter(secured: SecuredCatalog) -> None:
+def test_reading_needs_the_right_to_read_and_changing_the_right_to_alter(secured: LocalCatalog) -> None:
     secured.principal("reader", default__ns____t="TABLE_READ_META")
     secured.principal("owner", default__ns____t="TABLE_READ_META,TABLE_ALTER")
     secured.principal("nobody", default__ns____u="READ")

@@ -10,8 +10,8 @@ import pytest
 
 from nunatak.catalog import commits
 from nunatak.database.records import Change, MovePointer
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, done, identifier, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 RETRIES = 10
 _numbers = itertools.count(1)
@@ -37,7 +37,7 @@ def commit_outside(catalog: LocalCatalog, name: str) -> None:
 def rivalled(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> tuple[LocalCatalog, list[int]]:
     """Two tables, and another client that commits to the second one before as many of our tries as the list says."""
     monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(commits, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(commits, "MAX_PAUSE_SECONDS", 0.001)
     catalog.table("ns", "a")
     catalog.table("ns", "b")
     left = [0, 0]  # commits of the other client that are still to come, and tries of ours

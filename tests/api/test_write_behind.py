@@ -14,8 +14,8 @@ from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, add_snapshot, ok, path_of, set_properties
+from tests.support.catalogs.local import LocalCatalog
 
 
 class Clock:
@@ -213,7 +213,7 @@ def test_all_tables_of_a_transaction_are_stored(watched: Watched) -> None:
 
 def test_too_much_to_hold_back_is_stored_at_once(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands still: by itself the table would not be quiet for ever."""
-    monkeypatch.setattr(write_behind, "MOST_BYTES", 1)
+    monkeypatch.setattr(write_behind, "MAX_BYTES", 1)
     location = watched.commit(1)
 
     watched.run_until_stored()

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from tests.api.wire import Answer, a_table, a_view, ok
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 ANSWER_SECONDS = 60
 MOVED_UUID = "00000000-0000-4000-8000-000000000001"

@@ -14,7 +14,7 @@ from nunatak.maintenance import policy_store, queue
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak.maintenance.planning import HOUR_MS
 from nunatak.maintenance.policies import Attached
-from nunatak.maintenance.queue import LEASE_MS, MOST_ATTEMPTS, QueuedJob
+from nunatak.maintenance.queue import LEASE_MS, MAX_ATTEMPTS, QueuedJob
 from tests.backends.conftest import Run
 from tests.unit.maintenance.builders import policy
 
@@ -193,7 +193,7 @@ def test_a_job_whose_worker_died_is_handed_on_and_the_dead_one_is_told(store: St
 def test_a_job_that_takes_every_worker_with_it_is_given_up(store: Store, run: Run[Any]) -> None:
     job_id = add(store, run, spec())
     now_ms = 2000
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         assert lease(store, run, "doomed", now_ms) is not None
         now_ms += LEASE_MS
 
@@ -217,7 +217,7 @@ def test_a_worker_that_stops_hands_its_job_back_at_once(store: Store, run: Run[A
 
 def test_a_job_that_was_handed_back_is_not_nearer_to_being_given_up(store: Store, run: Run[Any]) -> None:
     job_id = add(store, run, spec())
-    for _ in range(MOST_ATTEMPTS + 1):
+    for _ in range(MAX_ATTEMPTS + 1):
         assert lease(store, run, "one") is not None
         run(store.apply(queue.hand_back(job_id, "one", 2000)))
 

@@ -338,7 +338,7 @@ def test_commits_that_the_database_undoes_are_tried_again(
 def test_a_change_that_is_undone_again_and_again_is_given_up(
     store: PostgresStore, database: str, run: Run[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak.database.server_store.LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("nunatak.database.server_store.MAX_PAUSE_SECONDS", 0.001)
     run(execute(database, undo_first("40001", 1000, "nunatak_commits")))
 
     outcomes = run(at_once(store, [[commit(name)] for name in TABLES[:2]]))

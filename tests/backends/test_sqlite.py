@@ -17,10 +17,10 @@ from nunatak.database.sqlite import DatabaseInUse, SqliteStore, migrate, migrate
 from nunatak.database.sqlite_writer import Writer
 from nunatak.database.statements import read_migrations, read_statements
 from nunatak.errors import ServiceUnavailable
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, ok, path_of, set_properties
 from tests.backends.builders import CATALOG, create_namespace, insert, key, rename
 from tests.backends.conftest import Run
+from tests.support.catalogs.local import LocalCatalog
 
 # As Iceberg's JdbcCatalog creates them: before views, and with them.
 JDBC_V0 = """

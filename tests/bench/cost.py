@@ -22,9 +22,9 @@ from typing import Any
 
 import click
 
-from tests.access.guarded_server import GuardedServer, guarded_server
 from tests.api.wire import a_table, path_of
 from tests.bench.cost_requests import KNOWN, STRANGER, Costly, costly_requests
+from tests.support.catalogs.process import RunningServer, running_server
 
 TABLE = path_of("ns", "tables", "t")
 ANSWER_SECONDS = 120
@@ -120,28 +120,28 @@ def read_answer(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> 
     return int(line[1]), kept
 
 
-def loads_cpu_ms(server: GuardedServer, count: int = LOADS) -> float:
+def loads_cpu_ms(server: RunningServer, count: int = LOADS) -> float:
     """CPU of one plain load of a small table by somebody known, on a connection that stays open."""
     request = plain_load(server.key)
-    address = ("127.0.0.1", server.running.port)
+    address = ("127.0.0.1", server.port)
     with socket.create_connection(address, ANSWER_SECONDS) as sock, sock.makefile("rb") as stream:
         for number in range(count + 50):
             if number == 50:
-                before, _ = cpu_seconds(server.running.process.pid)
+                before, _ = cpu_seconds(server.process.pid)
             sock.sendall(request)
             assert read_answer(stream.readline, stream.read)[0] == 200
-    return (cpu_seconds(server.running.process.pid)[0] - before) * 1000 / count
+    return (cpu_seconds(server.process.pid)[0] - before) * 1000 / count
 
 
-def connection_cpu_ms(server: GuardedServer, load_ms: float, count: int = 50) -> float:
+def connection_cpu_ms(server: RunningServer, load_ms: float, count: int = 50) -> float:
     """CPU of opening and closing a connection, for requests after which the server closes it."""
     request = plain_load(server.key)
-    before, _ = cpu_seconds(server.running.process.pid)
+    before, _ = cpu_seconds(server.process.pid)
     for _ in range(count):
-        connection = Connection(server.running.port)
+        connection = Connection(server.port)
         connection.exchange(request)
         connection.close()
-    return max(0.0, (cpu_seconds(server.running.process.pid)[0] - before) * 1000 / count - load_ms)
+    return max(0.0, (cpu_seconds(server.process.pid)[0] - before) * 1000 / count - load_ms)
 
 
 def plain_load(key: str) -> bytes:
@@ -177,9 +177,9 @@ class Probe:
 
 
 @contextlib.contextmanager
-def probing(server: GuardedServer) -> Iterator[Probe]:
+def probing(server: RunningServer) -> Iterator[Probe]:
     ours, theirs = multiprocessing.Pipe()
-    arguments = (server.running.port, plain_load(server.key), theirs)
+    arguments = (server.port, plain_load(server.key), theirs)
     process = multiprocessing.get_context("spawn").Process(target=_probe, args=arguments, daemon=True)
     process.start()
     try:
@@ -192,17 +192,17 @@ def probing(server: GuardedServer) -> Iterator[Probe]:
         process.join(10)
 
 
-def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: int, pace: float = 0.0) -> Cost:
+def measured(server: RunningServer, costly: Costly, probe: Probe | None, times: int, pace: float = 0.0) -> Cost:
     """The load it is compared with is measured right before, since the machine may be busier a minute later.
 
     It is sent in the same way: on a connection of its own if the request needs one. With a `pace` of seconds the other
     clients are watched for that long after each; without, only while the server works on it.
     """
-    pid = server.running.process.pid
+    pid = server.process.pid
     load_ms = loads_cpu_ms(server)
     connection_ms = connection_cpu_ms(server, load_ms)
     repeats = times if len(costly.request) > SMALL_BYTES else times * 10
-    connection = Connection(server.running.port)
+    connection = Connection(server.port)
     send = partial(connection.exchange, costly.request) if costly.send is None else partial(costly.send, server)
     if len(costly.request) <= SMALL_BYTES:
         send()  # what is learnt once, such as a route, is not what is asked for
@@ -239,9 +239,9 @@ def measured(server: GuardedServer, costly: Costly, probe: Probe | None, times: 
 
 
 @contextlib.contextmanager
-def prepared(folder: Path) -> Iterator[GuardedServer]:
+def prepared(folder: Path) -> Iterator[RunningServer]:
     """A server that asks for a login, with the table `ns.t`."""
-    with guarded_server(folder / "data", {"NUNATAK_SPOOL_LOCATION": "off"}) as server:
+    with running_server(folder / "data", environment={"NUNATAK_SPOOL_LOCATION": "off"}, auth=True) as server:
         server.expect(200, "POST", "/v1/namespaces", {"namespace": ["ns"]})
         server.expect(200, "POST", path_of("ns", "tables"), a_table("t"))
         server.expect(200, "GET", TABLE)

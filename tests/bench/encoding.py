@@ -17,7 +17,7 @@ from nunatak.catalog.cache import Loaded
 from nunatak.database.sqlite import SqliteStore
 from nunatak.iceberg.shapes import TableMetadataShape
 from nunatak.settings import load
-from tests.api.local import LocalCatalog
+from tests.support.catalogs.local import LocalCatalog
 from tests.support.many_tables import fill
 
 TABLES, SNAPSHOTS = 1000, 100

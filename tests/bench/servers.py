@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
+from tests.support.catalogs.process import running_server
 from tests.support.reference import reference_server
-from tests.support.server import running_server
 
 NUNATAK = "nunatak"
 REFERENCE = "reference"

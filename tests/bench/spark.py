@@ -25,7 +25,7 @@ from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import JobContext
 from tests.bench.report import geometric_mean_of_ratios
 from tests.bench.verification import measure_verification, verification_lines
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from tests.bench.generator import Commit, Slice, generator_process
 from tests.bench.prepare import judge, prepare
 from tests.bench.report import geometric_mean_of_ratios
 from tests.bench.rounds import WORKLOADS, Workload
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 PROJECT = Path(__file__).parents[2]
 SMALL = ["--rounds", "1", "--warm-up", "0", "--seconds", "0.05", "--tables", "40", "--snapshots", "20"]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.access.guarded_server import GuardedServer
 from tests.bench.cost import Cost, as_markdown, measured, prepared
 from tests.bench.cost_requests import KNOWN, STRANGER, costly_requests
+from tests.support.catalogs.process import RunningServer
 
 # Far above what is promised (20 and 2,000 times a load) and far below what it was (64,000 times and more).
 MARGIN = 5
@@ -16,7 +16,7 @@ MOST = {STRANGER: 20 * MARGIN, KNOWN: 2000 * MARGIN}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with prepared(tmp_path_factory.mktemp("cost")) as started:
         yield started
 
@@ -26,7 +26,7 @@ def names() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("who", "name"), names())
-def test_no_single_request_costs_much(server: GuardedServer, who: str, name: str) -> None:
+def test_no_single_request_costs_much(server: RunningServer, who: str, name: str) -> None:
     (costly,) = [each for each in costly_requests(server.key) if (each.who, each.name) == (who, name)]
 
     cost = measured(server, costly, None, times=2)

@@ -22,9 +22,8 @@ import msgspec
 import nunatak
 from nunatak.api.app import App
 from nunatak.api.http import RequestHead
-from nunatak.server import build_app, close_app
-from nunatak.settings import load
 from tests.api.wire import a_commit, a_table, add_snapshot, path_of, set_branch
+from tests.support.catalogs.local import opened_app, settings_of
 
 PACKAGE = Path(nunatak.__file__).parent
 WARM_COMMITS = 3
@@ -102,9 +101,7 @@ async def trace_commit(data: Path, database_url: str = "") -> Trace:
     """One commit to a table of a server of its own; an empty database on PostgreSQL or MariaDB may be given."""
     tracer = _Tracer()
     with _tracing(tracer):
-        settings = {"NUNATAK_CONFIG": "/dev/null", "NUNATAK_DATABASE_URL": database_url}
-        app = await build_app(load({"data": data}, settings))
-        try:
+        async with opened_app(settings_of(data, {"NUNATAK_DATABASE_URL": database_url})) as app:
             await _post(app, "/v1/namespaces", {"namespace": ["ns"]})
             created = await _post(app, path_of("ns", "tables"), a_table("t"))
             location = created["metadata"]["location"]
@@ -114,8 +111,6 @@ async def trace_commit(data: Path, database_url: str = "") -> Trace:
             await _append(app, location, WARM_COMMITS + 1)
             tracer.trace = None
             return trace
-        finally:
-            await close_app(app)
 
 
 async def _append(app: App, location: str, number: int) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from tests.conftest import Say
 from tests.support import mariadb
-from tests.support.cluster import round_robin, running_cluster
+from tests.support.catalogs.cluster import running_cluster
+from tests.support.catalogs.process import running_server
+from tests.support.cluster_clients import round_robin
 from tests.support.java.project import missing_tools
 from tests.support.kit import NEVER_RUN, ONLY_OPENED, Result, run_kit, summary
-from tests.support.login import login_server
 from tests.support.postgres import NOT_INSTALLED, find_binaries, running_postgres
-from tests.support.server import running_server
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -57,7 +57,7 @@ def _run(folder: Path, environment: dict[str, str]) -> list[Result]:
 def _run_logged_in(folder: Path) -> list[Result]:
     """By client id and secret, with tokens that end again and again while the kit runs."""
     environment = ALLOWED | {"NUNATAK_TOKEN_SECONDS": str(TOKEN_SECONDS)}
-    with login_server(folder / "data", environment) as server:
+    with running_server(folder / "data", environment=environment, auth=True) as server:
         client = server.principal("kit", warehouse="WAREHOUSE_ADMIN")
         properties = {"credential": client.credential, "oauth2-server-uri": server.token_uri, "scope": "catalog"}
         results = run_kit(server.uri, folder / "work", properties=properties)
@@ -68,7 +68,7 @@ def _run_logged_in(folder: Path) -> list[Result]:
 
 def _run_signed(folder: Path) -> list[Result]:
     """With an access key, by which the Java client signs each request."""
-    with login_server(folder / "data", ALLOWED) as server:
+    with running_server(folder / "data", environment=ALLOWED, auth=True) as server:
         key, secret = server.principal("kit", warehouse="WAREHOUSE_ADMIN").access_key
         properties = {
             "rest.sigv4-enabled": "true",

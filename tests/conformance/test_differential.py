@@ -10,9 +10,9 @@ import pytest
 from tests.conformance.differential.exchange import SENT_AGO_MS, Answer, Comparison, Request, Side
 from tests.conformance.differential.run import Run, describe
 from tests.conftest import Say
+from tests.support.catalogs.process import running_server
 from tests.support.java.project import missing_tools
 from tests.support.reference import reference_server
-from tests.support.server import running_server
 
 REQUESTS = int(os.environ.get("NUNATAK_DIFFERENTIAL_REQUESTS", "2000"))
 # Fixed, so that a failure is about a change and not about luck; try others when there is time.

@@ -31,7 +31,7 @@ from schemathesis.schemas import APIOperation
 from nunatak.api.management_routes import MANAGEMENT_ROUTES
 from nunatak.api.openapi import document, format_document
 from nunatak.api.openapi_management import management_document
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 SEED = 20261116
 EXAMPLES = 12

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nunatak_spark.errors import CannotRun
-from tests.support.login import LoginServer, login_server, short_lived
+from tests.support.catalogs.principals import SHORT_SECONDS
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Installation, Sql, find_installation, rest_catalog, spark_session
 
 if TYPE_CHECKING:
@@ -27,16 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server that asks who you are; each test makes principals and namespaces of its own."""
-    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+    with running_server(tmp_path_factory.mktemp("secured") / "nunatak-data", auth=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """The same with tokens that live for seconds."""
-    with short_lived(tmp_path_factory.mktemp("hurried") / "nunatak-data") as server:
+    data, seconds = tmp_path_factory.mktemp("hurried") / "nunatak-data", {"NUNATAK_TOKEN_SECONDS": str(SHORT_SECONDS)}
+    with running_server(data, environment=seconds, auth=True) as server:
         yield server
 
 

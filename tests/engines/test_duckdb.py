@@ -18,7 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two, so they are loaded first
 WAIT_SECONDS = 30  # for work the server does after its answer; a bound against hanging, not a promise of speed

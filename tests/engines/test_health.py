@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from nunatak.client import Client
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", StringType()))
 BY_DAY = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="day"))

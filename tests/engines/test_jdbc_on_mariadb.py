@@ -17,8 +17,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
+from tests.support.catalogs.process import running_server
 from tests.support.mariadb import NOT_INSTALLED, PASSWORD, USER, MariadbServer, find_server, running_mariadb
-from tests.support.server import running_server
 from tests.support.spark import catalog, configure, rest_catalog
 
 if TYPE_CHECKING:

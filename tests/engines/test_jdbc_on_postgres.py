@@ -20,8 +20,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, execute, find_binaries, running_postgres
-from tests.support.server import RunningServer, running_server
 from tests.support.spark import catalog, configure, rest_catalog
 from tests.support.workload import seeded
 

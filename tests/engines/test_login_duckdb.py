@@ -11,7 +11,8 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
-from tests.support.login import Login, LoginServer, outlive_token
+from tests.support.catalogs.principals import Login, outlive_token
+from tests.support.catalogs.process import RunningServer
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")  # iceberg needs the other two, so they are loaded first
 NAMES = itertools.count(1)
@@ -43,7 +44,7 @@ class Lake:
 
 
 @contextmanager
-def attached(engine: DuckDBPyConnection, server: LoginServer, options: str) -> Iterator[Lake]:
+def attached(engine: DuckDBPyConnection, server: RunningServer, options: str) -> Iterator[Lake]:
     name = f"lake_{next(NAMES)}"
     with closing(engine.cursor()) as session:
         session.execute(f"ATTACH '' AS {name} (TYPE iceberg, ENDPOINT '{server.uri}', {options})")
@@ -52,7 +53,7 @@ def attached(engine: DuckDBPyConnection, server: LoginServer, options: str) -> I
 
 
 @contextmanager
-def logged_in(engine: DuckDBPyConnection, server: LoginServer, login: Login) -> Iterator[Lake]:
+def logged_in(engine: DuckDBPyConnection, server: RunningServer, login: Login) -> Iterator[Lake]:
     """As the manual says: a secret with client id and secret, by which the catalog is attached."""
     client_id, client_secret = login.client
     secret = f"secret_{next(NAMES)}"
@@ -79,12 +80,12 @@ def create_cities(lake: Lake) -> str:
 
 
 @pytest.fixture
-def writer(secured: LoginServer) -> Login:
+def writer(secured: RunningServer) -> Login:
     return secured.principal(a_name("writer"), warehouse="WRITE")
 
 
 @pytest.fixture
-def lake(engine: DuckDBPyConnection, secured: LoginServer, writer: Login) -> Iterator[Lake]:
+def lake(engine: DuckDBPyConnection, secured: RunningServer, writer: Login) -> Iterator[Lake]:
     with logged_in(engine, secured, writer) as opened:
         yield opened
 
@@ -116,7 +117,7 @@ def test_a_secret_with_client_id_and_secret_lets_duckdb_work(lake: Lake) -> None
 
 
 def test_the_client_may_be_named_where_the_catalog_is_attached(
-    engine: DuckDBPyConnection, secured: LoginServer, writer: Login
+    engine: DuckDBPyConnection, secured: RunningServer, writer: Login
 ) -> None:
     """Without an address for tokens DuckDB asks at the catalog's own."""
     client_id, client_secret = writer.client
@@ -124,18 +125,18 @@ def test_the_client_may_be_named_where_the_catalog_is_attached(
         walk_through(lake)
 
 
-def test_a_token_lets_duckdb_work(engine: DuckDBPyConnection, secured: LoginServer, writer: Login) -> None:
+def test_a_token_lets_duckdb_work(engine: DuckDBPyConnection, secured: RunningServer, writer: Login) -> None:
     with attached(engine, secured, f"TOKEN '{secured.token(writer)}'") as lake:
         walk_through(lake)
 
 
-def test_an_api_key_lets_duckdb_work(engine: DuckDBPyConnection, secured: LoginServer, writer: Login) -> None:
+def test_an_api_key_lets_duckdb_work(engine: DuckDBPyConnection, secured: RunningServer, writer: Login) -> None:
     with attached(engine, secured, f"TOKEN '{writer.api_key}'") as lake:
         walk_through(lake)
 
 
 def test_a_wrong_secret_is_refused_by_its_reason(
-    engine: DuckDBPyConnection, secured: LoginServer, writer: Login
+    engine: DuckDBPyConnection, secured: RunningServer, writer: Login
 ) -> None:
     with (
         pytest.raises(duckdb.Error, match="invalid_client - Unknown client or wrong secret"),
@@ -144,7 +145,7 @@ def test_a_wrong_secret_is_refused_by_its_reason(
         pass
 
 
-def test_nobody_is_let_in_without_credentials(engine: DuckDBPyConnection, secured: LoginServer) -> None:
+def test_nobody_is_let_in_without_credentials(engine: DuckDBPyConnection, secured: RunningServer) -> None:
     with pytest.raises(duckdb.Error, match="401"), attached(engine, secured, "AUTHORIZATION_TYPE 'none'"):
         pass
 
@@ -152,7 +153,7 @@ def test_nobody_is_let_in_without_credentials(engine: DuckDBPyConnection, secure
 # Tokens that end
 
 
-def test_work_goes_on_after_the_token_has_ended(engine: DuckDBPyConnection, hurried: LoginServer) -> None:
+def test_work_goes_on_after_the_token_has_ended(engine: DuckDBPyConnection, hurried: RunningServer) -> None:
     """Between statements and within a transaction."""
     with logged_in(engine, hurried, hurried.principal(a_name("writer"), warehouse="WRITE")) as lake:
         table = f"lake.{create_cities(lake)}.cities"
@@ -169,7 +170,7 @@ def test_work_goes_on_after_the_token_has_ended(engine: DuckDBPyConnection, hurr
         assert hurried.tokens_issued() - issued >= 2
 
 
-def test_work_goes_on_after_all_tokens_were_taken_away(secured: LoginServer, lake: Lake, schema: str) -> None:
+def test_work_goes_on_after_all_tokens_were_taken_away(secured: RunningServer, lake: Lake, schema: str) -> None:
     """DuckDB does not know that its token is worth nothing: the 401 makes it ask for another one."""
     turned_away = secured.turned_away()
     secured.end_all_tokens()
@@ -179,7 +180,9 @@ def test_work_goes_on_after_all_tokens_were_taken_away(secured: LoginServer, lak
     assert secured.turned_away() > turned_away
 
 
-def test_a_token_that_cannot_be_replaced_ends_with_its_reason(engine: DuckDBPyConnection, hurried: LoginServer) -> None:
+def test_a_token_that_cannot_be_replaced_ends_with_its_reason(
+    engine: DuckDBPyConnection, hurried: RunningServer
+) -> None:
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     with logged_in(engine, hurried, writer) as lake:
         schema = create_cities(lake)
@@ -193,7 +196,7 @@ def test_a_token_that_cannot_be_replaced_ends_with_its_reason(engine: DuckDBPyCo
 
 
 def test_a_reader_reads_and_is_refused_everything_else(
-    engine: DuckDBPyConnection, secured: LoginServer, lake: Lake, schema: str
+    engine: DuckDBPyConnection, secured: RunningServer, lake: Lake, schema: str
 ) -> None:
     """DuckDB shows our message with the privilege that is missing. MISSION: 000-78"""
     reader = secured.principal(a_name("reader"), **{schema: "READ"})
@@ -215,7 +218,7 @@ def test_a_reader_reads_and_is_refused_everything_else(
 
 
 def test_whoever_was_granted_nothing_finds_nothing(
-    engine: DuckDBPyConnection, secured: LoginServer, schema: str
+    engine: DuckDBPyConnection, secured: RunningServer, schema: str
 ) -> None:
     """Neither tables nor namespaces are shown."""
     stranger = secured.principal(a_name("stranger"))
@@ -227,7 +230,7 @@ def test_whoever_was_granted_nothing_finds_nothing(
 
 
 def test_lists_hold_only_what_the_caller_sees(
-    engine: DuckDBPyConnection, secured: LoginServer, lake: Lake, schema: str
+    engine: DuckDBPyConnection, secured: RunningServer, lake: Lake, schema: str
 ) -> None:
     lake(f"CREATE TABLE lake.{schema}.hidden (id BIGINT)")
     lake(f"CREATE SCHEMA lake.{a_name('elsewhere')}")
@@ -241,7 +244,7 @@ def test_lists_hold_only_what_the_caller_sees(
 
 
 def test_the_creator_may_drop_a_table_and_another_writer_may_not(
-    engine: DuckDBPyConnection, secured: LoginServer, lake: Lake, schema: str
+    engine: DuckDBPyConnection, secured: RunningServer, lake: Lake, schema: str
 ) -> None:
     with logged_in(engine, secured, secured.principal(a_name("writer"), warehouse="WRITE")) as other:
         other(f"INSERT INTO lake.{schema}.cities VALUES (3, 'Bodø')")
@@ -255,7 +258,7 @@ def test_the_creator_may_drop_a_table_and_another_writer_may_not(
 
 
 def test_one_transaction_needs_the_right_on_every_table(
-    engine: DuckDBPyConnection, secured: LoginServer, lake: Lake, schema: str
+    engine: DuckDBPyConnection, secured: RunningServer, lake: Lake, schema: str
 ) -> None:
     """One table is granted and one is not: neither changes. MISSION: 000-85"""
     lake(f"CREATE TABLE lake.{schema}.log (line VARCHAR)")

@@ -17,7 +17,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from tests.support.login import Login, LoginServer, outlive_token
+from tests.support.catalogs.principals import Login, outlive_token
+from tests.support.catalogs.process import RunningServer
 
 CITIES = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("city", pa.string())])
 OSLO, BERGEN, BODO = (1, "Oslo"), (2, "Bergen"), (3, "Bodø")
@@ -25,33 +26,33 @@ OSLO, BERGEN, BODO = (1, "Oslo"), (2, "Bergen"), (3, "Bodø")
 Properties = dict[str, Any]
 
 
-def with_credential(server: LoginServer, login: Login) -> Properties:
+def with_credential(server: RunningServer, login: Login) -> Properties:
     return {"credential": login.credential}
 
 
-def with_credential_and_token_endpoint(server: LoginServer, login: Login) -> Properties:
+def with_credential_and_token_endpoint(server: RunningServer, login: Login) -> Properties:
     return {"credential": login.credential, "oauth2-server-uri": server.token_uri, "scope": "PRINCIPAL_ROLE:ALL"}
 
 
-def with_basic_at_the_token_endpoint(server: LoginServer, login: Login) -> Properties:
+def with_basic_at_the_token_endpoint(server: RunningServer, login: Login) -> Properties:
     client_id, client_secret = login.client
     client = {"client_id": client_id, "client_secret": client_secret, "token_url": server.token_uri, "scope": "catalog"}
     return {"auth": {"type": "oauth2", "oauth2": client}}
 
 
-def with_token(server: LoginServer, login: Login) -> Properties:
+def with_token(server: RunningServer, login: Login) -> Properties:
     return {"token": server.token(login)}
 
 
-def with_api_key(server: LoginServer, login: Login) -> Properties:
+def with_api_key(server: RunningServer, login: Login) -> Properties:
     return {"token": login.api_key}
 
 
-def with_api_key_as_credential(server: LoginServer, login: Login) -> Properties:
+def with_api_key_as_credential(server: RunningServer, login: Login) -> Properties:
     return {"credential": login.api_key}
 
 
-def with_signature(server: LoginServer, login: Login) -> Properties:
+def with_signature(server: RunningServer, login: Login) -> Properties:
     key, secret = login.access_key
     return {
         "rest.sigv4-enabled": "true",
@@ -75,7 +76,7 @@ WAYS = (
 
 @contextmanager
 def opened(
-    server: LoginServer, login: Login, way: Callable[[LoginServer, Login], Properties] = with_credential
+    server: RunningServer, login: Login, way: Callable[[RunningServer, Login], Properties] = with_credential
 ) -> Iterator[RestCatalog]:
     with closing(RestCatalog("lake", uri=server.uri, **way(server, login))) as catalog:
         yield catalog
@@ -95,12 +96,12 @@ def contents(table: Table) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def writer(secured: LoginServer) -> Login:
+def writer(secured: RunningServer) -> Login:
     return secured.principal(a_name("writer"), warehouse="WRITE")
 
 
 @pytest.fixture
-def cities(secured: LoginServer, writer: Login) -> Iterator[Table]:
+def cities(secured: RunningServer, writer: Login) -> Iterator[Table]:
     """A table of the writer's, in a namespace of its own, that holds Oslo and Bergen."""
     with opened(secured, writer) as catalog:
         namespace = a_name("pyiceberg")
@@ -115,7 +116,7 @@ def cities(secured: LoginServer, writer: Login) -> Iterator[Table]:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_every_way_to_log_in_lets_a_client_work(
-    secured: LoginServer, writer: Login, way: Callable[[LoginServer, Login], Properties]
+    secured: RunningServer, writer: Login, way: Callable[[RunningServer, Login], Properties]
 ) -> None:
     """Names that must be encoded, queries and bodies: a signature covers them all. MISSION: 003-01, 003-63"""
     with opened(secured, writer, way) as catalog:
@@ -133,17 +134,17 @@ def test_every_way_to_log_in_lets_a_client_work(
         assert catalog.list_tables(namespace) == []
 
 
-def test_a_wrong_secret_is_refused_by_its_reason(secured: LoginServer, writer: Login) -> None:
+def test_a_wrong_secret_is_refused_by_its_reason(secured: RunningServer, writer: Login) -> None:
     with pytest.raises(OAuthError, match="Unknown client or wrong secret"):
         RestCatalog("lake", uri=secured.uri, credential=f"{writer.client[0]}:guessed")
 
 
-def test_a_client_without_credentials_is_told_to_send_some(secured: LoginServer) -> None:
+def test_a_client_without_credentials_is_told_to_send_some(secured: RunningServer) -> None:
     with pytest.raises(UnauthorizedError, match=r"(?i)no credentials"):
         RestCatalog("lake", uri=secured.uri)
 
 
-def test_a_wrong_signature_is_refused_by_its_reason(secured: LoginServer, writer: Login) -> None:
+def test_a_wrong_signature_is_refused_by_its_reason(secured: RunningServer, writer: Login) -> None:
     wrong = Login(writer.name, writer.client, writer.api_key, (writer.access_key[0], "guessed"))
     with pytest.raises(UnauthorizedError, match="signature was refused"):
         RestCatalog("lake", uri=secured.uri, **with_signature(secured, wrong))
@@ -152,7 +153,7 @@ def test_a_wrong_signature_is_refused_by_its_reason(secured: LoginServer, writer
 # Tokens that end
 
 
-def test_work_goes_on_after_the_token_has_ended(hurried: LoginServer) -> None:
+def test_work_goes_on_after_the_token_has_ended(hurried: RunningServer) -> None:
     """The client asks for another one and sends the request again; a transaction is not lost."""
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     with opened(hurried, writer) as catalog:
@@ -173,14 +174,14 @@ def test_work_goes_on_after_the_token_has_ended(hurried: LoginServer) -> None:
         assert hurried.turned_away() - turned_away >= 2
 
 
-def test_work_goes_on_after_all_tokens_were_taken_away(secured: LoginServer, cities: Table) -> None:
+def test_work_goes_on_after_all_tokens_were_taken_away(secured: RunningServer, cities: Table) -> None:
     secured.end_all_tokens()
     cities.append(rows(BODO))
 
     assert contents(cities) == [OSLO, BERGEN, BODO]
 
 
-def test_a_token_that_cannot_be_replaced_ends_with_its_reason(hurried: LoginServer) -> None:
+def test_a_token_that_cannot_be_replaced_ends_with_its_reason(hurried: RunningServer) -> None:
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     with opened(hurried, writer, with_token) as catalog:
         outlive_token()
@@ -191,7 +192,7 @@ def test_a_token_that_cannot_be_replaced_ends_with_its_reason(hurried: LoginServ
 # What each may do
 
 
-def test_a_reader_reads_and_is_refused_everything_else(secured: LoginServer, cities: Table) -> None:
+def test_a_reader_reads_and_is_refused_everything_else(secured: RunningServer, cities: Table) -> None:
     """The refusal names the principal, the privilege and the object. MISSION: 000-78"""
     namespace, name = cities.name()
     reader = secured.principal(a_name("reader"), **{namespace: "READ"})
@@ -221,7 +222,7 @@ def test_a_reader_reads_and_is_refused_everything_else(secured: LoginServer, cit
     assert contents(cities) == [OSLO, BERGEN]
 
 
-def test_whoever_was_granted_nothing_finds_nothing(secured: LoginServer, cities: Table) -> None:
+def test_whoever_was_granted_nothing_finds_nothing(secured: RunningServer, cities: Table) -> None:
     """Neither tables nor namespaces are shown."""
     with opened(secured, secured.principal(a_name("stranger"))) as catalog:
         with pytest.raises(NoSuchNamespaceError):
@@ -236,7 +237,7 @@ def test_whoever_was_granted_nothing_finds_nothing(secured: LoginServer, cities:
     assert contents(cities) == [OSLO, BERGEN]
 
 
-def test_lists_hold_only_what_the_caller_sees(secured: LoginServer, cities: Table) -> None:
+def test_lists_hold_only_what_the_caller_sees(secured: RunningServer, cities: Table) -> None:
     namespace, name = cities.name()
     cities.catalog.create_table((namespace, "hidden"), CITIES)
     elsewhere = a_name("elsewhere")
@@ -254,7 +255,7 @@ def test_lists_hold_only_what_the_caller_sees(secured: LoginServer, cities: Tabl
             catalog.list_tables(elsewhere)
 
 
-def test_the_creator_may_drop_a_table_and_another_writer_may_not(secured: LoginServer, cities: Table) -> None:
+def test_the_creator_may_drop_a_table_and_another_writer_may_not(secured: RunningServer, cities: Table) -> None:
     with opened(secured, secured.principal(a_name("writer"), warehouse="WRITE")) as other:
         other.load_table(cities.name()).append(rows(BODO))
         with pytest.raises(ForbiddenError, match="lacks TABLE_DROP"):
@@ -265,7 +266,7 @@ def test_the_creator_may_drop_a_table_and_another_writer_may_not(secured: LoginS
     assert not cities.catalog.table_exists(cities.name())
 
 
-def test_what_was_granted_goes_along_with_a_renamed_table(secured: LoginServer, cities: Table) -> None:
+def test_what_was_granted_goes_along_with_a_renamed_table(secured: RunningServer, cities: Table) -> None:
     namespace, name = cities.name()
     guest = secured.principal(a_name("guest"))
     secured.grant_on(guest.name, f"table:default/{namespace}/{name}", "READ")
@@ -278,7 +279,7 @@ def test_what_was_granted_goes_along_with_a_renamed_table(secured: LoginServer, 
     cities.catalog.drop_table(renamed.name())  # and so does the ownership
 
 
-def test_a_staged_table_is_no_choice_of_a_location(secured: LoginServer, cities: Table) -> None:
+def test_a_staged_table_is_no_choice_of_a_location(secured: RunningServer, cities: Table) -> None:
     """The location comes from the server, though the commit that makes the table names it."""
     namespace = cities.name()[0]
     with cities.catalog.create_table_transaction((namespace, "staged"), CITIES) as transaction:
@@ -287,7 +288,7 @@ def test_a_staged_table_is_no_choice_of_a_location(secured: LoginServer, cities:
     assert contents(cities.catalog.load_table((namespace, "staged"))) == [BODO]
 
 
-def test_a_location_is_chosen_only_by_who_may(secured: LoginServer, writer: Login, cities: Table) -> None:
+def test_a_location_is_chosen_only_by_who_may(secured: RunningServer, writer: Login, cities: Table) -> None:
     namespace = cities.name()[0]
     chosen = f"{cities.location()}-chosen"
 
@@ -298,7 +299,7 @@ def test_a_location_is_chosen_only_by_who_may(secured: LoginServer, writer: Logi
     assert cities.catalog.create_table((namespace, "placed"), CITIES, location=chosen).location() == chosen
 
 
-def test_a_right_that_is_taken_away_is_gone_with_the_next_request(secured: LoginServer, cities: Table) -> None:
+def test_a_right_that_is_taken_away_is_gone_with_the_next_request(secured: RunningServer, cities: Table) -> None:
     namespace = cities.name()[0]
     reader = secured.principal(a_name("reader"), **{namespace: "READ"})
     with opened(secured, reader) as catalog:

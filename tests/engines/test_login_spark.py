@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.login import Login, LoginServer, login_server
+from tests.support.catalogs.principals import Login
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Sql, configure, rest_catalog
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def a_name(what: str) -> str:
     return f"{what}_{os.getpid()}_{next(NUMBERS)}"
 
 
-def log_in(spark: "SparkSession", server: LoginServer, namespace: str, **options: str) -> Sql:
+def log_in(spark: "SparkSession", server: RunningServer, namespace: str, **options: str) -> Sql:
     """A catalog of its own in the session; `here.` is `namespace` in it."""
     name = a_name("login")
     configure(spark, rest_catalog(name, server.uri, cache_enabled="false", **options))
@@ -44,12 +45,12 @@ def cities(sql: Sql) -> list[str]:
 
 
 @pytest.fixture
-def writer(secured: LoginServer) -> Login:
+def writer(secured: RunningServer) -> Login:
     return secured.principal(a_name("writer"), warehouse="WRITE")
 
 
 @pytest.fixture
-def sql(spark: "SparkSession", secured: LoginServer, writer: Login) -> Sql:
+def sql(spark: "SparkSession", secured: RunningServer, writer: Login) -> Sql:
     """By the writer, who owns the namespace and the table `cities` in it."""
     opened = log_in(spark, secured, a_name("spark"), credential=writer.credential)
     create_cities(opened)
@@ -71,28 +72,28 @@ def walk_through(sql: Sql) -> None:
     sql(f"DROP NAMESPACE {sql.catalog}.{sql.namespace}")
 
 
-def test_a_credential_lets_spark_work(spark: "SparkSession", secured: LoginServer, writer: Login) -> None:
+def test_a_credential_lets_spark_work(spark: "SparkSession", secured: RunningServer, writer: Login) -> None:
     """The wiring of seed 003, with its scope. MISSION: 003-60"""
     options = {"credential": writer.credential, "scope": "catalog", "oauth2_server_uri": secured.token_uri}
     walk_through(log_in(spark, secured, a_name("spark"), token_refresh_enabled="true", **options))
 
 
-def test_a_token_lets_spark_work(spark: "SparkSession", secured: LoginServer, writer: Login) -> None:
+def test_a_token_lets_spark_work(spark: "SparkSession", secured: RunningServer, writer: Login) -> None:
     walk_through(log_in(spark, secured, a_name("spark"), token=secured.token(writer)))
 
 
-def test_an_api_key_lets_spark_work(spark: "SparkSession", secured: LoginServer, writer: Login) -> None:
+def test_an_api_key_lets_spark_work(spark: "SparkSession", secured: RunningServer, writer: Login) -> None:
     walk_through(log_in(spark, secured, a_name("spark"), token=writer.api_key))
 
 
-def test_a_wrong_secret_is_refused_by_its_reason(spark: "SparkSession", secured: LoginServer, writer: Login) -> None:
+def test_a_wrong_secret_is_refused_by_its_reason(spark: "SparkSession", secured: RunningServer, writer: Login) -> None:
     sql = log_in(spark, secured, a_name("spark"), credential=f"{writer.client[0]}:guessed")
 
     with pytest.raises(Exception, match="Unknown client or wrong secret"):
         sql(f"SHOW NAMESPACES IN {sql.catalog}")
 
 
-def test_nobody_is_let_in_without_credentials(spark: "SparkSession", secured: LoginServer) -> None:
+def test_nobody_is_let_in_without_credentials(spark: "SparkSession", secured: RunningServer) -> None:
     sql = log_in(spark, secured, a_name("spark"))
 
     with pytest.raises(Exception, match="No credentials were sent"):
@@ -103,13 +104,13 @@ def test_nobody_is_let_in_without_credentials(spark: "SparkSession", secured: Lo
 
 
 @pytest.fixture(scope="module")
-def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     data = tmp_path_factory.mktemp("hurried") / "nunatak-data"
-    with login_server(data, {"NUNATAK_TOKEN_SECONDS": str(TOKEN_SECONDS)}) as server:
+    with running_server(data, environment={"NUNATAK_TOKEN_SECONDS": str(TOKEN_SECONDS)}, auth=True) as server:
         yield server
 
 
-def test_work_goes_on_after_the_first_token_has_ended(spark: "SparkSession", hurried: LoginServer) -> None:
+def test_work_goes_on_after_the_first_token_has_ended(spark: "SparkSession", hurried: RunningServer) -> None:
     """By client and secret, and by a bare token: both are exchanged for a new one in time, so nobody is refused."""
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     by_credential = log_in(spark, hurried, a_name("spark"), credential=writer.credential)
@@ -144,7 +145,7 @@ def insert_when_renewed(sql: Sql) -> None:
             return
 
 
-def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried: LoginServer) -> None:
+def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried: RunningServer) -> None:
     """The token ended while nobody could renew it: Java sends it with its secret and gets another one for both."""
     writer = hurried.principal(a_name("writer"), warehouse="WRITE")
     sql = log_in(spark, hurried, a_name("spark"), credential=writer.credential)
@@ -165,7 +166,7 @@ def test_work_goes_on_after_the_machine_has_slept(spark: "SparkSession", hurried
 # What each may do
 
 
-def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
+def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", secured: RunningServer, sql: Sql) -> None:
     """Spark shows our message with the privilege that is missing. MISSION: 000-78"""
     reader = secured.principal(a_name("reader"), **{sql.namespace: "READ"})
     mine = log_in(spark, secured, sql.namespace, credential=reader.credential)
@@ -193,7 +194,7 @@ def test_a_reader_reads_and_is_refused_everything_else(spark: "SparkSession", se
     assert cities(sql) == ["Oslo", "Bergen"]
 
 
-def test_whoever_was_granted_nothing_finds_nothing(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
+def test_whoever_was_granted_nothing_finds_nothing(spark: "SparkSession", secured: RunningServer, sql: Sql) -> None:
     """Neither tables nor namespaces are shown."""
     stranger = secured.principal(a_name("stranger"))
     mine = log_in(spark, secured, sql.namespace, credential=stranger.credential)
@@ -202,7 +203,7 @@ def test_whoever_was_granted_nothing_finds_nothing(spark: "SparkSession", secure
         cities(mine)
 
 
-def test_lists_hold_only_what_the_caller_sees(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
+def test_lists_hold_only_what_the_caller_sees(spark: "SparkSession", secured: RunningServer, sql: Sql) -> None:
     sql("CREATE TABLE here.hidden (id BIGINT) USING iceberg")
     sql(f"CREATE NAMESPACE {sql.catalog}.{a_name('elsewhere')}")
     guest = secured.principal(a_name("guest"))
@@ -217,7 +218,7 @@ def test_lists_hold_only_what_the_caller_sees(spark: "SparkSession", secured: Lo
 
 
 def test_the_creator_may_drop_a_table_and_another_writer_may_not(
-    spark: "SparkSession", secured: LoginServer, sql: Sql
+    spark: "SparkSession", secured: RunningServer, sql: Sql
 ) -> None:
     other = secured.principal(a_name("writer"), warehouse="WRITE")
     theirs = log_in(spark, secured, sql.namespace, credential=other.credential)
@@ -243,7 +244,7 @@ def test_a_writer_makes_and_replaces_tables_from_queries(sql: Sql) -> None:
 
 
 def test_another_writer_may_replace_a_table_but_not_place_it(
-    spark: "SparkSession", secured: LoginServer, sql: Sql
+    spark: "SparkSession", secured: RunningServer, sql: Sql
 ) -> None:
     other = secured.principal(a_name("writer"), warehouse="WRITE")
     theirs = log_in(spark, secured, sql.namespace, credential=other.credential)
@@ -258,7 +259,7 @@ def test_another_writer_may_replace_a_table_but_not_place_it(
     assert cities(sql) == ["Bodø"]
 
 
-def test_views_are_made_replaced_renamed_and_dropped(spark: "SparkSession", secured: LoginServer, sql: Sql) -> None:
+def test_views_are_made_replaced_renamed_and_dropped(spark: "SparkSession", secured: RunningServer, sql: Sql) -> None:
     """MISSION: 000-07"""
     sql("CREATE VIEW here.northern AS SELECT city FROM here.cities WHERE id > 1")
     sql("CREATE OR REPLACE VIEW here.northern AS SELECT city FROM here.cities WHERE id = 1")

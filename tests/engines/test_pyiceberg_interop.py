@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 CITIES = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("city", pa.string())])
 NO_RETRIES = {"commit.retry.num-retries": "0"}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.login import LoginServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.pages import DEFAULT_URI, DOCS, blocks_with
 from tests.support.spark import configure, rest_catalog
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_spark_works_with_the_properties_of_the_page(secured: LoginServer, spark: "SparkSession") -> None:
+def test_spark_works_with_the_properties_of_the_page(secured: RunningServer, spark: "SparkSession") -> None:
     (shown,) = blocks_with(DOCS / "how-to" / "require-login.md", "properties", "login")
     etl = secured.principal("login_page_etl", warehouse="WRITE")
     text = shown.replace("CLIENT-ID:CLIENT-SECRET", etl.credential)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Sql, catalog, configure, rest_catalog, run_together
 
 if TYPE_CHECKING:

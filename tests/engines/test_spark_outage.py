@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 from tests.support.spark import Sql, configure, rest_catalog
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Sql, catalog, configure, rest_catalog
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,8 @@ import pytest
 
 from nunatak.errors import CatalogError
 from nunatak.settings import SettingsError, load
+from tests.support.catalogs.process import STARTED, RunningServer, Start
 from tests.support.checked import assert_settings_sound
-from tests.support.server import STARTED, RunningServer, Start
 from tests.support.workload import create_tables
 
 NUMBERS = itertools.count(1)

@@ -21,23 +21,13 @@ from nunatak.database import backup, postgres_backup, sqlite_backup, statements
 from nunatak.database.backup_manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
 from nunatak.database.statements import read_migrations
 from tests.support import mariadb
+from tests.support.catalogs.process import running_server
 from tests.support.found import await_true, find_tables
 from tests.support.history import CONFLICT, Attempt, FoundTable, findings, kinds_of
 from tests.support.homes import Home, Homes, lives
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.schemas import migrate, migrations_up_to
-from tests.support.server import running_server
-from tests.support.workload import (
-    TABLES,
-    Caller,
-    Run,
-    Writer,
-    append_to,
-    create_tables,
-    local_path,
-    mortal_server,
-    seeded,
-)
+from tests.support.workload import TABLES, Caller, Run, Writer, append_to, create_tables, local_path, seeded
 
 NAMES = ("t1", "t2", "t3")
 WRITERS = 6
@@ -119,7 +109,7 @@ def test_a_backup_under_load_restored_elsewhere_holds_what_was_acknowledged(home
     chance = seeded(f"backup-{homes.kind}")
     file = tmp_path / "lake.backup"
     home = homes.new("first")
-    with mortal_server(home.data, environment=home.environment) as server:
+    with running_server(home.data, environment=home.environment) as server:
         create_tables(server.port, NAMES)
         run = Run([Writer(n, server.port, NAMES, random.Random(chance.random()), n % 2 == 0) for n in range(WRITERS)])
         with run.working():
@@ -255,7 +245,7 @@ def test_a_database_brought_back_to_a_moment_holds_what_was_acknowledged_by_then
     with running_postgres(*archiving) as database:
         archive, recovered = (folder_of(database, name) for name in ("archive", "recovered"))
         home = Home(tmp_path / "data", database.new_database(), tmp_path / "data" / "warehouse")
-        with mortal_server(home.data, environment=home.environment) as server:
+        with running_server(home.data, environment=home.environment) as server:
             create_tables(server.port, NAMES)
             run = Run([Writer(n, server.port, NAMES, random.Random(chance.random()), n % 2 == 0) for n in range(4)])
             with run.working():

@@ -14,8 +14,8 @@ import pytest
 
 from nunatak.catalog import write
 from nunatak.iceberg import updates
-from tests.support.in_process import MOMENT, World, database_of, in_memory
 from tests.support.model import Answer, Request
+from tests.support.model_servers import MOMENT, ModelServers, database_of, in_memory
 from tests.support.promises import show
 from tests.support.workload import SCHEMA, append_to, new_key, seeded
 
@@ -46,7 +46,7 @@ class JumpingClock:
         self.jumps += 1
 
 
-class WorldOfClocks(World):
+class ServersWithClocks(ModelServers):
     """Each server has a clock of its own."""
 
     def __init__(self, folder: Path, chance: random.Random, database_url: str = "", servers: int = 1) -> None:
@@ -66,30 +66,30 @@ class Seen:
     wrong: list[str] = field(default_factory=list)
 
 
-def commit_under_jumps(world: WorldOfClocks, chance: random.Random, commits: int) -> Seen:
+def commit_under_jumps(servers: ServersWithClocks, chance: random.Random, commits: int) -> Seen:
     """Appends, roll-backs and new properties from two clients at a time; what has a key is sent again after a jump."""
     seen, numbers = Seen(), itertools.count(1)
-    world.new_warehouse()
-    expect(world.send(Request("createNamespace", body={"namespace": list(NAMESPACE), "properties": {}}), 0))
+    servers.new_warehouse()
+    expect(servers.send(Request("createNamespace", body={"namespace": list(NAMESPACE), "properties": {}}), 0))
     for name in NAMES:
-        expect(world.send(Request("createTable", NAMESPACE, {"name": name, "schema": SCHEMA, "properties": {}}), 0))
+        expect(servers.send(Request("createTable", NAMESPACE, {"name": name, "schema": SCHEMA, "properties": {}}), 0))
     while sum(map(len, seen.applied.values())) < commits:
         turn = next(numbers)
-        requests = [a_commit(world, name, chance, turn) for name in chance.choices(NAMES, k=2)]
-        answers = world.send_together(requests, turn)
+        requests = [a_commit(servers, name, chance, turn) for name in chance.choices(NAMES, k=2)]
+        answers = servers.send_together(requests, turn)
         for request, answer in zip(requests, answers, strict=True):
             look_at(request, answer, seen)
-            send_again(world, request, answer, turn, seen)
+            send_again(servers, request, answer, turn, seen)
         once = Request("createNamespace", body={"namespace": [f"n{turn}"], "properties": {}}, key=new_key(chance))
-        send_again(world, once, world.send(once, turn), turn, seen)
+        send_again(servers, once, servers.send(once, turn), turn, seen)
     for name in NAMES:
-        look_back(world, name, seen)
+        look_back(servers, name, seen)
     return seen
 
 
-def a_commit(world: World, name: str, chance: random.Random, turn: int) -> Request:
+def a_commit(servers: ModelServers, name: str, chance: random.Random, turn: int) -> Request:
     """A client that tells time by the table, as one does whose clock agrees with the server's."""
-    loaded = expect(world.send(Request("loadTable", (NAMESPACE, name)), turn))["metadata"]
+    loaded = expect(servers.send(Request("loadTable", (NAMESPACE, name)), turn))["metadata"]
     known = [snapshot["snapshot-id"] for snapshot in loaded["snapshots"]]
     body: dict[str, Any]
     what = chance.random()
@@ -120,21 +120,21 @@ def look_at(request: Request, answer: Answer, seen: Seen) -> None:
             seen.wrong.append(f"went back: {name} was updated before its last version")
 
 
-def send_again(world: WorldOfClocks, request: Request, answer: Answer, turn: int, seen: Seen) -> None:
+def send_again(servers: ServersWithClocks, request: Request, answer: Answer, turn: int, seen: Seen) -> None:
     """With its key, and after a jump, it is answered as it was."""
     if request.key is None:
         return
     seen.replays += 1
-    world.clocks[turn % len(world.clocks)].jump()
-    again = world.send(request, turn)
+    servers.clocks[turn % len(servers.clocks)].jump()
+    again = servers.send(request, turn)
     if (again.status, again.body) != (answer.status, answer.body):
         seen.wrong.append(f"forgotten: a key that was answered {answer.status} is answered {again.status}")
 
 
-def look_back(world: World, name: str, seen: Seen) -> None:
+def look_back(servers: ModelServers, name: str, seen: Seen) -> None:
     """The history of a table, by each server."""
-    for which in range(len(world.apps)):
-        answer = world.send(Request("loadTable", (NAMESPACE, name)), which)
+    for which in range(len(servers.catalogs)):
+        answer = servers.send(Request("loadTable", (NAMESPACE, name)), which)
         metadata = expect(answer)["metadata"]
         versions = [entry["timestamp-ms"] for entry in metadata["metadata-log"]] + [metadata["last-updated-ms"]]
         if any(after <= before for before, after in pairwise(versions)):
@@ -145,7 +145,7 @@ def look_back(world: World, name: str, seen: Seen) -> None:
         held = {snapshot["snapshot-id"] for snapshot in metadata["snapshots"]}
         if held != seen.applied[name]:
             seen.wrong.append(f"lost or doubled: {name} holds {len(held)} of {len(seen.applied[name])} snapshots")
-        if world.send(Request("loadTable", (NAMESPACE, name)), which + 1, match=answer.etag).status != 304:
+        if servers.send(Request("loadTable", (NAMESPACE, name)), which + 1, match=answer.etag).status != 304:
             seen.wrong.append(f"the ETag of {name} changed without a change")
 
 
@@ -155,21 +155,21 @@ def expect(answer: Answer) -> Any:
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def world(request: pytest.FixtureRequest) -> Iterator[tuple[str, WorldOfClocks, random.Random]]:
+def backend(request: pytest.FixtureRequest) -> Iterator[tuple[str, ServersWithClocks, random.Random]]:
     """Where several servers may share a database, there are two, and their clocks jump each by itself."""
     name: str = request.param
     chance = seeded(f"clock-{name}")
     with in_memory() as folder, database_of(name) as url:
-        world = WorldOfClocks(folder, chance, url, servers=2 if url else 1)
+        servers = ServersWithClocks(folder, chance, url, servers=2 if url else 1)
         try:
-            yield name, world, chance
+            yield name, servers, chance
         finally:
-            world.close()
+            servers.close()
 
 
 @pytest.mark.timeout(max(600, COMMITS))
-def test_jumping_clocks_put_nothing_out_of_order(world: tuple[str, WorldOfClocks, random.Random]) -> None:
-    name, servers, chance = world
+def test_jumping_clocks_put_nothing_out_of_order(backend: tuple[str, ServersWithClocks, random.Random]) -> None:
+    name, servers, chance = backend
     seen = commit_under_jumps(servers, chance, COMMITS)
     jumps = sum(clock.jumps for clock in servers.clocks)
     show(
@@ -186,36 +186,36 @@ def test_jumping_clocks_put_nothing_out_of_order(world: tuple[str, WorldOfClocks
 
 def test_a_client_whose_clock_is_wrong_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     """A snapshot from ten minutes ago, or from the future, would put the table's history out of order."""
-    world = World(tmp_path)
+    servers = ModelServers(tmp_path)
     try:
-        world.new_warehouse()
-        expect(world.send(Request("createNamespace", body={"namespace": list(NAMESPACE), "properties": {}}), 0))
-        expect(world.send(Request("createTable", NAMESPACE, {"name": "t1", "schema": SCHEMA, "properties": {}}), 0))
+        servers.new_warehouse()
+        expect(servers.send(Request("createNamespace", body={"namespace": list(NAMESPACE), "properties": {}}), 0))
+        expect(servers.send(Request("createTable", NAMESPACE, {"name": "t1", "schema": SCHEMA, "properties": {}}), 0))
         for number, (error_ms, status) in enumerate([(0, 200), (-JUMP_MS, 400), (JUMP_MS, 400), (30_000, 200)], 1):
-            before = expect(world.send(Request("loadTable", (NAMESPACE, "t1")), 0))
+            before = expect(servers.send(Request("loadTable", (NAMESPACE, "t1")), 0))
             body = append_to("t1", before["metadata"], number, "clock")
             body["identifier"]["namespace"] = list(NAMESPACE)
-            body["updates"][0]["snapshot"]["timestamp-ms"] = world.now_ms + error_ms
-            assert world.send(Request("updateTable", (NAMESPACE, "t1"), body), 0).status == status
-            after = expect(world.send(Request("loadTable", (NAMESPACE, "t1")), 0))
+            body["updates"][0]["snapshot"]["timestamp-ms"] = servers.now_ms + error_ms
+            assert servers.send(Request("updateTable", (NAMESPACE, "t1"), body), 0).status == status
+            after = expect(servers.send(Request("loadTable", (NAMESPACE, "t1")), 0))
             assert (after == before) == (status != 200)
     finally:
-        world.close()
+        servers.close()
 
 
 def test_a_key_is_remembered_as_long_as_promised_and_then_forgotten(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    servers = ModelServers(tmp_path)
     try:
-        world.new_warehouse()
+        servers.new_warehouse()
         create = Request("createNamespace", body={"namespace": ["m"], "properties": {}}, key=str(uuid.uuid4()))
-        expect(world.send(create, 0))
+        expect(servers.send(create, 0))
         for minutes in (-10, 10, 29):
-            world.now_ms = MOMENT + minutes * 60_000
-            assert world.send(create, 0).status == 200
-        world.now_ms = MOMENT + 36 * 60_000
-        assert world.send(create, 0).status == 409  # taken for a new request, and it exists already
+            servers.now_ms = MOMENT + minutes * 60_000
+            assert servers.send(create, 0).status == 200
+        servers.now_ms = MOMENT + 36 * 60_000
+        assert servers.send(create, 0).status == 409  # taken for a new request, and it exists already
     finally:
-        world.close()
+        servers.close()
 
 
 # Canaries
@@ -244,10 +244,10 @@ def test_a_server_that_trusts_its_clock_is_found_out(
     chance = seeded(f"clock-canary-{found}")
     mistake(monkeypatch)
     with in_memory() as folder:
-        world = WorldOfClocks(folder, chance)
+        servers = ServersWithClocks(folder, chance)
         try:
-            seen = commit_under_jumps(world, chance, 100)
+            seen = commit_under_jumps(servers, chance, 100)
         finally:
-            world.close()
+            servers.close()
     print(seen.wrong[:3])
     assert [sentence for sentence in seen.wrong if sentence.startswith(found)]

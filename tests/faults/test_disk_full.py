@@ -10,21 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.checked import assert_sound
 from tests.support.history import Attempt, findings, kinds_of
 from tests.support.promises import show
-from tests.support.server import RunningServer, running_server
-from tests.support.workload import (
-    TABLES,
-    Caller,
-    Run,
-    Writer,
-    await_true,
-    create_tables,
-    database,
-    find_tables,
-    seeded,
-)
+from tests.support.workload import TABLES, Caller, Run, Writer, await_true, create_tables, database, find_tables, seeded
 
 FILLS = int(os.environ.get("NUNATAK_TEST_FILLS", "2"))  # of each kind
 SMALL = "12m"

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from nunatak import settings
 from nunatak.catalog import sweep
-from nunatak.server import build_app, close_app
+from tests.support.catalogs.local import opened_app, settings_of
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.checked import assert_sound
 from tests.support.history import FoundTable, findings, kinds_of
 from tests.support.promises import show
@@ -26,7 +26,6 @@ from tests.support.workload import (
     SCHEMA,
     TABLES,
     Caller,
-    MortalServer,
     Rotation,
     Run,
     Writer,
@@ -35,7 +34,6 @@ from tests.support.workload import (
     find_tables,
     kill_over,
     local_path,
-    mortal_server,
     new_key,
     seeded,
     send_until_answered,
@@ -59,7 +57,7 @@ def writers(port: int, tables: Sequence[str] | Rotation, chance: random.Random, 
 
 def test_a_killed_server_loses_doubles_and_dangles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = seeded("kill")
-    with mortal_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data") as server:
         tables = Rotation(server.port, open_at_once=max(3, WRITERS // 2), commits=COMMITS)
         run = writers(server.port, tables, chance, WRITERS)
 
@@ -109,11 +107,8 @@ def move_on(port: int, names: Sequence[str], chance: random.Random) -> Run:
 
 
 async def sweep_once(data: Path) -> int:
-    app = await build_app(settings.load({"data": data}, {}))
-    try:
+    async with opened_app(settings_of(data)) as app:
         return await sweep.sweep(app.catalog, age_ms=0)
-    finally:
-        await close_app(app)
 
 
 CANARIES = {
@@ -130,7 +125,7 @@ def test_a_broken_server_is_found_out_by_the_same_run(tmp_path: Path, broken: st
     """The canaries: each of these faults has been somebody's."""
     chance = seeded(f"kill-{broken}")
     kinds: Counter[str] = Counter()
-    with mortal_server(tmp_path / "data", broken=broken) as server:
+    with running_server(tmp_path / "data", broken=broken) as server:
         for number in range(ROUNDS):
             names = [f"t{number}_{each}" for each in range(3)]
             create_tables(server.port, names)
@@ -182,7 +177,7 @@ def named(table: str) -> dict[str, Any]:
     return {"namespace": [NAMESPACE], "name": table}
 
 
-def lead_lives(server: MortalServer, chance: random.Random, kills: int) -> list[Owner]:
+def lead_lives(server: RunningServer, chance: random.Random, kills: int) -> list[Owner]:
     """Owners at work while the server is killed."""
     create_tables(server.port, [])
     owners = [Owner(chance.getrandbits(32), server.port, random.Random(chance.random())) for _ in range(4)]
@@ -204,7 +199,7 @@ def lead_lives(server: MortalServer, chance: random.Random, kills: int) -> list[
 
 def test_the_life_of_a_table_is_certain_although_the_server_is_killed(tmp_path: Path) -> None:
     """A create that is sent again must not meet itself, nor a drop the hole it left."""
-    with mortal_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data") as server:
         owners = lead_lives(server, seeded("lives"), min(KILLS // 2, MOST_LIFE_KILLS))
 
         assert [surprise for owner in owners for surprise in owner.surprises] == []
@@ -217,7 +212,7 @@ def test_the_life_of_a_table_is_certain_although_the_server_is_killed(tmp_path: 
 def test_a_server_that_forgets_what_it_did_for_a_key_is_found_out(tmp_path: Path) -> None:
     """The canary of the lives."""
     chance = seeded("lives-broken")
-    with mortal_server(tmp_path / "data", broken="no-idempotency") as server:
+    with running_server(tmp_path / "data", broken="no-idempotency") as server:
         for _ in range(ROUNDS):
             if any(owner.surprises for owner in lead_lives(server, chance, 1)):
                 return

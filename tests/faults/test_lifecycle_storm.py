@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.promises import show
-from tests.support.server import RunningServer, running_server
 from tests.support.workload import SCHEMA, Caller, await_jobs_done, database, local_path, seeded
 
 CLIENTS = 6

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import NewTables
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.history import Answered, findings, kinds_of
 from tests.support.promises import show
 from tests.support.proxy import UNNOTICED, Fault, FaultyProxy, faulty_proxy
-from tests.support.server import RunningServer, running_server
 from tests.support.workload import (
     NAMESPACE,
     SCHEMA,

@@ -20,12 +20,12 @@ import asyncpg
 import pytest
 
 from tests.support.caller import Answer, Caller
-from tests.support.cluster import Cluster, running_cluster
+from tests.support.catalogs.cluster import Cluster, running_cluster
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.found import await_true, local_path
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.promises import show
-from tests.support.server import RunningServer
-from tests.support.workload import NAMESPACE, SCHEMA, TABLES, create_tables, mortal_server, new_key, seeded
+from tests.support.workload import NAMESPACE, SCHEMA, TABLES, create_tables, new_key, seeded
 
 # A night's run sets more.
 PAIRS = int(os.environ.get("NUNATAK_TEST_PAIRS", "40"))
@@ -352,8 +352,8 @@ def test_a_purge_whose_server_is_killed_midway_is_finished_by_the_other(
     environment = {"NUNATAK_DATABASE_URL": url}
     data = tmp_path / "data"
     with (
-        mortal_server(data, environment=environment) as other,
-        mortal_server(data, environment=environment, broken="slow-deletes") as one,
+        running_server(data, environment=environment) as other,
+        running_server(data, environment=environment, broken="slow-deletes") as one,
     ):
         folder = a_table_with_files(other.port, "t", HISTORY)
         kept = a_table_with_files(other.port, "kept", 5)

@@ -10,8 +10,9 @@ import pytest
 
 from nunatak.settings import load
 from tests.faults.test_postgres_crash import REQUESTS, ask, seconds_until_applied
+from tests.support.catalogs.cluster import running_cluster
 from tests.support.checked import assert_settings_sound
-from tests.support.cluster import running_cluster, spread_writers, tables_for
+from tests.support.cluster_clients import spread_writers, tables_for
 from tests.support.history import findings
 from tests.support.mariadb import NOT_INSTALLED, MariadbServer, find_server, running_mariadb
 from tests.support.promises import show

@@ -27,8 +27,8 @@ from nunatak.database.records import Change, MovePointer, RenamePointer
 from nunatak.database.sqlite import SqliteStore
 from nunatak.database.sqlite_writer import Writer
 from nunatak.iceberg import requirements, updates
-from tests.support.in_process import MOMENT, World, database_of, in_memory
 from tests.support.model import Answer, Divergence, Entry, Kind, Model, Name, Namespace, Request, is_name
+from tests.support.model_servers import MOMENT, ModelServers, database_of, in_memory
 from tests.support.promises import show
 from tests.support.workload import seeded
 
@@ -78,14 +78,14 @@ RACERS = (
 class CatalogMachine(RuleBasedStateMachine):
     """One catalog's life: each rule is one request, sent to the server and judged by the model."""
 
-    world: ClassVar[World]
+    servers: ClassVar[ModelServers]
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = self.world.new_warehouse()
-        if not self.world.divergences:
+        self.model = self.servers.new_warehouse()
+        if not self.servers.divergences:
             # Hypothesis tries much that is alike; every catalog shall be another, until there is one to be repeated.
-            self.world.salt = f"{self.world.seed}/{self.world.warehouse}"
+            self.servers.salt = f"{self.servers.seed}/{self.servers.warehouse}"
         self.sent: list[Request] = []
         self.diverged = False
         self.seen: Counter[int] = Counter()
@@ -98,7 +98,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def step(self, number: int) -> None:
         """One draw for all choices of a step: quick, and a run that fails is shortened step by step."""
         self.seen[number] += 1
-        self.chance = random.Random(f"{self.world.salt}/{number}/{self.seen[number]}")
+        self.chance = random.Random(f"{self.servers.salt}/{number}/{self.seen[number]}")
         (name,) = self.chance.choices(list(STEPS_BY_WEIGHT), list(STEPS_BY_WEIGHT.values()))
         with self.noting_divergence():
             getattr(self, name)()
@@ -109,7 +109,7 @@ class CatalogMachine(RuleBasedStateMachine):
             yield
         except AssertionError as error:
             self.diverged = True
-            self.world.divergences.append(str(error))
+            self.servers.divergences.append(str(error))
             print(*self.sent, sep="\n")
             raise
 
@@ -122,13 +122,13 @@ class CatalogMachine(RuleBasedStateMachine):
             self.racing.append(request)
             return Answer(0)
         # A second server must see what the first one did, whatever it remembers itself.
-        self.world.steps += 1
-        steps = self.world.steps
+        self.servers.steps += 1
+        steps = self.servers.steps
         self.sent.append(request)
         before = set(self.model.entries)
-        answer = self.world.send(request, steps)
+        answer = self.servers.send(request, steps)
         self.model.judge(request, answer)
-        self.world.work_off_jobs()
+        self.servers.work_off_jobs()
         for name in self.model.touched:
             self.look_at(name, steps + 1)
         for name in before ^ set(self.model.entries):
@@ -138,14 +138,14 @@ class CatalogMachine(RuleBasedStateMachine):
     def look_at(self, name: Name, which: int) -> None:
         entry = self.model.entries.get(name)
         if entry is not None:
-            self.model.check_loaded(name, self.world.send(Request(load_of(entry.kind), name), which))
+            self.model.check_loaded(name, self.servers.send(Request(load_of(entry.kind), name), which))
 
     def look_around(self, name: Name, which: int) -> None:
         """The lists it belongs into, and that it is nothing else."""
         entry = self.model.entries.get(name)
         for kind in KINDS:
             if entry is None or entry.kind != kind:
-                assert self.world.send(Request(load_of(kind), name), which).status == 404, name
+                assert self.servers.send(Request(load_of(kind), name), which).status == 404, name
             self.look_at_list(name[0], kind, which)
 
     def look_at_list(self, levels: Namespace, kind: Kind, which: int, size: int | None = None) -> None:
@@ -166,7 +166,7 @@ class CatalogMachine(RuleBasedStateMachine):
         found: list[Any] = []
         query = request.query + (f"&pageSize={size}" if size is not None else "")
         for _ in range(100):
-            answer = self.world.send(replace(request, query=query), which)
+            answer = self.servers.send(replace(request, query=query), which)
             if answer.status == 404 and answer.kind == "NoSuchNamespaceException":
                 return found
             assert answer.status == 200, answer
@@ -187,7 +187,7 @@ class CatalogMachine(RuleBasedStateMachine):
         used = [request.key for request in self.sent if request.key is not None]
         if used and self.chance.random() < 0.2:
             return self.chance.choice(used)
-        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.world.warehouse} {next(self.numbers)}"))
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.servers.warehouse} {next(self.numbers)}"))
 
     def levels(self) -> Namespace:
         """A namespace that is there, or now and then any."""
@@ -242,10 +242,10 @@ class CatalogMachine(RuleBasedStateMachine):
         levels, size = self.levels(), self.chance.randint(1, 3)
         self.ask(Request("loadNamespaceMetadata", levels), again=True)
         self.ask(Request("namespaceExists", levels), again=True)
-        self.look_at_children((), self.world.steps, size)
-        self.look_at_children(levels, self.world.steps, size)
+        self.look_at_children((), self.servers.steps, size)
+        self.look_at_children(levels, self.servers.steps, size)
         for kind in KINDS:
-            self.look_at_list(levels, kind, self.world.steps, size)
+            self.look_at_list(levels, kind, self.servers.steps, size)
 
     # Tables
 
@@ -388,7 +388,7 @@ class CatalogMachine(RuleBasedStateMachine):
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent,
             "sequence-number": number,
-            "timestamp-ms": self.world.now_ms + shift_ms,
+            "timestamp-ms": self.servers.now_ms + shift_ms,
             "manifest-list": f"{table['location']}/metadata/snap-{snapshot_id}.avro",
             "summary": {"operation": "append"},
             "schema-id": 0,
@@ -433,7 +433,7 @@ class CatalogMachine(RuleBasedStateMachine):
         """304 for the ETag of what is there, and for no other."""
         current = self.model.etags[str(entry.metadata_location)]
         for etag in [*list(self.model.etags.values())[-3:], current]:
-            answer = self.world.send(Request(load_of(entry.kind), name), self.world.steps, match=etag)
+            answer = self.servers.send(Request(load_of(entry.kind), name), self.servers.steps, match=etag)
             assert answer.status == (304 if etag == current else 200), (name, etag, current, answer.status)
 
     # Views
@@ -461,7 +461,7 @@ class CatalogMachine(RuleBasedStateMachine):
         match what:
             case "version":
                 return [
-                    {"action": "add-view-version", "view-version": a_version(pick, self.world.now_ms)},
+                    {"action": "add-view-version", "view-version": a_version(pick, self.servers.now_ms)},
                     {"action": "set-current-view-version", "view-version-id": -1},
                 ]
             case "set":
@@ -487,11 +487,11 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def time_passes(self) -> None:
         """Now and then backwards, as clocks do."""
-        self.world.now_ms += self.chance.choice([1, 1000, 30_000, 90_000, 3_600_000, -30_000, -90_000])
-        self.model.now_ms = self.world.now_ms
+        self.servers.now_ms += self.chance.choice([1, 1000, 30_000, 90_000, 3_600_000, -30_000, -90_000])
+        self.model.now_ms = self.servers.now_ms
 
     def restart(self) -> None:
-        self.world.restart()
+        self.servers.restart()
 
     def race(self) -> None:
         """Two requests at once: the outcome must be that of one after the other, in either order."""
@@ -500,8 +500,8 @@ class CatalogMachine(RuleBasedStateMachine):
             getattr(self, self.chance.choice(RACERS))()
         requests, self.racing = self.racing, None
         self.sent += requests
-        self.world.steps += 1
-        answers = self.world.send_together(requests, self.world.steps)
+        self.servers.steps += 1
+        answers = self.servers.send_together(requests, self.servers.steps)
         outcomes = []
         for order in itertools.permutations(zip(requests, answers, strict=True)):
             model = self.model.copy()
@@ -520,10 +520,10 @@ class CatalogMachine(RuleBasedStateMachine):
         self.model, before = model, self.model
         try:
             for name in list(model.entries):
-                self.look_at(name, self.world.steps)
+                self.look_at(name, self.servers.steps)
             for levels in model.namespaces:
                 for kind in KINDS:
-                    self.look_at_list(levels, kind, self.world.steps)
+                    self.look_at_list(levels, kind, self.servers.steps)
         finally:
             self.model = before
 
@@ -534,14 +534,14 @@ class CatalogMachine(RuleBasedStateMachine):
                 self.look_at_everything()
 
     def look_at_everything(self) -> None:
-        steps = self.world.steps
+        steps = self.servers.steps
         for name in list(self.model.entries):
             self.look_at(name, steps)
             self.look_around(name, steps)
         for levels in [(), *NAMESPACES]:
             self.look_at_children(levels, steps)
-        if self.world.files() != set(self.model.files):
-            raise Divergence(f"files: {sorted(self.world.files() ^ set(self.model.files))}")
+        if self.servers.files() != set(self.model.files):
+            raise Divergence(f"files: {sorted(self.servers.files() ^ set(self.model.files))}")
 
 
 def load_of(kind: str) -> str:
@@ -636,13 +636,13 @@ def requirement(what: str, holds: bool, metadata: Json | None) -> Json:
 # Running
 
 
-def live(world: World, number: int, steps: int, *, shrink: bool = True) -> int:
+def live(servers: ModelServers, number: int, steps: int, *, shrink: bool = True) -> int:
     """Catalog after catalog until so many steps are done; returns their number."""
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
-    done, started, world.seed = 0, world.steps, number
-    while world.steps - started < steps and done < steps:
-        machine = type("Catalog", (CatalogMachine,), {"world": world})
-        examples = max(1, (steps - (world.steps - started)) // LIFE)
+    done, started, servers.seed = 0, servers.steps, number
+    while servers.steps - started < steps and done < steps:
+        machine = type("Catalog", (CatalogMachine,), {"servers": servers})
+        examples = max(1, (steps - (servers.steps - started)) // LIFE)
         options = settings(
             max_examples=examples,
             stateful_step_count=LIFE,
@@ -662,33 +662,33 @@ QUICK_STEPS = {"sqlite": 1500, "postgres": 400, "mariadb": 250}
 
 
 @pytest.fixture(params=QUICK_STEPS)
-def backend(request: pytest.FixtureRequest) -> Iterator[tuple[str, World]]:
+def backend(request: pytest.FixtureRequest) -> Iterator[tuple[str, ModelServers]]:
     """Its name and its servers: where several may share a database, two take turns."""
     name: str = request.param
     with in_memory() as folder, database_of(name) as url:
-        world = World(folder, url, servers=2 if url else 1)
+        servers = ModelServers(folder, url, servers=2 if url else 1)
         try:
-            yield name, world
+            yield name, servers
         finally:
-            world.close()
+            servers.close()
 
 
 @pytest.mark.timeout(max(600, STEPS // 5))
-def test_the_server_does_what_the_model_does(backend: tuple[str, World]) -> None:
-    name, world = backend
+def test_the_server_does_what_the_model_does(backend: tuple[str, ModelServers]) -> None:
+    name, servers = backend
     steps = (STEPS if name == "sqlite" else STEPS // 10) or QUICK_STEPS[name]
     number = seeded(f"model-{name}").getrandbits(32)
     started = time.process_time()
-    catalogs = live(world, number, steps)
+    catalogs = live(servers, number, steps)
     seconds = time.process_time() - started
-    assert world.steps >= steps
+    assert servers.steps >= steps
     show(
         "F12",
         f"{name}: the server does what a pure model does",
-        steps=world.steps,
+        steps=servers.steps,
         catalogs=catalogs,
         divergences=0,
-        steps_per_cpu_second=round(world.steps / seconds),
+        steps_per_cpu_second=round(servers.steps / seconds),
         seed=number,
     )
 
@@ -761,11 +761,11 @@ def test_a_server_with_a_mistake_is_found_out(mistake: Patch, monkeypatch: pytes
     number = seeded(f"canary-{mistake.__name__}").getrandbits(32)
     with in_memory() as folder:
         mistake(monkeypatch)
-        world = World(folder)
+        servers = ModelServers(folder)
         try:
             with contextlib.suppress(AssertionError, HypothesisException, ExceptionGroup):
-                live(world, number, MOST_STEPS_TO_FIND_A_MISTAKE, shrink=False)
+                live(servers, number, MOST_STEPS_TO_FIND_A_MISTAKE, shrink=False)
         finally:
-            world.close()
-    print(f"found after {world.steps} steps: {world.divergences[:1]}")
-    assert world.divergences
+            servers.close()
+    print(f"found after {servers.steps} steps: {servers.divergences[:1]}")
+    assert servers.divergences

@@ -13,11 +13,11 @@ import pytest
 
 from nunatak.catalog import sweep
 from tests.faults.test_kill import move_on, orphans, sweep_once
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.checked import assert_sound
 from tests.support.history import FoundTable, findings, kinds_of
 from tests.support.hostile_disk import HostileDisk
 from tests.support.promises import show
-from tests.support.server import RunningServer, running_server
 from tests.support.workload import NAMESPACE, SCHEMA, TABLES, Caller, Run, Writer, find_tables, seeded
 
 COMMITS = int(os.environ.get("NUNATAK_TEST_DISK_COMMITS", "150"))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import proxied, running_cluster, spread_writers, tables_for
+from tests.support.catalogs.cluster import running_cluster
+from tests.support.cluster_clients import proxied, spread_writers, tables_for
 from tests.support.history import findings, kinds_of
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.postgres_proxy import Cut, is_query

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import Cluster, proxied, running_cluster
+from tests.support.catalogs.cluster import Cluster, running_cluster
+from tests.support.cluster_clients import proxied
 from tests.support.found import find_tables
 from tests.support.history import findings, outcome_of
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, execute, find_binaries, running_postgres

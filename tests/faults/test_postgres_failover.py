@@ -13,8 +13,9 @@ from nunatak.database import postgres_connections, server_store
 from nunatak.database.postgres import open_store
 from nunatak.errors import OutcomeUnknown
 from tests.backends.builders import create_namespace, insert, move, stored
+from tests.support.catalogs.cluster import running_cluster
 from tests.support.checked import assert_sound
-from tests.support.cluster import running_cluster, spread_writers, tables_for
+from tests.support.cluster_clients import spread_writers, tables_for
 from tests.support.history import findings, kinds_of
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres, running_standby
 from tests.support.promises import show

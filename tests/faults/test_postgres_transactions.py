@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster, running_cluster, spread_writers
+from tests.support.catalogs.cluster import Cluster, running_cluster
+from tests.support.cluster_clients import spread_writers
 from tests.support.history import Attempt, findings, kinds_of
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.promises import show

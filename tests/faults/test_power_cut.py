@@ -19,10 +19,11 @@ from nunatak.api.app import App
 from nunatak.api.http import RequestHead
 from nunatak.database import sqlite
 from nunatak.errors import CatalogError
-from nunatak.objectstore.local import Written
+from nunatak.objectstore.local import UnsyncedFiles
 from nunatak.objectstore.local_storage import LocalStorage
-from nunatak.server import build_app, close_app
-from nunatak.settings import SettingsError, load
+from nunatak.server import build_app
+from nunatak.settings import SettingsError
+from tests.support.catalogs.local import opened_app, settings_of
 from tests.support.checked import assert_sound
 from tests.support.power import Power, on_power
 from tests.support.promises import show
@@ -107,8 +108,8 @@ class CutOff(Exception):
 async def live(data: Path, power: Power, promised: Promised, chance: random.Random) -> list[str]:
     """Start on what is there, look whether every promise is kept, and write until the power goes."""
     try:
-        environment = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_LINUX_SYSCALLS": chance.choice(["true", "false"])}
-        app = await build_app(load({"data": data}, environment))
+        environment = {"NUNATAK_LINUX_SYSCALLS": chance.choice(["true", "false"])}
+        app = await build_app(settings_of(data, environment))  # not closed in order: the power goes
     except (apsw.Error, SettingsError, CatalogError, OSError):
         assert power.is_off  # it went while the server started
         return []
@@ -131,11 +132,8 @@ async def live(data: Path, power: Power, promised: Promised, chance: random.Rand
 
 async def look(data: Path, promised: Promised) -> list[str]:
     """Start on what is there with the power on, and stop in order."""
-    app = await build_app(load({"data": data}, {"NUNATAK_CONFIG": os.devnull}))
-    try:
+    async with opened_app(settings_of(data)) as app:
         return await broken_promises(Client(app, Power(data, random.Random(0), 0), promised, random.Random(0)))
-    finally:
-        await close_app(app)
 
 
 async def broken_promises(client: Client) -> list[str]:
@@ -239,7 +237,7 @@ def _without_waiting_for_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_syncs_that_do_nothing(patch: pytest.MonkeyPatch) -> None:
-    async def close(self: LocalStorage, files: Sequence[Written]) -> None:
+    async def close(self: LocalStorage, files: Sequence[UnsyncedFiles]) -> None:
         for each in files:
             each.close()
 

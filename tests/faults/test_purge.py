@@ -20,7 +20,6 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from nunatak import settings
 from nunatak.catalog.catalog import Caller as CatalogCaller
 from nunatak.catalog.jobs import run_next
 from nunatak.catalog.namespaces import create_namespace
@@ -29,10 +28,10 @@ from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, InternalError
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.store import ObjectStore
-from nunatak.server import build_app, close_app
+from tests.support.catalogs.local import opened_app, settings_of
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.promises import show
-from tests.support.server import RunningServer, running_server
-from tests.support.workload import Caller, MortalServer, await_jobs_done, local_path, mortal_server, seeded
+from tests.support.workload import Caller, await_jobs_done, local_path, seeded
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "city", StringType(), required=False))
 BY_CITY = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="city"))
@@ -187,11 +186,10 @@ def test_tables_that_share_a_place_for_their_data_lose_only_their_own_files(serv
 def test_a_table_about_to_be_purged_cannot_be_registered_again() -> None:
     """The purge would delete under it."""
 
-    async def scene(data: str) -> None:
-        app = await build_app(settings.load({"data": data}, {}))
-        catalog, caller = app.catalog, CatalogCaller()
-        warehouse = catalog.warehouse("")
-        try:
+    async def scene(data: Path) -> None:
+        async with opened_app(settings_of(data)) as app:
+            catalog, caller = app.catalog, CatalogCaller()
+            warehouse = catalog.warehouse("")
             await create_namespace(catalog, warehouse, caller, ("db",), {}, StoredResponse(200))
             schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
             name = Identifier(("db",), "t")
@@ -199,11 +197,9 @@ def test_a_table_about_to_be_purged_cannot_be_registered_again() -> None:
             await drop_entry(catalog, warehouse, caller, name, "TABLE", purge=True)
             with pytest.raises(BadRequest, match="are being purged"):
                 await register_table(catalog, warehouse, caller, name, loaded.metadata_location, overwrite=False)
-        finally:
-            await close_app(app)
 
     with tempfile.TemporaryDirectory() as data:
-        asyncio.run(scene(data))
+        asyncio.run(scene(Path(data)))
 
 
 def test_a_purge_spares_a_table_that_was_registered_from_the_same_file(server: RunningServer) -> None:
@@ -266,7 +262,7 @@ def a_table_of_many_files(catalog: RestCatalog, name: str, count: int) -> Table:
     return table
 
 
-def kill_midway(server: MortalServer, victim: Table) -> tuple[bool, set[Path]]:
+def kill_midway(server: RunningServer, victim: Table) -> tuple[bool, set[Path]]:
     """Kill the server while it purges a table of many files; whether it was midway, and what is left in the end."""
     folder = local_path(victim.location()) / "data"
     count = len(os.listdir(folder))
@@ -283,15 +279,15 @@ def kill_midway(server: MortalServer, victim: Table) -> tuple[bool, set[Path]]:
 
 
 def test_a_purge_that_was_killed_midway_is_finished_after_the_restart(tmp_path: Path) -> None:
-    with mortal_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data") as server:
         warehouse = server.data / "warehouse"
-        with opened(server.running.uri) as catalog:
+        with opened(server.uri) as catalog:
             kept = a_table_with_history(catalog, "kept")
             before = files_below(warehouse)
         ends: list[tuple[bool, set[Path]]] = []
         while len(ends) < 3 or not any(was_midway for was_midway, _ in ends):
             assert len(ends) < MOST_PURGES, "no kill came at the right moment: the test showed nothing"
-            with opened(server.running.uri) as catalog:
+            with opened(server.uri) as catalog:
                 victim = a_table_of_many_files(catalog, f"t{len(ends)}", 200)
             ends.append(kill_midway(server, victim))
         print(f"{sum(was_midway for was_midway, _ in ends)} of {len(ends)} purges were killed midway")
@@ -301,9 +297,9 @@ def test_a_purge_that_was_killed_midway_is_finished_after_the_restart(tmp_path: 
 
 def test_a_purge_that_is_taken_for_done_too_early_is_found_out(tmp_path: Path) -> None:
     """The canary: killed midway, nobody finishes it."""
-    with mortal_server(tmp_path / "data", broken="finish-before-purge") as server:
+    with running_server(tmp_path / "data", broken="finish-before-purge") as server:
         for number in range(MOST_PURGES):
-            with opened(server.running.uri) as catalog:
+            with opened(server.uri) as catalog:
                 victim = a_table_of_many_files(catalog, f"t{number}", 200)
             _, left = kill_midway(server, victim)
             if left:
@@ -337,11 +333,10 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
     server.stop()
 
     async def purge_each() -> None:
-        app = await build_app(settings.load({"data": server.data}, {}))
-        warehouse = app.catalog.warehouse("")
-        refusing = Refusing(app.catalog.objects.local)
-        refusing.attach(refusing.local, warehouse.allowed)
-        try:
+        async with opened_app(settings_of(server.data)) as app:
+            warehouse = app.catalog.warehouse("")
+            refusing = Refusing(app.catalog.objects.local)
+            refusing.attach(refusing.local, warehouse.allowed)
             for number, mine in enumerate(files):
                 refusing.refused = mine[number]
                 identifier = Identifier(("db",), f"t{number}")
@@ -352,8 +347,6 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
                 assert await run_next(dataclasses.replace(app.catalog, now_ms=lambda: an_hour_later))  # noqa: B023
                 assert [path for path in mine if path.exists()] == [], f"after {mine[number]} was left over"
                 assert not await run_next(app.catalog)
-        finally:
-            await close_app(app)
 
     asyncio.run(purge_each())
 
@@ -367,9 +360,8 @@ def test_a_purge_spares_a_table_that_was_made_in_its_place_meanwhile(server: Run
     server.stop()
 
     async def purge_late() -> Path:
-        app = await build_app(settings.load({"data": server.data}, {}))
-        warehouse = app.catalog.warehouse("")
-        try:
+        async with opened_app(settings_of(server.data)) as app:
+            warehouse = app.catalog.warehouse("")
             identifier = Identifier(("db",), "old")
             await drop_entry(app.catalog, warehouse, CatalogCaller(), identifier, "TABLE", purge=True)
             schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
@@ -377,8 +369,6 @@ def test_a_purge_spares_a_table_that_was_made_in_its_place_meanwhile(server: Run
             new = await create_table(app.catalog, warehouse, CatalogCaller(), wanted)
             assert await run_next(app.catalog)
             return local_path(new.metadata_location)
-        finally:
-            await close_app(app)
 
     metadata_file = asyncio.run(purge_late())
 

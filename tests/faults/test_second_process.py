@@ -12,21 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.found import await_true
 from tests.support.history import findings
 from tests.support.ports import connections_read
-from tests.support.server import RunningServer, running_server
-from tests.support.workload import (
-    TABLES,
-    Caller,
-    Run,
-    Writer,
-    append_to,
-    create_tables,
-    find_tables,
-    mortal_server,
-    seeded,
-)
+from tests.support.workload import TABLES, Caller, Run, Writer, append_to, create_tables, find_tables, seeded
 
 
 def serve_a_second_time(data: Path) -> subprocess.CompletedProcess[str]:
@@ -149,7 +139,7 @@ def test_a_server_told_to_stop_under_load_loses_and_doubles_nothing(tmp_path: Pa
     """Writers that are turned away send the same request again to the next server."""
     chance = seeded("stop")
     names = ["t1", "t2"]
-    with mortal_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data") as server:
         create_tables(server.port, names)
         run = Run(
             [

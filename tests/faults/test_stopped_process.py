@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_second_process import serve_a_second_time
-from tests.support.cluster import Cluster, running_cluster
+from tests.support.catalogs.cluster import Cluster, running_cluster
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.history import Attempt, findings, kinds_of
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.promises import show
-from tests.support.server import RunningServer, running_server
 from tests.support.workload import (
     TABLES,
     Caller,
@@ -155,7 +155,7 @@ def overtake(cluster: Cluster) -> tuple[list[int], list[str]]:
         started = time.monotonic()
         asked = pool.submit(caller.send, "POST", f"{TABLES}/t", bodies[0])
         await_true("its file is written", lambda: len(list(folder.iterdir())) > 1)
-        with standing_still(late.running):
+        with standing_still(late):
             statuses = [other.send("POST", f"{TABLES}/t", bodies[1]).status]
         statuses.insert(0, asked.result().status)
     ended = time.monotonic()
@@ -200,7 +200,7 @@ def test_two_servers_of_which_one_stands_still_again_and_again_lose_and_double_n
             ]
         )
         with run.working():
-            stop_again_and_again(late.running, run, chance, STOPS)
+            stop_again_and_again(late, run, chance, STOPS)
 
         sentences = findings(run.attempts, run.reads, cluster.find_tables(tables.names))
     kinds = kinds_of(sentences)

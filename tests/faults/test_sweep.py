@@ -11,10 +11,11 @@ import apsw
 import pytest
 
 from tests.support.caller import Caller, Lost
+from tests.support.catalogs.process import running_server
 from tests.support.checked import assert_sound, findings, settings_for
 from tests.support.found import await_true, database, local_path
 from tests.support.promises import show
-from tests.support.workload import TABLES, Writer, append_to, create_tables, mortal_server, seeded
+from tests.support.workload import TABLES, Writer, append_to, create_tables, seeded
 
 NAMES = ("t1", "t2", "t3")
 SWEPT_OFTEN = {"NUNATAK_SWEEP_SECONDS": "1", "NUNATAK_SWEEP_AGE_SECONDS": "1"}
@@ -54,7 +55,7 @@ def append_in_vain(port: int, name: str, chance: random.Random) -> None:
 
 def test_files_of_commits_that_died_with_their_server_are_swept(tmp_path: Path) -> None:
     chance = seeded("sweep")
-    with mortal_server(tmp_path / "data", environment=SWEPT_OFTEN) as server:
+    with running_server(tmp_path / "data", environment=SWEPT_OFTEN) as server:
         create_tables(server.port, NAMES)
         append_each(server.port, NAMES, chance)
         before = files(server.data)
@@ -89,7 +90,7 @@ def test_files_of_commits_that_died_with_their_server_are_swept(tmp_path: Path) 
 def test_a_server_whose_sweep_is_off_leaves_every_file(tmp_path: Path) -> None:
     """The canary: without the sweep fsck finds what it would have deleted."""
     chance = seeded("no-sweep")
-    with mortal_server(tmp_path / "data", environment={"NUNATAK_SWEEP_AGE_SECONDS": "0"}) as server:
+    with running_server(tmp_path / "data", environment={"NUNATAK_SWEEP_AGE_SECONDS": "0"}) as server:
         create_tables(server.port, NAMES[:1])
         before = files(server.data)
         with locked(server.data):

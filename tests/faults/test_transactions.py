@@ -6,17 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.catalogs.process import running_server
 from tests.support.history import findings, kinds_of
 from tests.support.promises import show
-from tests.support.workload import (
-    Run,
-    Writer,
-    create_tables,
-    find_tables,
-    kill_over,
-    mortal_server,
-    seeded,
-)
+from tests.support.workload import Run, Writer, create_tables, find_tables, kill_over, seeded
 
 # A soak sets more.
 KILLS = int(os.environ.get("NUNATAK_TEST_KILLS", "6"))
@@ -49,7 +42,7 @@ def test_a_transaction_of_a_killed_server_is_whole_or_absent(tmp_path: Path) -> 
     parts = -(-COMMITS // PART)
     sentences: list[str] = []
     transactions = 0
-    with mortal_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data") as server:
         for part in range(parts):
             names = [f"{name}{part}" for name in ("orders", "lines", "totals")]
             create_tables(server.port, names)
@@ -82,7 +75,7 @@ def test_a_server_that_moves_tables_one_by_one_is_found_out(tmp_path: Path) -> N
     chance = seeded("torn")
     names = ["orders", "lines", "totals"]
     kinds: Counter[str] = Counter()
-    with mortal_server(tmp_path / "data", broken="torn-transactions") as server:
+    with running_server(tmp_path / "data", broken="torn-transactions") as server:
         for number in range(ROUNDS):
             round_names = [f"{name}{number}" for name in names]
             create_tables(server.port, round_names)

@@ -20,13 +20,13 @@ from nunatak.database import migration_runner, postgres_migrations, sqlite, stat
 from nunatak.database.ddl import Dialect
 from nunatak.database.migration_runner import MigrationFailed, SchemaTooNew
 from nunatak.database.statements import read_migrations
+from tests.support.catalogs.process import log_of, running_server
 from tests.support.found import await_true, find_tables
 from tests.support.history import findings
 from tests.support.homes import Home, Homes, lives
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.schemas import KINDS, ROWS, migrate, migrations_up_to, script_path
-from tests.support.server import running_server, start_server
-from tests.support.workload import TABLES, Caller, Run, Writer, create_tables, mortal_server, seeded
+from tests.support.workload import TABLES, Caller, Run, Writer, create_tables, seeded
 
 NUMBERS = [number for number, _, _ in read_migrations()]
 NEWEST = NUMBERS[-1]
@@ -173,22 +173,23 @@ def test_servers_of_the_next_version_take_over_while_writers_append(homes: Homes
     home = homes.new("home")
     later = {**home.environment, "NUNATAK_TEST_MIGRATIONS": str(next_version)}
     with contextlib.ExitStack() as stack:
-        old = stack.enter_context(mortal_server(home.data, environment=home.environment))
+        old = stack.enter_context(running_server(home.data, environment=home.environment))
         create_tables(old.port, NAMES)
         run = Run([Writer(n, old.port, NAMES, random.Random(chance.random()), n % 2 == 0) for n in range(WRITERS)])
         with run.working():
             run.await_applied(COMMITS)
             if home.url is not None:
-                new = start_server(home.data, environment=later, broken="later-version")
-                assert_migrated(home)
-                run.await_applied(run.applied + COMMITS)  # by the old server, on the new schema
-                stop(new)
+                with running_server(home.data, environment=later, broken="later-version") as beside:
+                    assert_migrated(home)
+                    run.await_applied(run.applied + COMMITS)  # by the old server, on the new schema
+                    assert beside.stop() == 0
             old.stop()
-            new = start_server(home.data, port=old.port, environment=later, broken="later-version")
+            new = running_server(home.data, port=old.port, environment=later, broken="later-version")
+            after = stack.enter_context(new)
             assert_migrated(home)
             run.await_applied(run.applied + COMMITS)
-        tables = find_tables(home.catalog, new.port, NAMES)
-        stop(new)
+        tables = find_tables(home.catalog, after.port, NAMES)
+        assert after.stop() == 0
         print(run.summary())
         assert {attempt.status for attempt in run.attempts} <= {200, 409, None}
         assert findings(run.attempts, run.reads, tables) == []
@@ -206,11 +207,6 @@ def assert_migrated(home: Home) -> None:
     assert home.execute("SELECT DISTINCT nunatak_next FROM iceberg_tables") == [("migrated",)]
 
 
-def stop(server: object) -> None:
-    assert server.stop() == 0  # type: ignore[attr-defined]
-    server.process.stdout.close()  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("patient", [False, True], ids=["gives way", "canary: waits for ever"])
 def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
     postgres_homes: Homes, next_version: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
@@ -221,7 +217,7 @@ def test_a_migration_that_cannot_have_a_table_gives_way_to_commits(
     assert home.url is not None
     monkeypatch.setattr(migration_runner, "TRIES", 1000)
     monkeypatch.setattr(postgres_migrations, "LOCK_SECONDS", 0 if patient else 0.2)
-    with mortal_server(home.data, environment=home.environment) as server:
+    with running_server(home.data, environment=home.environment) as server:
         create_tables(server.port, NAMES)
         run = Run([Writer(n, server.port, NAMES, random.Random(chance.random()), n % 2 == 0) for n in range(WRITERS)])
         with run.working(), ThreadPoolExecutor(1) as pool, long_reader(home.url) as let_go:
@@ -308,13 +304,13 @@ def test_a_failed_migration_leaves_no_half_and_no_lock_and_the_version_before_go
 
 def serve_later(home: Home, migrations: Path) -> str:
     """What a server of a version to come says when it does not start."""
-    with pytest.raises(RuntimeError, match=r"the server did not start"):
-        start_server(
-            home.data,
-            environment={**home.environment, "NUNATAK_TEST_MIGRATIONS": str(migrations)},
-            broken="later-version",
-        )
-    return (home.data.parent / f"{home.data.name}.server.log").read_text()
+    later = {**home.environment, "NUNATAK_TEST_MIGRATIONS": str(migrations)}
+    with (
+        pytest.raises(RuntimeError, match=r"the server did not start"),
+        running_server(home.data, environment=later, broken="later-version"),
+    ):
+        pass
+    return log_of(home.data).read_text()
 
 
 def assert_explained(log: str) -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.caller import Caller
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.found import await_true, find_tables
 from tests.support.history import findings
 from tests.support.ports import connections_read
 from tests.support.postgres import NOT_INSTALLED, PostgresServer, find_binaries, running_postgres
 from tests.support.promises import show
-from tests.support.server import RunningServer, start_server
 from tests.support.workload import Run, Writer, create_tables, seeded
 
 WORKERS = 3
@@ -41,17 +41,16 @@ def postgres() -> Iterator[PostgresServer]:
 @contextmanager
 def working(data: Path, url: str, *, port: int = 0) -> Iterator[RunningServer]:
     """A server of several workers, ended by whatever the test does, and at the latest by this."""
-    started = start_server(
-        data, port=port, environment={"NUNATAK_DATABASE_URL": url}, arguments=("--workers", str(WORKERS))
-    )
-    workers = workers_of(started)
+    environment, arguments = {"NUNATAK_DATABASE_URL": url}, ("--workers", str(WORKERS))
+    workers: list[int] = []
     try:
-        yield started
+        with running_server(data, port=port, environment=environment, arguments=arguments) as started:
+            workers += workers_of(started)
+            try:
+                yield started
+            finally:
+                workers += workers_of(started)
     finally:
-        workers += workers_of(started)
-        started.stop()
-        assert started.process.stdout is not None
-        started.process.stdout.close()
         await_true("no worker is left", lambda: [pid for pid in workers if is_alive(pid)] == [])
 
 

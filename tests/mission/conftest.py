@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.mission.wire import send
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 
 @pytest.fixture(scope="session")

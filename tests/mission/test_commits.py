@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.mission.wire import Answer, created, is_part_of, send
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 BASE = "/apis/iceberg/v1/default"
 TABLES = f"{BASE}/namespaces/shop/tables"

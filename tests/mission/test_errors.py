@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.mission.wire import created, send
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 BASES = ["/apis/iceberg/v1/default", "/iceberg/v1", "/v1"]
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}

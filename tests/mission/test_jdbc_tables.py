@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mission.wire import created, send
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.mission.wire import Answer, created, curl, is_part_of, send
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 BASE = "/apis/iceberg/v1/default"
 USERS = f"{BASE}/namespaces/my_database/tables/users"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.mission.wire import created, is_part_of, send
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 
 BASE = "/iceberg/v1"
 GOLD = f"{BASE}/namespaces/analytics%1Fgold"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.mission.wire import Answer, created, curl, is_part_of, send
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 TABLES = "/v1/namespaces/analytics/tables"
 EVENTS = f"{TABLES}/events"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.mission.wire import created, send
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 COMMIT = "/v1/transactions/commit"
 TABLES = "/v1/namespaces/analytics/tables"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 ANSWER_SECONDS = 30
 

@@ -11,8 +11,7 @@ import pytest
 import nunatak_spark
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.installation import import_pyspark
-from tests.support.login import LoginServer, login_server
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Installation, Sql, find_installation
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def sql(spark: "SparkSession") -> Iterator[Sql]:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server that asks who you are."""
-    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+    with running_server(tmp_path_factory.mktemp("secured") / "nunatak-data", auth=True) as server:
         yield server

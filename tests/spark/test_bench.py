@@ -16,7 +16,7 @@ from tests.bench.spark import (
     measure_fingerprint,
 )
 from tests.bench.verification import WARM, Verification, verification_lines
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -79,7 +79,7 @@ def test_the_session_gets_its_settings_back(spark: "SparkSession") -> None:
 def test_no_more_partitions_reach_the_driver_than_it_can_hold(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nunatak_spark.fingerprint.MOST_PARTITIONS", 3)
+    monkeypatch.setattr("nunatak_spark.fingerprint.MAX_PARTITIONS", 3)
 
     assert len(fingerprint_by(spark, spark.sql("select id % 3 as a from range(9)"), ["a"])) == 3
     with pytest.raises(TooManyPartitions, match="more than 3 different values of a"):

@@ -25,7 +25,7 @@ from nunatak_spark.maintenance.compaction_plan import MIN_INPUT_FILES
 from nunatak_spark.runner import DONE, FAILED
 from nunatak_spark.sql_text import SUBSTITUTE, quote_name
 from tests.spark.maintaining import ManyReport, ManySpec, do_all
-from tests.support.server import ROOT, RunningServer
+from tests.support.catalogs.process import ROOT, RunningServer
 from tests.support.spark import Installation, Sql, local_path
 from tests.support.spark_cluster import FAST, connect_server, spark_environment, spark_home, standalone
 

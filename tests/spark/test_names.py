@@ -23,7 +23,7 @@ from nunatak_spark.sql_text import (
     quote_identifier,
     quote_name,
 )
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Installation, Sql
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 
 from nunatak.client import Client
 from nunatak_spark.fingerprint import fingerprint
+from tests.support.catalogs.process import RunningServer
 from tests.support.found import await_true
-from tests.support.server import RunningServer
 from tests.support.spark import Sql, configure, local_path, rest_catalog
 
 PURGE_SECONDS = 120  # the server purges in the background, usually within a second

@@ -10,8 +10,7 @@ from uuid import uuid4
 import pytest
 
 from nunatak_spark.runner import DONE, FAILED
-from tests.support.login import LoginServer
-from tests.support.server import ROOT, RunningServer
+from tests.support.catalogs.process import ROOT, RunningServer
 from tests.support.spark import Installation
 
 pytestmark = pytest.mark.slow
@@ -35,7 +34,7 @@ def run_job(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("fail", [False, True], ids=["works", "fails"])
 def test_a_job_runs_from_the_command_line_and_its_secret_is_on_no_other(
-    environment: None, installation: Installation, secured: LoginServer, tmp_path: Path, fail: bool
+    environment: None, installation: Installation, secured: RunningServer, tmp_path: Path, fail: bool
 ) -> None:
     writer = secured.principal(f"runner_{uuid4().hex[:8]}", warehouse="WRITE")
     spec = {"namespace": f"probe_{uuid4().hex[:8]}", "fail": fail}

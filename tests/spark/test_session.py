@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession as Spark
 import nunatak_spark
 from nunatak_spark.configuration import EXTENSIONS, EXTENSIONS_CLASS, JARS
 from nunatak_spark.errors import ConfigurationConflict, UnsupportedPyspark
-from tests.support.login import LoginServer
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import SPARK, Installation, Sql
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def test_a_catalog_of_the_same_name_on_another_server_is_refused(spark: "SparkSe
 
 
 @pytest.mark.parametrize("way", ["credential", "token", "api key"])
-def test_a_session_logs_in(spark: "SparkSession", secured: LoginServer, way: str) -> None:
+def test_a_session_logs_in(spark: "SparkSession", secured: RunningServer, way: str) -> None:
     writer = secured.principal(f"writer_{uuid4().hex[:8]}", warehouse="WRITE")
     name = f"login_{uuid4().hex[:8]}"
     login: dict[str, dict[str, Any]] = {

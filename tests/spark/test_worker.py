@@ -25,8 +25,8 @@ from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import JobContext, JobOutcome
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.worker import SharedSession, Worker, WorkerOptions, unique_worker_name
-from tests.support.login import Login, LoginServer, login_server
-from tests.support.server import ROOT
+from tests.support.catalogs.principals import Login
+from tests.support.catalogs.process import ROOT, RunningServer, running_server
 from tests.support.spark import Installation
 from tests.support.spark_cluster import FAST
 
@@ -46,7 +46,7 @@ NUMBERS = itertools.count(1)
 class Quick:
     """A server that gives jobs away for a short time, and the principal as which the workers log in."""
 
-    server: LoginServer
+    server: RunningServer
     janitor: Login
 
     @property
@@ -60,7 +60,7 @@ class Quick:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     seconds = {"NUNATAK_MAINTENANCE_LEASE_SECONDS": str(LEASE_SECONDS)}
-    with login_server(tmp_path_factory.mktemp("quick") / "nunatak-data", seconds) as server:
+    with running_server(tmp_path_factory.mktemp("quick") / "nunatak-data", environment=seconds, auth=True) as server:
         with Client(server.uri, credential=ClientCredential(*server.root.client)) as root:
             root.create_namespace(("shop",), {})
             root.create_namespace(("system",), {})

@@ -1,6 +1,6 @@
 """Servers with one known fault each, for the canaries: a test that does not find the fault could not find a real one.
 
-`start_server(data, broken="no-cas")` starts one; several names are joined by commas and applied in that order. A new
+`running_server(data, broken="no-cas")` starts one; several names are joined by commas and applied in that order. A new
 breakage is a function below with `@on_app` (it changes what was built) or `@before_start` (it changes the code before
 anything is built); nothing in it may happen by chance alone.
 """

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nunatak.catalog.fsck import Finding, check
-from nunatak.server import build_app, close_app
 from nunatak.settings import Settings, load
+from tests.support.catalogs.local import opened_app
 
 AGE_MS = 86_400_000  # as the server's default: a file that was written during the test is no finding yet
 
@@ -62,8 +62,5 @@ def findings(settings: Settings, age_ms: int = AGE_MS) -> list[Finding]:
 
 
 async def _findings(settings: Settings, age_ms: int) -> list[Finding]:
-    app = await build_app(settings, exclusive=False)
-    try:
+    async with opened_app(settings, exclusive=False) as app:
         return [finding async for finding in check(app.catalog, age_ms)]
-    finally:
-        await close_app(app)

@@ -13,7 +13,7 @@ import apsw
 
 from nunatak.checks import DATABASE_FILE
 from tests.support import postgres
-from tests.support.server import command
+from tests.support.catalogs.process import command
 from tests.support.workload import NAMESPACE, SCHEMA, TABLES, Caller, append_to
 
 

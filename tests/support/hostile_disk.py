@@ -77,8 +77,8 @@ def install() -> None:
     honest_write = syscalls.write_all
     failing_write = failing("write", honest_write, ON_WRITE)
 
-    class NewFile(syscalls.Opening):
-        open = failing("open", syscalls.Opening.open, ON_OPEN)
+    class NewFile(syscalls.OpenAt2):
+        open = failing("open", syscalls.OpenAt2.open, ON_OPEN)
 
     def write_all(file: int, data: bytes | memoryview) -> None:
         if strikes():

@@ -11,9 +11,9 @@ from nunatak.database.records import Change, CommitEntry, CreateNamespace, Inser
 from nunatak.iceberg import create, table_metadata
 from nunatak.iceberg.metadata_files import new_metadata_location
 from nunatak.iceberg.table_metadata import TableMetadata
-from nunatak.server import build_app, close_app
 from nunatak.settings import Settings
 from tests.api.wire import SCHEMA
+from tests.support.catalogs.local import opened_app
 
 PER_NAMESPACE = 1000
 TOGETHER = 200
@@ -23,11 +23,8 @@ def fill(settings: Settings, tables: int, commits: int) -> None:
     """So many tables, each committed to so many times; every one is as a server would have left it."""
 
     async def work() -> None:
-        app = await build_app(settings)
-        try:
+        async with opened_app(settings) as app:
             await _fill(app.catalog, tables, commits)
-        finally:
-            await close_app(app)
 
     asyncio.run(work())
 

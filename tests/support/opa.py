@@ -4,8 +4,6 @@ Also a command: `python -m tests.support.opa` builds it if need be and prints wh
 """
 
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -14,56 +12,27 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.support.java.project import cache_folder, one_at_a_time
 from tests.support.ports import free_port
+from tests.support.tool_cache import INSTALL_SECONDS, ToolMissing, go_program
 
 VERSION = "v1.22.0"
-MODULE = f"github.com/open-policy-agent/opa@{VERSION}"
+MODULE = "github.com/open-policy-agent/opa"
 NOT_INSTALLED = "NOT RUN: the real OPA is built with Go, and `go` is not on the PATH"
-BUILD_SECONDS = 1800  # some three minutes of two cores, once; a starved machine gets time
+BUILD_SECONDS = INSTALL_SECONDS  # some three minutes of two cores, once
 START_SECONDS = 60
 
 
 class OpaFailed(Exception):
-    """It could not be built or started; the message ends with what it printed."""
+    """It could not be started; the message ends with what it printed."""
 
 
 def find_opa() -> Path | None:
     """The program, built if this is the first time; None if there is neither the program nor Go to build it."""
-    program = cache_folder() / f"opa-{VERSION}"
-    if program.exists():
-        return program
-    if shutil.which("go") is None:
-        return None
-    with one_at_a_time(program):
-        if not program.exists():
-            _build(program)
-    return program
-
-
-def _build(program: Path) -> None:
-    draft = program.with_name(f"{program.name}.build")
-    shutil.rmtree(draft, ignore_errors=True)
-    environment = {
-        **os.environ,
-        "CGO_ENABLED": "0",
-        "GOBIN": str(draft),
-        # A gigabyte of modules and objects that nothing else here uses: gone when the program is there.
-        "GOMODCACHE": str(draft / "modules"),
-        "GOCACHE": str(draft / "objects"),
-    }
-    # Without what fetches bundles from container registries, and without symbols.
-    leaner = ("-modcacherw", "-trimpath", "-tags=opa_no_oci", "-ldflags=-s -w")
-    command = ["nice", "-n", "10", "go", "install", *leaner, MODULE]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-        )
-        if done.returncode != 0:
-            raise OpaFailed(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-        (draft / "opa").rename(program)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        # Without what fetches bundles from container registries.
+        return go_program("opa", MODULE, VERSION, ["-tags=opa_no_oci"])
+    except ToolMissing:
+        return None
 
 
 @contextlib.contextmanager

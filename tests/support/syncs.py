@@ -33,4 +33,4 @@ def forbid_linux_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_openat2", "_open", "_write", "_close", "_advise"):
         monkeypatch.setattr(syscalls, name, forbidden)
     monkeypatch.setattr(syscalls, "is_available", forbidden)
-    monkeypatch.setattr(aio_fsync, "_Queue", forbidden)
+    monkeypatch.setattr(aio_fsync, "_AioContext", forbidden)

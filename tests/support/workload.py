@@ -21,15 +21,15 @@ from typing import Any
 import msgspec
 
 from tests.support.caller import ANSWER_SECONDS, Answer, Caller, Lost
+from tests.support.catalogs.process import RunningServer
 from tests.support.found import RESEND_SECONDS, await_jobs_done, await_true, database, find_tables, local_path, tries
 from tests.support.history import Attempt, Read, current_snapshot
-from tests.support.server import RunningServer, start_server
 
 __all__ = [  # what the fault tests take from here, wherever it is written
     "NAMESPACE", "RESEND_SECONDS", "SCHEMA", "SEED_VARIABLE", "TABLES", "TRANSACTIONS",
-    "Answer", "Caller", "Lost", "MortalServer", "Rotation", "Run", "Writer",
+    "Answer", "Caller", "Lost", "Rotation", "Run", "Writer",
     "append_to", "await_jobs_done", "await_true", "create_tables", "database", "find_tables", "kill_again_and_again",
-    "kill_over", "local_path", "mortal_server", "new_key", "seeded", "send_until_answered", "tries",
+    "kill_over", "local_path", "new_key", "seeded", "send_until_answered", "tries",
 ]  # fmt: skip
 
 MOST_REFUSALS = 50  # of one intent; somebody else got through each time, or a server refuses its own success
@@ -295,43 +295,7 @@ class Run:
         return ", ".join(f"{self.count(each)} {each}" for each in ("applied", "refused", "unknown"))
 
 
-class MortalServer:
-    """A server that is killed and comes back on the same data and the same port."""
-
-    def __init__(self, data: Path, *, environment: Mapping[str, str] | None = None, broken: str | None = None) -> None:
-        self._environment, self._broken = environment, broken
-        self._running = start_server(data, environment=environment, broken=broken)
-        self.data = data
-        self.port = self._running.port
-        self.restarts: list[float] = []  # seconds from each start to the first answer
-
-    @property
-    def running(self) -> RunningServer:
-        return self._running
-
-    def kill(self) -> None:
-        self._running.kill()
-        self._close()
-
-    def restart(self) -> None:
-        """Start anew on what the last one left, and return once the database can be written."""
-        started = time.monotonic()
-        self._running = start_server(self.data, port=self.port, environment=self._environment, broken=self._broken)
-        with Caller(self.port) as caller:
-            caller.expect(200, "GET", "/ready")
-        self.restarts.append(time.monotonic() - started)
-
-    def stop(self) -> int:
-        status = self._running.stop()
-        self._close()
-        return status
-
-    def _close(self) -> None:
-        assert self._running.process.stdout is not None
-        self._running.process.stdout.close()
-
-
-def kill_again_and_again(server: MortalServer, run: Run, chance: random.Random, times: int) -> None:
+def kill_again_and_again(server: RunningServer, run: Run, chance: random.Random, times: int) -> None:
     """Kill each server once somebody appended to it."""
     for number in range(times):
         run.await_another_attempt()
@@ -339,7 +303,7 @@ def kill_again_and_again(server: MortalServer, run: Run, chance: random.Random, 
         _kill(server, chance, number)
 
 
-def kill_over(server: MortalServer, run: Run, chance: random.Random, times: int, commits: int) -> None:
+def kill_over(server: RunningServer, run: Run, chance: random.Random, times: int, commits: int) -> None:
     """Spread the kills over so many acknowledged commits, and return when these are reached."""
     for number in range(times):
         run.await_applied(int(commits * (number + chance.random()) / times))
@@ -348,7 +312,7 @@ def kill_over(server: MortalServer, run: Run, chance: random.Random, times: int,
     run.await_applied(commits)
 
 
-def _kill(server: MortalServer, chance: random.Random, number: int) -> None:
+def _kill(server: RunningServer, chance: random.Random, number: int) -> None:
     """At any moment, or every other time right after the database was written, which is where a commit in several
     steps would come apart."""
     if number % 2:
@@ -366,14 +330,3 @@ def _await_write(file: Path) -> None:
     deadline = time.monotonic() + 5
     while file.stat().st_mtime_ns == before and time.monotonic() < deadline:
         time.sleep(0.0002)
-
-
-@contextmanager
-def mortal_server(
-    data: Path, *, environment: Mapping[str, str] | None = None, broken: str | None = None
-) -> Iterator[MortalServer]:
-    server = MortalServer(data, environment=environment, broken=broken)
-    try:
-        yield server
-    finally:
-        server.stop()

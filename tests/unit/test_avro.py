@@ -1,4 +1,4 @@
-"""Avro files of strangers: legal manifests are read, and what would unfold to gigabytes is refused before it does."""
+"""Untrusted Avro files: legal manifests are read; what would decompress to gigabytes is refused before it does."""
 
 import bz2
 import datetime
@@ -19,7 +19,7 @@ from nunatak.objectstore import avro
 from nunatak.objectstore.live_files import LiveFile, ManifestFile, live_data_files, manifests_of
 from nunatak.objectstore.manifests import ENTRY_FIELDS, file_paths, manifest_paths
 
-MOST_MEMORY = 200 * 1024 * 1024  # while a hostile file is read; those below unfold to gigabytes
+MOST_MEMORY = 200 * 1024 * 1024  # while a hostile file is read; those below decompress to gigabytes
 SYNC = b"s" * 16
 
 Schema = dict[str, Any]
@@ -187,7 +187,7 @@ def test_a_block_that_unfolds_to_too_much_is_refused(codec: bytes) -> None:
     data = a_file(ENTRY, (1, folded(codec)(256 << 20)), codec=codec)
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidMetadata, match="unfolds to more than"):
+        with pytest.raises(InvalidMetadata, match="decompresses to more than"):
             read(data)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:
@@ -199,7 +199,7 @@ def test_many_blocks_that_unfold_to_too_much_together_are_refused() -> None:
     content = zlib.compress(number(1) + text(bytes(10 << 20)), 9)[2:-4]
 
     assert read(a_file(schema, (1, content), codec=b"deflate")) == 1, "one of them is read"
-    with pytest.raises(InvalidMetadata, match="unfolds to more than"):
+    with pytest.raises(InvalidMetadata, match="decompresses to more than"):
         read(a_file(schema, *[(1, content)] * 3, codec=b"deflate"))
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from nunatak.objectstore.linux import syscalls
 from nunatak.settings import load
-from tests.api.local import LocalCatalog
 from tests.api.wire import a_commit, ok, set_properties
+from tests.support.catalogs.local import LocalCatalog
 from tests.support.seccomp import FILES
 from tests.support.syncs import forbid_linux_calls
 

@@ -98,7 +98,7 @@ def test_whoever_comes_before_a_new_folder_is_on_disk_brings_it_there_too(files:
         for written in (first, second, third):
             synced = {os.readlink(f"/proc/self/fd/{each}") for each in written.descriptors()}
             assert {str(root), str(root / "new")} <= synced
-        files.is_synced(first)
+        files.mark_synced(first)
         fourth = files.create(at(root / "new" / "a" / "last"), b"data")
         assert [os.readlink(f"/proc/self/fd/{each}") for each in fourth.descriptors()] == [
             str(root / "new" / "a" / "last"),
@@ -116,12 +116,12 @@ def test_whoever_comes_before_a_new_folder_is_on_disk_brings_it_there_too(files:
 def test_a_folder_is_made_once_and_says_what_is_to_be_synced(files: LocalFiles, root: Path) -> None:
     made = files.make_folder(at(root / "t" / "data"))
     assert {os.readlink(f"/proc/self/fd/{each}") for each in made.descriptors()} >= {str(root), str(root / "t")}
-    assert made.made
-    files.is_synced(made)
+    assert made.created_folders
+    files.mark_synced(made)
     made.close()
 
     again = files.make_folder(at(root / "t" / "data"))
-    assert not again.made
+    assert not again.created_folders
     again.close()
 
 
@@ -147,7 +147,7 @@ def test_nothing_outside_the_allowed_places_is_touched(files: LocalFiles, root: 
     place = at(path.format(root=root, parent=root.parent))
 
     for touch in (lambda: files.read(place, "x"), lambda: files.write_new(place, b""), lambda: files.delete(place)):
-        with pytest.raises(Forbidden, match="lies outside what this server may touch"):
+        with pytest.raises(Forbidden, match="is outside the folders that this server may access"):
             touch()
 
 
@@ -162,9 +162,9 @@ def test_no_link_leads_anywhere(files: LocalFiles, root: Path, tmp_path: Path) -
         with pytest.raises(NotFound, match="Failed to open input stream for file: as it was spelled"):
             files.read(at(place), "as it was spelled")
     for place in (root / "folder" / "new", root / "folder" / "deep" / "new"):
-        with pytest.raises(BadRequest, match="leads through a symbolic link or a file"):
+        with pytest.raises(BadRequest, match="passes through a symbolic link or a file"):
             files.write_new(at(place), b"data")
-        with pytest.raises(BadRequest, match="leads through a symbolic link or a file"):
+        with pytest.raises(BadRequest, match="passes through a symbolic link or a file"):
             files.make_folder(at(place))
     files.delete(at(root / "folder" / "secret"))
     files.delete(at(root / "file"))  # the link itself may go
@@ -250,10 +250,10 @@ def test_a_path_is_told_without_its_links(files: LocalFiles, root: Path, tmp_pat
     (root / "link").symlink_to(root / "t", target_is_directory=True)
     (tmp_path / "alias").symlink_to(root, target_is_directory=True)
 
-    assert files.without_links(at(root / "link" / "x")) == at(root / "t" / "x")
-    assert files.without_links(at(tmp_path / "alias" / "t" / "x")) == at(root / "t" / "x")
-    assert files.without_links(at("/none/of/these")) == at("/none/of/these")
-    assert files.without_links(Location("file", "", ("a\0b",))) == Location("file", "", ("a\0b",))
+    assert files.resolve_links(at(root / "link" / "x")) == at(root / "t" / "x")
+    assert files.resolve_links(at(tmp_path / "alias" / "t" / "x")) == at(root / "t" / "x")
+    assert files.resolve_links(at("/none/of/these")) == at("/none/of/these")
+    assert files.resolve_links(Location("file", "", ("a\0b",))) == Location("file", "", ("a\0b",))
 
 
 def test_the_narrowest_allowed_place_counts(root: Path, tmp_path: Path, linux_syscalls: bool) -> None:

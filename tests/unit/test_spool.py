@@ -163,8 +163,8 @@ def test_what_cannot_be_written_down_keeps_nothing_else_from_it(spool: Spool, tm
 
 
 def test_memory_is_bounded_by_records_and_by_what_they_hold(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spooling, "MOST_RECORDS", 10)
-    monkeypatch.setattr(spooling, "MOST_BYTES", 1000)
+    monkeypatch.setattr(spooling, "MAX_RECORDS", 10)
+    monkeypatch.setattr(spooling, "MAX_BYTES", 1000)
     for _ in range(3):
         spool.add("scan_reports", {}, 400)
     assert spool.dropped == 1

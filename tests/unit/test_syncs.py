@@ -1,4 +1,4 @@
-"""Files reach the disk together: whoever comes while a sync is on its way is covered by the next one."""
+"""Files reach the disk together: whoever comes while a sync is running is covered by the next one."""
 
 import asyncio
 import errno
@@ -99,9 +99,9 @@ def linux_syscalls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         forbid_linux_calls(monkeypatch)
         return False
     if request.param == "no AIO":
-        monkeypatch.setattr(aio_fsync, "_Queue", Mock(side_effect=OSError(errno.EPERM, "Operation not permitted")))
-        monkeypatch.setattr(aio_fsync, "_of_thread", threading.local())
-    elif aio_fsync._queue_of_thread() is None:
+        monkeypatch.setattr(aio_fsync, "_AioContext", Mock(side_effect=OSError(errno.EPERM, "Operation not permitted")))
+        monkeypatch.setattr(aio_fsync, "_thread_local", threading.local())
+    elif aio_fsync._context_of_thread() is None:
         pytest.skip("this system has no AIO")
     return True
 
@@ -128,7 +128,7 @@ def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
     tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     synced: list[list[str]] = []
-    kind = type(store.local._disk)
+    kind = type(store.local._fsync)
     honest = kind.sync_all
 
     async def remembered(syncs: Any, files: Sequence[int]) -> None:
@@ -163,7 +163,7 @@ def test_without_linux_calls_each_file_is_synced_by_os_fsync(
 
     (tmp_path / "t0").mkdir()
     opened = local_store(str(tmp_path), linux_syscalls=linux_syscalls)
-    has_aio = linux_syscalls and not isinstance(aio_fsync._Queue, Mock)
+    has_aio = linux_syscalls and not isinstance(aio_fsync._AioContext, Mock)
     monkeypatch.setattr(os, "fsync", remembered)
     try:
         assert written_at_once(opened, tmp_path, 1) == [None]
@@ -257,8 +257,8 @@ def test_what_the_kernel_does_not_take_a_thread_syncs(
     files: list[int], syncs: LoopFsync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_threads: list[int] = []
-    honest = aio_fsync._Queue.hand_over
-    monkeypatch.setattr(aio_fsync._Queue, "hand_over", lambda queue, files, bell: honest(queue, files[:5], None))
+    honest = aio_fsync._AioContext.submit
+    monkeypatch.setattr(aio_fsync._AioContext, "submit", lambda queue, files, eventfd: honest(queue, files[:5], None))
     monkeypatch.setattr(aio_fsync, "sync_all", in_threads.extend)
 
     asyncio.run(syncs.sync_all(files))
@@ -301,7 +301,7 @@ def test_a_disk_of_which_nobody_can_tell_is_an_error_and_the_next_gets_a_new_que
 
     async def run() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(aio_fsync._Queue, "finished", broken)
+            patch.setattr(aio_fsync._AioContext, "collect", broken)
             with pytest.raises(OSError, match="cannot tell"):
                 await syncs.sync_all(files)
         await syncs.sync_all(files)
@@ -309,7 +309,7 @@ def test_a_disk_of_which_nobody_can_tell_is_an_error_and_the_next_gets_a_new_que
     asyncio.run(run())
 
 
-def test_each_loop_has_a_bell_of_its_own_and_leaves_none_behind(files: list[int]) -> None:
+def test_each_loop_has_an_eventfd_of_its_own_and_leaves_none_behind(files: list[int]) -> None:
     syncs = LoopFsync(in_thread)
     opened = len(os.listdir("/proc/self/fd"))
 

@@ -19,8 +19,8 @@ from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
 
-LONGEST_NAME = 128
-LONGEST_NOTE = 1000
+MAX_NAME_LENGTH = 128
+MAX_NOTE_LENGTH = 1000
 ALL_BITS = (1 << 62) - 1
 LAST_CREDENTIAL_MS = 86_400_000  # a day: time to notice that the last administrator's credential expires
 ANONYMOUS = "anonymous"  # the principal of requests that are not authenticated
@@ -98,10 +98,10 @@ def check_role_name(name: str) -> str:
 
 def _check_printable(name: str, what: str) -> str:
     """Returns the name if it is printable on one line; without commas, which separate names in headers and settings."""
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable() or "," in name or name != name.strip():
         raise BadRequest(
-            f"Invalid name of a {what}: {name[:LONGEST_NAME]!r}",
-            hint=f"Use 1 to {LONGEST_NAME} printable characters, no comma, and no space at either end.",
+            f"Invalid name of a {what}: {name[:MAX_NAME_LENGTH]!r}",
+            hint=f"Use 1 to {MAX_NAME_LENGTH} printable characters, no comma, and no space at either end.",
         )
     return name
 
@@ -480,6 +480,6 @@ async def keep_a_credential(store: Store, actor: Actor) -> list[Write]:
 
 
 def _note(note: str | None) -> str | None:
-    if note is not None and len(note) > LONGEST_NOTE:
-        raise BadRequest(f"The note is longer than {LONGEST_NOTE} characters")
+    if note is not None and len(note) > MAX_NOTE_LENGTH:
+        raise BadRequest(f"The note is longer than {MAX_NOTE_LENGTH} characters")
     return note

@@ -12,8 +12,8 @@ from nunatak.database.records import Write
 
 ALLOWED, DENIED = "allowed", "denied"
 
-LONGEST_REQUEST_ID = 200  # the length that is sent back
-LONGEST_CLIENT = 200
+MAX_REQUEST_ID_LENGTH = 200  # the length that is sent back
+MAX_CLIENT_LENGTH = 200
 
 
 def audit_row(
@@ -38,7 +38,7 @@ def audit_row(
             "outcome": outcome,
             "detail": None if detail is None else msgspec.json.encode(detail).decode(),
             "repeats": 1,
-            "request_id": None if request_id is None else request_id[:LONGEST_REQUEST_ID],
+            "request_id": None if request_id is None else request_id[:MAX_REQUEST_ID_LENGTH],
             "origin": origin,
         },
     )
@@ -46,5 +46,5 @@ def audit_row(
 
 def origin_text(address: str | None, roles: Sequence[str], client: str | None) -> str:
     """Returns the origin of a request as JSON: its address, its roles, and its User-Agent."""
-    said = {"address": address, "roles": list(roles) or None, "client": client[:LONGEST_CLIENT] if client else None}
+    said = {"address": address, "roles": list(roles) or None, "client": client[:MAX_CLIENT_LENGTH] if client else None}
     return msgspec.json.encode({name: value for name, value in said.items() if value is not None}).decode()

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from nunatak.access.audit_rows import origin_text
 from nunatak.access.sessions import Session
 
-MOST_BYTES = 64 * 1024 * 1024  # of all sessions; beyond that the oldest are dropped, and authenticated again
-MOST_BYTES_OF_ONE = MOST_BYTES // 4  # a session whose rights need more loses them, and they are queried again
+MAX_BYTES = 64 * 1024 * 1024  # of all sessions; beyond that the oldest are dropped, and authenticated again
+MAX_BYTES_OF_ONE = MAX_BYTES // 4  # a session whose rights need more loses them, and they are queried again
 MAX_ORIGINS = 100  # of one session; further User-Agent values are not recorded
 SWEEP_MS = 60_000  # how often expired sessions are dropped
 
@@ -44,7 +44,7 @@ class Known:
     def remember(self, wanted: Sequence[str], found: Sequence[int]) -> None:
         """Caches the rights found on securables; if they become too large, drops the earlier ones."""
         added = _weight_of_rights(wanted)
-        if self.weight_bytes + added > MOST_BYTES_OF_ONE:
+        if self.weight_bytes + added > MAX_BYTES_OF_ONE:
             freed = _weight_of_rights(self.rights)
             self.rights.clear()
             self._weigh(-freed)
@@ -88,7 +88,7 @@ def _weight_of_origin(address: str, agent: bytes, origin: str) -> int:
 class KnownSessions:
     """Sessions by the digest of their Authorization header."""
 
-    def __init__(self, now_ms: Callable[[], int], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, now_ms: Callable[[], int], most_bytes: int = MAX_BYTES) -> None:
         self.bytes = 0
         self._now_ms = now_ms
         self._most_bytes = most_bytes

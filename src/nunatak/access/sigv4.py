@@ -23,7 +23,7 @@ from nunatak.errors import NotAuthenticated
 ALGORITHM = "AWS4-HMAC-SHA256"
 CLOCK_MS = 300_000  # how far the client's clock may differ, and how long a request could be replayed
 REQUIRED_HEADERS = {"host", "x-amz-date"}
-LONGEST_HEADER = 4096  # fifty names of signed headers, and the rest
+MAX_HEADER_LENGTH = 4096  # fifty names of signed headers, and the rest
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 # Every other service encodes the path, which is already encoded, a second time.
 ENCODES_ONCE = "s3"
@@ -103,7 +103,7 @@ class SigV4Authenticator:
 
 
 def parse_signature(header: bytes) -> Signature:
-    found = _AUTHORIZATION.fullmatch(header.decode("latin-1")) if len(header) <= LONGEST_HEADER else None
+    found = _AUTHORIZATION.fullmatch(header.decode("latin-1")) if len(header) <= MAX_HEADER_LENGTH else None
     if found is None:
         raise _not_authenticated(
             "the header Authorization is incomplete",

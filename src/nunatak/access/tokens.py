@@ -28,7 +28,7 @@ AUDIENCE = "nunatak:catalog"
 ALGORITHM = "ES256"
 TOKEN_TYPE = "at+jwt"  # RFC 9068: no other type of JWT is accepted as an access token
 MAX_TOKEN_BYTES = 16 * 1024
-LONGEST_HEADER = 1024  # encoded; the headers of our tokens take less than 100
+MAX_HEADER_LENGTH = 1024  # encoded; the headers of our tokens take less than 100
 LEEWAY_MS = 30_000  # how far the clocks of the issuing and the verifying server may differ
 ROTATE_AFTER_MS = 30 * 86_400_000  # limits how long a key that leaked unnoticed is useful: one month
 KEY_NAMES = "signing-key/"
@@ -251,7 +251,7 @@ def _key_id(token: str) -> str:
         raise _not_authenticated("is not a signed JWT")
     encoded = token.partition(".")[0]
     try:
-        header = msgspec.json.decode(jwt.utils.base64url_decode(encoded[:LONGEST_HEADER]), type=dict[str, Any])
+        header = msgspec.json.decode(jwt.utils.base64url_decode(encoded[:MAX_HEADER_LENGTH]), type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise _not_authenticated("is not a signed JWT") from error
     # No other fields: neither a key (jwk, jku, x5u, x5c) nor an extension (crit) chosen by the sender.

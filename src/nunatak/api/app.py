@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 POLICY_TRIES = 5  # attempts to serve a request during which no rights change
 METRICS_PAGES_A_SECOND = 10
-LARGEST_BODIES = 16  # bodies of the largest size that fit in memory at once; one caller may use half of it
+LARGE_BODIES_IN_MEMORY = 16  # bodies of the largest size that fit in memory at once; one caller may use half of it
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for the first one with its Idempotency-Key
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -94,7 +94,9 @@ class App:
     _metrics_made: list[float] = field(default_factory=list)  # monotonic times of the pages made in the last second
 
     def __post_init__(self) -> None:
-        self.room = BodyRoom(LARGEST_BODIES * self.max_body_bytes, LARGEST_BODIES // 2 * self.max_body_bytes)
+        self.room = BodyRoom(
+            LARGE_BODIES_IN_MEMORY * self.max_body_bytes, LARGE_BODIES_IN_MEMORY // 2 * self.max_body_bytes
+        )
 
     @property
     def guard(self) -> Guard | None:

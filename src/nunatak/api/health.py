@@ -17,8 +17,8 @@ from nunatak.maintenance.facts import Facts
 from nunatak.maintenance.survey import UNREADABLE, look, subject_of
 from nunatak.maintenance.table_health import Check, Health, health_of
 
-LARGEST_PAGE = 200  # tables whose metadata one request reads
-LARGEST_DEEP_PAGE = 10  # tables whose manifests one request reads
+MAX_PAGE_SIZE = 200  # tables whose metadata one request reads
+MAX_DEEP_PAGE_SIZE = 10  # tables whose manifests one request reads
 AT_ONCE = 8  # tables that one request reads concurrently
 
 
@@ -33,7 +33,7 @@ async def load_health(request: Request) -> wire.HealthResponse:
     await require_namespace(request, place)
     resource = list_of(request, "health", place.securable)
     page = request.context.tokens.page(resource, request.query)
-    limit = min(page.limit, LARGEST_DEEP_PAGE if deep else LARGEST_PAGE)
+    limit = min(page.limit, MAX_DEEP_PAGE_SIZE if deep else MAX_PAGE_SIZE)
     names, following = await tables_in(request, place, Privilege.TABLE_READ_META, page.after, limit)
     tickets = asyncio.Semaphore(AT_ONCE)
     tables = await asyncio.gather(*(_health_of(request, each, deep, tickets) for each in names))

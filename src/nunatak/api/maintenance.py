@@ -24,7 +24,7 @@ from nunatak.maintenance.survey import UNREADABLE, Planner, loads_of, look, subj
 
 P = Privilege
 
-LARGEST_PAGE = 200  # tables that one request plans for
+MAX_PAGE_SIZE = 200  # tables that one request plans for
 
 
 # Policies
@@ -89,7 +89,7 @@ async def plan_maintenance(request: Request) -> wire.PlanResponse:
     await require_namespace(request, place)
     resource = list_of(request, "plan", place.securable)
     page = request.context.tokens.page(resource, request.query)
-    limit = min(page.limit, LARGEST_PAGE)
+    limit = min(page.limit, MAX_PAGE_SIZE)
     names, following = await tables_in(request, place, P.TABLE_READ_META, page.after, limit)
     tables: list[wire.TablePlan] = []
     for name in names:

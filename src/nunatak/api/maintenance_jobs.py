@@ -39,7 +39,7 @@ from nunatak.maintenance.policies import check_type, nearest
 from nunatak.maintenance.queue import QueuedJob, find_job, no_such_job
 from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
 
-LARGEST_PAGE = 200  # tables that one request plans for
+MAX_PAGE_SIZE = 200  # tables that one request plans for
 CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
 GONE = "the table was dropped or renamed"
 NOWHERE = securables.entry("", ("",), "")  # no warehouse, namespace or table has an empty name
@@ -61,7 +61,7 @@ async def add_jobs(request: Request) -> AddJobsResponse:
     await require_namespace(request, place)
     resource = list_of(request, "jobs-to-add", place.securable)
     after = request.context.tokens.read(resource, wanted.page_token) if wanted.page_token else ""
-    names, following = await tables_in(request, place, CHANGING, after, LARGEST_PAGE)
+    names, following = await tables_in(request, place, CHANGING, after, MAX_PAGE_SIZE)
     jobs: list[AddedJob] = []
     for name in names:
         with suppress(*UNREADABLE):  # a view, or a table that is gone or unreadable: `health` reports it

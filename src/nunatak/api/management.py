@@ -25,7 +25,7 @@ from nunatak.api import management_wire as wire
 from nunatak.api.admission import is_seen
 from nunatak.api.http import Request, Response, decode_segment, json_response
 from nunatak.api.management_wire import (
-    LONGEST_LIFE_SECONDS,
+    MAX_LIFETIME_SECONDS,
     AddMemberRequest,
     CreateCredentialRequest,
     CreatePrincipalRequest,
@@ -411,8 +411,8 @@ def _new_credential(vault: Vault, kind: str) -> NewCredential:
 def _expiry(now_ms: int, seconds: int | None) -> int | None:
     if seconds is None:
         return None
-    if not 1 <= seconds <= LONGEST_LIFE_SECONDS:
-        raise BadRequest(f"Invalid expires-in-seconds: {seconds} does not lie between 1 and {LONGEST_LIFE_SECONDS}")
+    if not 1 <= seconds <= MAX_LIFETIME_SECONDS:
+        raise BadRequest(f"Invalid expires-in-seconds: {seconds} does not lie between 1 and {MAX_LIFETIME_SECONDS}")
     return now_ms + seconds * 1000
 
 

@@ -5,16 +5,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from nunatak.access.administration import LONGEST_NAME, LONGEST_NOTE
+from nunatak.access.administration import MAX_NAME_LENGTH, MAX_NOTE_LENGTH
 from nunatak.access.privileges import BUNDLES, EVERYTHING, GRANTABLE, names_of
 from nunatak.api.wire import PagedResponse, PageToken, Wire
 from nunatak.events.audit_trail import Line
 from nunatak.iceberg.shapes import Long
 
-LONGEST_LIFE_SECONDS = 10 * 366 * 86_400
+MAX_LIFETIME_SECONDS = 10 * 366 * 86_400
 
-Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_NAME})]
-Note = Annotated[str, Meta(extra_json_schema={"maxLength": LONGEST_NOTE})] | None
+Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_NAME_LENGTH})]
+Note = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_NOTE_LENGTH})] | None
 Milliseconds = Annotated[Long, Meta(description="Milliseconds since 1970.")]
 Grantee = Annotated[str, Meta(description="`principal:NAME` or `role:NAME`.")]
 Securable = Annotated[
@@ -174,7 +174,7 @@ class CreateCredentialRequest(Wire, frozen=True):
     roles: Annotated[list[Name] | None, Meta(description="The only roles it may be used for.")] = None
     note: Note = None
     expires_in_seconds: (
-        Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": LONGEST_LIFE_SECONDS})] | None
+        Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX_LIFETIME_SECONDS})] | None
     ) = None
 
 

@@ -19,7 +19,7 @@ from nunatak.catalog.write import write
 from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest
 
-LARGEST_PAGE = 100  # documents in one response; each has up to 1 MiB
+MAX_PAGE_SIZE = 100  # documents in one response; each has up to 1 MiB
 
 
 @handler
@@ -31,7 +31,7 @@ async def get_documents(request: Request) -> ListMigrationDocumentsResponse:
         check_document(prefix)
     resource = f"management/migrations/{migration}/{prefix}"
     page = request.context.tokens.page(resource, request.query)
-    limit = min(page.limit, LARGEST_PAGE)
+    limit = min(page.limit, MAX_PAGE_SIZE)
     found = await list_documents(request.catalog.store, migration, prefix, page.after or "", limit + 1)
     token = request.context.tokens.after(resource, found[limit - 1].name if len(found) > limit else None)
     return ListMigrationDocumentsResponse([_answer(request, each) for each in found[:limit]], next_page_token=token)

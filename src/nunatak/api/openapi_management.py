@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nunatak.access.administration import LONGEST_NAME
+from nunatak.access.administration import MAX_NAME_LENGTH
 from nunatak.access.privileges import EVERYTHING, names_of
 from nunatak.api.openapi_operations import whole
 from nunatak.api.openapi_schemas import BOOLEAN, HEADERS, LONG, PARAMETERS, STRING, WRITTEN, parameter
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 OpenApiDocument = Annotated[Json, described_by("OpenApiDocument")]
 
 _PRIVILEGE: Json = {"type": "string", "enum": names_of(EVERYTHING)}
-_NAME: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
+_NAME: Json = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}
 _WAREHOUSE_NAME: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
 
 _PARAMETERS: Json = {

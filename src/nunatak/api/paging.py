@@ -14,9 +14,9 @@ from msgspec import UNSET, UnsetType
 
 from nunatak.catalog.catalog import Caller
 from nunatak.errors import BadRequest
-from nunatak.settings import LARGEST_PAGE
+from nunatak.settings import MAX_PAGE_SIZE
 
-MAX_PAGE = LARGEST_PAGE
+MAX_PAGE = MAX_PAGE_SIZE
 EVERYTHING = 1_000_000_000  # the limit of a list that is requested without paging
 _NONCE_BYTES = 12
 _PADDED_BYTES = 64  # tokens are padded to a multiple of this, which hides the length of the name inside

@@ -45,7 +45,7 @@ EVENTS = {
 # Operations without an audit record: they change nothing in the catalog, or are too frequent.
 QUIET = frozenset({"reportMetrics", "getToken", "leaseMaintenanceJob", "extendMaintenanceLease"})
 SMALL_BODY = 16 * 1024
-LONGEST_TEXT = 255
+MAX_TEXT_LENGTH = 255
 
 
 def tell(route: Route, request: Request, status: int, started: float, error: CatalogError | None = None) -> None:
@@ -95,7 +95,7 @@ def _sender(caller: Caller, agent: bytes | None) -> Fields:
     return {
         "principal": caller.principal,
         "request_id": caller.request_id,
-        "client": None if agent is None else agent.decode("latin-1")[:LONGEST_TEXT],
+        "client": None if agent is None else agent.decode("latin-1")[:MAX_TEXT_LENGTH],
     }
 
 

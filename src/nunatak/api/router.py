@@ -14,7 +14,10 @@ ROOTS: tuple[tuple[str, ...], ...] = (("iceberg",), ("apis", "iceberg"), ("api",
 MANAGEMENT = ("management", "v1")
 _ANY = "*"
 
-MOST_REMEMBERED, LONGEST_REMEMBERED = 4096, 300  # entries and characters: engines request the same paths repeatedly
+MAX_CACHED_PATHS, MAX_CACHED_PATH_LENGTH = (
+    4096,
+    300,
+)  # entries and characters: engines request the same paths repeatedly
 
 Tree = dict[str, Any]
 Match = tuple[Route, str, Sequence[str]]
@@ -49,8 +52,8 @@ class Router:
         found = self._found.get((method, path))
         if found is None:
             found = self._match(method, path)
-            if len(path) <= LONGEST_REMEMBERED:
-                if len(self._found) >= MOST_REMEMBERED:
+            if len(path) <= MAX_CACHED_PATH_LENGTH:
+                if len(self._found) >= MAX_CACHED_PATHS:
                     self._found.clear()
                 self._found[method, path] = found
         return found

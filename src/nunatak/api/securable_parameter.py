@@ -24,7 +24,7 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.maintenance.survey import tables_after
 
 CHUNK = 200  # names that are read, and whose rights are checked, together
-MOST_CHUNKS = 25  # for one page: bounds the work for a caller who may see few of many tables
+MAX_CHUNKS = 25  # for one page: bounds the work for a caller who may see few of many tables
 
 
 class PlaceBody(Protocol):
@@ -121,10 +121,10 @@ async def tables_in(
     """Returns tables directly in a namespace, or all of a warehouse, on which the caller holds the privilege, in order.
 
     Returns one page, which starts after `after`, and the position of the next page, or None. A page may be short
-    although more follow: at most MOST_CHUNKS chunks of names are read for it. Those of a warehouse may include views.
+    although more follow: at most MAX_CHUNKS chunks of names are read for it. Those of a warehouse may include views.
     """
     found: list[Identifier] = []
-    for _ in range(MOST_CHUNKS):
+    for _ in range(MAX_CHUNKS):
         names = await _names(request, place, after)
         for each in await _allowed_tables(request, names, privilege):
             if len(found) == limit:

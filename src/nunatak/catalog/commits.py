@@ -54,7 +54,7 @@ MAX_PARTS = 100  # of a transaction for the same table: each is applied before t
 # The updates of an append: their cost does not depend on the size of the table.
 QUICK_UPDATES = (AddSnapshot, SetSnapshotRef, SetProperties, RemoveProperties, SetStatistics, RemoveSnapshotRef)
 FIRST_PAUSE_SECONDS = 0.005
-LONGEST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 0.5
 DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 NOTHING_APPLIED = "Nothing of the transaction was applied."
 NO_LONGER_THERE = "The commit was carried out, but a table of it is no longer under its name"
@@ -181,7 +181,7 @@ async def commit_tables(
 
 async def _pause(attempt: int) -> None:
     """Sleeps with exponential backoff and jitter, so that two servers do not retry in step."""
-    pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+    pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
     await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
 

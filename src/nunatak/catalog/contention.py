@@ -13,7 +13,7 @@ from nunatak.database.records import Key
 
 CONTENDED_SECONDS = 2.0  # a table without a conflict for this long is no longer contended
 HOLD_SECONDS = 0.05  # from a writer's load to its commit; then the next writer may load
-LONGEST_WAIT_SECONDS = 2.0  # a load never waits longer
+MAX_WAIT_SECONDS = 2.0  # a load never waits longer
 MAX_WRITERS = 1000  # tracked per table
 
 Writer = tuple[str, int]  # the client's address and port: one connection counts as one writer
@@ -74,7 +74,7 @@ class Contention:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         table.waiting.append((writer, turn))
-        await asyncio.wait([turn], timeout=LONGEST_WAIT_SECONDS)
+        await asyncio.wait([turn], timeout=MAX_WAIT_SECONDS)
         if not turn.done():
             turn.cancel()  # the load proceeds without a hold
 

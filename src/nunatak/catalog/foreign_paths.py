@@ -34,10 +34,10 @@ WITH_PATHS = (AddSnapshot, SetStatistics, SetPartitionStatistics)
 
 PAGE = 1000  # pointers per query
 CHUNK = 500  # paths per query; the event loop serves other requests between two chunks
-MOST_REFERENCES = 1000  # folders; tables that point elsewhere point into one or two
-LONGEST_SHOWN = 100  # characters of a path in an error
-LONGEST_PATH = 4096  # characters; no file system and no object store has longer names
-LONGEST_PLACE = 1000  # characters of a location, the width of the database column
+MAX_REFERENCES = 1000  # folders; tables that point elsewhere point into one or two
+MAX_SHOWN_LENGTH = 100  # characters of a path in an error
+MAX_PATH_LENGTH = 4096  # characters; no file system and no object store has longer names
+MAX_PLACE_LENGTH = 1000  # characters of a location, the width of the database column
 
 Metadata = TableMetadata | ViewMetadata
 NamedPath = tuple[str, str]  # the field and the path in it
@@ -110,12 +110,12 @@ def referenced_places(metadata: Metadata) -> tuple[str, ...]:
     own = own_places(metadata)
     found: dict[str, None] = {}
     for _, path in paths_in_metadata(metadata):
-        if len(path) <= LONGEST_PATH and not is_inside_any(own, path):
+        if len(path) <= MAX_PATH_LENGTH and not is_inside_any(own, path):
             for place in possible_locations(path.rpartition("/")[0]):
                 found[reference_to(place)] = None
-        if len(found) >= MOST_REFERENCES:
+        if len(found) >= MAX_REFERENCES:
             break
-    return tuple(each for each in found if len(each) <= LONGEST_PLACE)
+    return tuple(each for each in found if len(each) <= MAX_PLACE_LENGTH)
 
 
 def reference_to(place: Location) -> str:
@@ -171,13 +171,15 @@ async def _refuse_place(catalog: Catalog, caller: Caller, key: Key, place: Locat
 
 async def _refuse_paths(catalog: Catalog, caller: Caller, key: Key, paths: Sequence[NamedPath]) -> None:
     for field, path in paths:
-        if len(path) > LONGEST_PATH:
-            raise BadRequest(f"Invalid {field}: a path of {len(path)} characters; at most {LONGEST_PATH} are allowed")
+        if len(path) > MAX_PATH_LENGTH:
+            raise BadRequest(
+                f"Invalid {field}: a path of {len(path)} characters; at most {MAX_PATH_LENGTH} are allowed"
+            )
     owners = await owners_of_paths(catalog, key, [path for _, path in paths])
     for field, path in paths:
         if not await may_use_all(caller, owners[path]):
             raise Forbidden(
-                f"Invalid {field}: {path[:LONGEST_SHOWN]} lies in a place of another table or view",
+                f"Invalid {field}: {path[:MAX_SHOWN_LENGTH]} lies in a place of another table or view",
                 hint="Only somebody who may read and write that table can name its files here.",
             )
 
@@ -271,8 +273,8 @@ async def owners_of_paths(catalog: Catalog, key: Key, paths: Sequence[str]) -> d
 async def owners_of_all(catalog: Catalog, places: Sequence[Location]) -> dict[Location, list[Owner]]:
     """Returns for each place the live tables and views whose location or write location contains it; one query."""
     around = {str(each): each for place in places for each in ancestry(place)}
-    # No stored location is longer than LONGEST_PLACE, so longer ones cannot match.
-    asked = msgspec.json.encode([each for each in around if len(each) <= LONGEST_PLACE]).decode()
+    # No stored location is longer than MAX_PLACE_LENGTH, so longer ones cannot match.
+    asked = msgspec.json.encode([each for each in around if len(each) <= MAX_PLACE_LENGTH]).decode()
     taken: dict[Location, list[Owner]] = {}
     for catalog_name, namespace, name, text in await catalog.store.rows("owners_at", {"places": asked}):
         taken.setdefault(around[text], []).append((Key(catalog_name, namespace, name), around[text]))
@@ -311,9 +313,9 @@ def _is_foreign(key: Key, place: Location, owners: Iterable[Owner], own: Sequenc
 
 async def _meanings(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Location]]:
     """Returns the locations that readers may resolve each path to, including through local symbolic links."""
-    found = {path: possible_locations(path[:LONGEST_PATH]) for path in paths}
+    found = {path: possible_locations(path[:MAX_PATH_LENGTH]) for path in paths}
     places = list(dict.fromkeys(place for each in found.values() for place in each))
-    real = dict(zip(places, await catalog.objects.without_links(places), strict=True))
+    real = dict(zip(places, await catalog.objects.resolve_links(places), strict=True))
     return {path: list(dict.fromkeys([*each, *(real[place] for place in each)])) for path, each in found.items()}
 
 

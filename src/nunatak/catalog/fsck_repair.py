@@ -33,12 +33,12 @@ async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
         found = await catalog.objects.read_metadata(pointer.metadata_location)
         if why_unreadable(found, pointer.kind) is None:
             return "the file can be read; left alone"
-        await catalog.objects.set_aside(pointer.metadata_location, aside)
+        await catalog.objects.rename_file(pointer.metadata_location, aside)
         done = f"set the torn file aside as {aside} and wrote it again"
     except NotFound:
         done = "wrote the file again from the stored bytes"
     except CatalogError:  # the file cannot even be decompressed
-        await catalog.objects.set_aside(pointer.metadata_location, aside)
+        await catalog.objects.rename_file(pointer.metadata_location, aside)
         done = f"set the torn file aside as {aside} and wrote it again"
     await catalog.objects.write_metadata(pointer.metadata_location, data, lambda _: None)
     return done

@@ -43,7 +43,7 @@ LEASE_MS = 90_000  # three missed heartbeats
 IDLE_SECONDS = 60.0  # sleep if no job is due; a new job of this server ends it at once
 OUTAGE_SECONDS = 5.0  # pause after a database error
 HAND_OVER_SECONDS = 2.0
-LONGEST_PAUSE_MS = 3_600_000
+MAX_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
 SERVER = "nunatak"  # the principal in the audit trail: the server itself
 
@@ -92,7 +92,7 @@ async def run_next(catalog: Catalog) -> bool:
     except Exception as error:
         # A job must survive every error, including a bug in this code.
         log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
-        await _postpone(catalog, job, min(LONGEST_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12)), str(error)[:500])
+        await _postpone(catalog, job, min(MAX_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12)), str(error)[:500])
     else:
         # One transaction: the audit row is stored exactly if the job is finished.
         await catalog.store.apply([*result, FinishJob(job.job_id, catalog.server_id)])

@@ -12,7 +12,7 @@ from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict, NotFound
 
-LARGEST_CONTENT_BYTES = 1 << 20
+MAX_CONTENT_BYTES = 1 << 20
 _MIGRATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DOCUMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
 
@@ -39,8 +39,8 @@ def _check(pattern: re.Pattern[str], name: str, what: str) -> str:
 
 
 def check_content(content: bytes) -> str:
-    if len(content) > LARGEST_CONTENT_BYTES:
-        raise BadRequest(f"The document has {len(content)} bytes; at most {LARGEST_CONTENT_BYTES} are kept")
+    if len(content) > MAX_CONTENT_BYTES:
+        raise BadRequest(f"The document has {len(content)} bytes; at most {MAX_CONTENT_BYTES} are kept")
     return content.decode()
 
 

@@ -13,8 +13,8 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore import manifests
 from nunatak.objectstore.location import Location, is_inside_any, parse_location
 
-MOST_EXAMPLES = 20  # files left by a purge that the log and the audit row name
-LONGEST_SHOWN = 200  # characters of a path in a log or an error
+MAX_EXAMPLES = 20  # files left by a purge that the log and the audit row name
+MAX_SHOWN_LENGTH = 200  # characters of a path in a log or an error
 
 
 NOBODY = Key("", "", "")  # the key of a dropped table: a table that has its name now is another one
@@ -43,7 +43,7 @@ class OwnFiles:
     async def read(self, path: str) -> bytes:
         """Reads the file; raises BadRequest if it is not the table's own, NotFound if it is missing."""
         if not await self.holds(path):
-            raise BadRequest(f"{path[:LONGEST_SHOWN]} lies outside the table's own places and is not read")
+            raise BadRequest(f"{path[:MAX_SHOWN_LENGTH]} lies outside the table's own places and is not read")
         return await self._catalog.objects.read(path)
 
 
@@ -98,8 +98,8 @@ class Left:
     examples: list[str] = field(default_factory=list)
 
     def note(self, path: str) -> None:
-        if len(self.examples) < MOST_EXAMPLES:
-            self.examples.append(path[:LONGEST_SHOWN])
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(path[:MAX_SHOWN_LENGTH])
 
     def told(self) -> dict[str, object]:
         return {"outside": self.outside, "needed": self.needed, "files": self.examples}

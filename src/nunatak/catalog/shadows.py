@@ -17,7 +17,7 @@ from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Conflict
 from nunatak.iceberg.shapes import Long
 
-LONGEST_SOURCE = 500  # characters
+MAX_SOURCE_LENGTH = 500  # characters
 
 State = Literal["shadow", "cut-over"]
 
@@ -48,8 +48,8 @@ class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def check_source(text: str) -> str:
-    if not 1 <= len(text) <= LONGEST_SOURCE or not text.isprintable():
-        raise BadRequest(f"Invalid source of a shadow: use 1 to {LONGEST_SOURCE} printable characters")
+    if not 1 <= len(text) <= MAX_SOURCE_LENGTH or not text.isprintable():
+        raise BadRequest(f"Invalid source of a shadow: use 1 to {MAX_SOURCE_LENGTH} printable characters")
     return text
 
 

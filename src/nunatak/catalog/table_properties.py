@@ -13,7 +13,7 @@ from nunatak.database.store import Store
 from nunatak.errors import BadRequest, Unprocessable
 
 OWNER = "nunatak.table-uuid"  # the row with the UUID of the table that the others belong to
-LONGEST_KEY, LONGEST_VALUE = 255, 1000  # characters, the widths of the columns
+MAX_KEY_LENGTH, MAX_VALUE_LENGTH = 255, 1000  # characters, the widths of the columns
 
 
 async def load_table_properties(store: Store, key: Key, table_uuid: str) -> dict[str, str]:
@@ -57,7 +57,8 @@ def _check(updates: Mapping[str, str], removals: Sequence[str]) -> None:
     if OWNER in updates or OWNER in removals:
         raise BadRequest(f"{OWNER} is kept by the catalog itself")
     for name, value in updates.items():
-        if len(name) > LONGEST_KEY or len(value) > LONGEST_VALUE or "\0" in name + value:
+        if len(name) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH or "\0" in name + value:
             raise BadRequest(
-                f"Invalid property {name[:64]!r}: a key has at most {LONGEST_KEY} characters, a value {LONGEST_VALUE}"
+                f"Invalid property {name[:64]!r}: a key has at most {MAX_KEY_LENGTH} characters, "
+                f"a value at most {MAX_VALUE_LENGTH}"
             )

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 30  # how long a server may serve a warehouse that another server dropped; it is empty
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-LONGEST_LOCATION = 1000
+MAX_LOCATION_LENGTH = 1000
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Warehouses(dict[str, WarehousePlace]):
         if name in self:
             raise AlreadyExists(f"Warehouse already exists: {name}")
         place = self._inside(location or f"{self._roots[0]}/{name}")
-        if len(str(place)) > LONGEST_LOCATION:
-            raise BadRequest(f"The location of a warehouse is at most {LONGEST_LOCATION} characters long")
+        if len(str(place)) > MAX_LOCATION_LENGTH:
+            raise BadRequest(f"The location of a warehouse is at most {MAX_LOCATION_LENGTH} characters long")
         for other in self.values():
             if any(each.contains(place) or place.contains(each) for each in other.allowed):
                 raise Conflict(f"The location {place} overlaps the warehouse {other.name}")

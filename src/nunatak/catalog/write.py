@@ -25,8 +25,8 @@ from nunatak.iceberg.identifiers import from_jdbc
 
 GRACE_SECONDS = 300  # an idempotency key is stored longer than advertised: clocks differ, retries are late
 NO_SIZES: Mapping[str, int] = {}
-MOST_NAMED = 50  # property names in an audit row; values are left out, since they may be anything
-LONGEST_NAMED = 100
+MAX_NAMES = 50  # property names in an audit row; values are left out, since they may be anything
+MAX_NAME_LENGTH = 100
 
 
 async def write(
@@ -88,7 +88,7 @@ def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | Updat
 
 def _property_names(properties: Iterable[str]) -> list[str]:
     """Returns the sorted names, limited in number and length for an audit row."""
-    return [name[:LONGEST_NAMED] for name in sorted(properties)[:MOST_NAMED]]
+    return [name[:MAX_NAME_LENGTH] for name in sorted(properties)[:MAX_NAMES]]
 
 
 def save_answer(catalog: Catalog, caller: Caller, answer: StoredResponse) -> SaveAnswer:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 1.0  # since the last commit to a table: then its content is stored
 PATIENCE_SECONDS = 10.0  # after this the content is stored even if commits continue
-MOST_BYTES = 16 * 1024 * 1024  # held in memory; beyond it everything is stored at once
+MAX_BYTES = 16 * 1024 * 1024  # held in memory; beyond it everything is stored at once
 BATCH = 64  # tables in one transaction
 SMALL_BYTES = 256 * 1024  # files up to here share an fsync; the content of larger ones is stored with their commit
 
@@ -61,7 +61,7 @@ class WriteBehind:
             # `since` stays: otherwise a table with constant commits would never be stored.
             self._waiting[key] = _WaitingContent(loaded, before.since, now)
         self.bytes += len(loaded.answer)
-        if self.bytes > MOST_BYTES:
+        if self.bytes > MAX_BYTES:
             self._full.set()
 
     def find(self, key: Key, metadata_location: str) -> Loaded | None:
@@ -96,7 +96,7 @@ class WriteBehind:
                     self.bytes -= len(each.loaded.answer)
 
     async def until_full(self, seconds: float) -> bool:
-        """Wait for `seconds`, or until more than MOST_BYTES are held; returns whether that was the reason."""
+        """Wait for `seconds`, or until more than MAX_BYTES are held; returns whether that was the reason."""
         try:
             await asyncio.wait_for(self._full.wait(), seconds)
         except TimeoutError:

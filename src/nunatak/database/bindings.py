@@ -24,7 +24,7 @@ from nunatak.database.records import (
 KEPT_REPORTS = 10_000  # only the newest metrics reports of clients are kept
 KEPT_REPORT_BYTES = 64 * 1024 * 1024
 
-MOST_STUCK_JOBS = 100  # bounds a report; enough to see what is wrong
+MAX_STUCK_JOBS = 100  # bounds a report; enough to see what is wrong
 
 # Sorts after every name: 64 times the highest character is 256 bytes, and the longest name has 255.
 BEHIND_ALL = "\U0010ffff" * 64

@@ -14,7 +14,7 @@ from nunatak.database.mariadb_connections import (
 )
 from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
-    LONGEST_SECONDS,
+    MAX_SECONDS,
     TURN_SECONDS,
     Migration,
     MigrationInterrupted,
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def migrate(connections: MariadbConnections) -> list[str]:
     """Applies missing migrations; returns their names."""
-    session = connections.open(command_seconds=LONGEST_SECONDS)
+    session = connections.open(command_seconds=MAX_SECONDS)
     try:
         if session.flavour == "MySQL":
             log.warning("the database is MySQL: Nunatak is tested on MariaDB, and meant but not known to work here")

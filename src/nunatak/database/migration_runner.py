@@ -12,7 +12,7 @@ Migration = tuple[int, str, str]  # number, name, SQL
 TRIES = 10  # for a table lock that other transactions hold
 PAUSE_SECONDS = 1.0  # between tries, so that commits queued behind one can finish
 TURN_SECONDS = 120  # to wait for another server that migrates
-LONGEST_SECONDS = 3600  # limit of one statement of a migration on a large catalog
+MAX_SECONDS = 3600  # limit of one statement of a migration on a large catalog
 
 CREATE_MIGRATIONS = "CREATE TABLE IF NOT EXISTS nunatak_migrations (number INTEGER PRIMARY KEY, name {text} NOT NULL)"
 

@@ -11,7 +11,7 @@ from nunatak.database.changes import Steps
 
 Page = tuple[list[str], str | None]  # names in order, and the position of the next page, or None at the end
 
-LONGEST_STEP = 1000  # namespaces read at once by `in_pages`
+MAX_NAMESPACES_AT_ONCE = 1000  # namespaces read at once by `in_pages`
 
 
 def one_by_one(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
@@ -47,7 +47,7 @@ def at_once(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
 def in_pages(catalog: str, parent: str, after: str, limit: int) -> Steps[Page]:
     """Reads many names per round trip, for MariaDB, which does the skip scan of the index by itself."""
     prefix, start, before = bindings.children_between(parent, after)
-    step = min(limit + 1, LONGEST_STEP)
+    step = min(limit + 1, MAX_NAMESPACES_AT_ONCE)
     position = last = start
     listed: dict[str, None] = {}
     while True:

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REPEATED = {"40001", "40P01"}  # serialization failure and deadlock: rolled back, and worth a retry
-LARGEST_BATCH = 64  # beyond this the cost per member hardly falls, and every member waits for the whole statement
-MOST_IN_FLIGHT = 4  # batches of each kind; fewer in flight make each batch larger
+MAX_BATCH_SIZE = 64  # beyond this the cost per member hardly falls, and every member waits for the whole statement
+MAX_IN_FLIGHT = 4  # batches of each kind; fewer in flight make each batch larger
 BATCH_SETTINGS = {
     "lock_timeout": "100ms",  # a commit that waits longer is retried alone, so that the rest of the batch does not wait
     # Each statement finds its rows by an index: the plan is cached, and must stay right when the tables have grown.
@@ -62,10 +62,10 @@ class PostgresStore(ServerStore):
         self._connections = connections
         self._batch_connections = batch_connections  # never exhausted: as many as batches in flight
         self._heads: Batches[Lookup, Pointer | None] = Batches(
-            self._find_pointers, largest=LARGEST_BATCH, in_flight=in_flight
+            self._find_pointers, largest=MAX_BATCH_SIZE, in_flight=in_flight
         )
         self._commits: Batches[Sequence[Change], list[object]] = Batches(
-            self._commit_pointers, largest=LARGEST_BATCH, in_flight=in_flight
+            self._commit_pointers, largest=MAX_BATCH_SIZE, in_flight=in_flight
         )
 
     @property
@@ -293,7 +293,7 @@ class PostgresStore(ServerStore):
 async def open_store(url: str, *, pool_size: int = POOL_SIZE) -> PostgresStore:
     """Opens the store at `postgresql://…` and migrates it; raises PostgresNotInstalled or ServiceUnavailable."""
     statements = postgres_statements()
-    in_flight = max(1, min(MOST_IN_FLIGHT, pool_size // 5))
+    in_flight = max(1, min(MAX_IN_FLIGHT, pool_size // 5))
     connections = PostgresConnections(url, statements, max(1, pool_size - 2 * in_flight))
     await migrate(connections)
     return PostgresStore(connections, PostgresConnections(url, statements, 2 * in_flight, BATCH_SETTINGS), in_flight)

@@ -12,7 +12,7 @@ from nunatak.database.records import AddJob, Change, Key, MovePointer, Pointer, 
 from nunatak.database.transactions import is_plain_commit, plain_commit_of
 from nunatak.errors import CatalogError
 
-LARGEST_CONTENT_BYTES = 256 * 1024  # the other members would wait while larger metadata is sent
+MAX_CONTENT_BYTES = 256 * 1024  # the other members would wait while larger metadata is sent
 
 Lookup = tuple[Key, str | None]  # the key, and the metadata location whose bytes the caller has
 
@@ -41,7 +41,7 @@ async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> li
 
 def may_go_together(changes: Sequence[Change]) -> bool:
     content = plain_commit_of(changes).new.content if is_plain_commit(changes) else None
-    return content is not None and len(content) <= LARGEST_CONTENT_BYTES
+    return content is not None and len(content) <= MAX_CONTENT_BYTES
 
 
 def claims_of(changes: Sequence[Change]) -> frozenset[Hashable]:

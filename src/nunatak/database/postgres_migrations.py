@@ -5,7 +5,7 @@ import random
 
 from nunatak.database.migration_runner import (
     CREATE_MIGRATIONS,
-    LONGEST_SECONDS,
+    MAX_SECONDS,
     TURN_SECONDS,
     Migrating,
     Migration,
@@ -72,12 +72,12 @@ async def _apply(session: PostgresSession, migration: Migration) -> bool:
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0;"
             f"SET LOCAL lock_timeout = '{TURN_SECONDS}s'; SELECT pg_advisory_xact_lock({MIGRATION_LOCK});"
             f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; {CREATE_MIGRATIONS.format(text='TEXT')}",
-            timeout=LONGEST_SECONDS,
+            timeout=MAX_SECONDS,
         )
         needed = number in [each for each, _, _ in missing_migrations(await _applied_migrations(session), "postgres")]
         if needed:
             if sql:
-                await run(sql, timeout=LONGEST_SECONDS)
+                await run(sql, timeout=MAX_SECONDS)
             await run("INSERT INTO nunatak_migrations VALUES ($1, $2)", number, name)
         await run("COMMIT")
     except CatalogError:

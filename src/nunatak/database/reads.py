@@ -115,7 +115,7 @@ class StoreReads(ABC):
     async def take_stock(self, before_ms: int, attempts: int) -> Stock:
         (pointers,) = await self._row("count_pointers", {})
         (answers,) = await self._row("count_answers", {"before_ms": before_ms})
-        jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": bindings.MOST_STUCK_JOBS})
+        jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": bindings.MAX_STUCK_JOBS})
         return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
 
     async def secret(self, name: str) -> bytes:

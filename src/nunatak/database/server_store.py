@@ -25,7 +25,7 @@ TRIES = 10  # after a deadlock or a lost connection, before the caller gets Serv
 TRY_SECONDS = 20.0  # no attempt starts after this, which bounds the wait for locks
 READ_TRIES = 3  # a database server that restarts may end several sessions in a row
 FIRST_PAUSE_SECONDS = 0.005
-LONGEST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 0.5
 RESOLVE_SECONDS = 5.0  # to find out whether a commit whose response was lost took effect
 RESOLVE_PAUSE_SECONDS = 0.05
 UNCONFIRMED = "The database did not confirm the commit and cannot be asked now"
@@ -95,7 +95,7 @@ class ServerStore(StoreReads):
             if attempt:
                 self._counts["retry"] += 1
                 # Jitter keeps transactions that deadlocked with each other from meeting again.
-                pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+                pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             if time.monotonic() > deadline:
                 break

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from nunatak.access.audit_rows import LONGEST_REQUEST_ID, origin_text
+from nunatak.access.audit_rows import MAX_REQUEST_ID_LENGTH, origin_text
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 1.0
 SUM_MS = 60_000  # denials of unauthenticated requests make one row per address and minute
-MOST_SUMS = 200  # per minute; further ones are counted in one row, whose address is OTHERS
+MAX_SUMS = 200  # per minute; further ones are counted in one row, whose address is OTHERS
 OTHERS = "others"
-MOST_ROWS = 10_000  # waiting to be written, some 5 MB; further ones are counted and dropped
+MAX_ROWS = 10_000  # waiting to be written, some 5 MB; further ones are counted and dropped
 AT_ONCE = 500  # rows per transaction: SQLite inserts them in the event loop, which other requests wait for
 
 What = tuple[str, str, str, str, str | None]  # principal, action, securable, outcome and origin
@@ -46,7 +46,7 @@ class AuditBuffer:
     Rows that an unauthenticated client can cause without limit are aggregated over a minute.
     """
 
-    def __init__(self, now_ms: Callable[[], int], most_rows: int = MOST_ROWS, spool: Spool | None = None) -> None:
+    def __init__(self, now_ms: Callable[[], int], most_rows: int = MAX_ROWS, spool: Spool | None = None) -> None:
         self.dropped = 0
         self._now_ms = now_ms
         self._most_rows = most_rows
@@ -76,7 +76,7 @@ class AuditBuffer:
             self._sums_end_ms = self._now_ms() + SUM_MS
         what = (principal, action, securable, outcome, origin)
         times = self._sums.get(what)
-        if times is None and len(self._sums) >= MOST_SUMS:
+        if times is None and len(self._sums) >= MAX_SUMS:
             what = ("", action, securable, outcome, origin_text(OTHERS, (), None))
             times = self._sums.get(what)
         if times is None:
@@ -124,7 +124,7 @@ class AuditBuffer:
 def _rows(noted: list[tuple[What, _Times]]) -> str:
     """Returns the rows as JSON for `add_audits`; replaces NUL, which a path may contain but no database stores."""
     rows = [
-        (times.at_ms, *(what[:4]), times.repeats, (times.request_id or "")[:LONGEST_REQUEST_ID] or None, what[4])
+        (times.at_ms, *(what[:4]), times.repeats, (times.request_id or "")[:MAX_REQUEST_ID_LENGTH] or None, what[4])
         for what, times in noted
     ]
     return msgspec.json.encode(rows).decode().replace("\\u0000", "\\ufffd")

@@ -8,9 +8,9 @@ import msgspec
 
 from nunatak.events.spool import Fields, Kind
 
-LONGEST_FILTER = 10_000
-LONGEST_NAME = 255
-MOST_NAMES = 1000  # columns of a report, its counters and its timers
+MAX_FILTER_LENGTH = 10_000
+MAX_NAME_LENGTH = 255
+MAX_NAMES = 1000  # columns of a report, its counters and its timers
 UNITS_PER_MS = {"nanoseconds": 1e6, "microseconds": 1e3, "milliseconds": 1.0, "seconds": 1e-3}
 _ENGINE = {"engine": "engine-name", "engine_version": "engine-version", "app_id": "app-id"}
 _KNOWN = frozenset(
@@ -45,7 +45,7 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
         "counters": counters,
         "timers_ms": timers,
         **{name: _text(metadata.get(key)) for name, key in _ENGINE.items()},
-        "metadata": {_text(key): _text(value) for key, value in islice(metadata.items(), MOST_NAMES)},
+        "metadata": {_text(key): _text(value) for key, value in islice(metadata.items(), MAX_NAMES)},
     }
     if kind == "commit_reports":
         fields["operation"] = _text(report.get("operation"))
@@ -54,9 +54,11 @@ def flat_report(body: bytes, about: Fields) -> tuple[Kind, Fields]:
         names = report.get("projected-field-names")
         condition = report.get("filter")
         fields["schema_id"] = _number(report.get("schema-id"))
-        fields["projected_fields"] = [_text(name) for name in names[:MOST_NAMES]] if isinstance(names, list) else []
-        fields["filter_json"] = None if condition is None else msgspec.json.encode(condition).decode()[:LONGEST_FILTER]
-        fields["filter_columns"] = sorted(set(filter_columns(condition)))[:MOST_NAMES]
+        fields["projected_fields"] = [_text(name) for name in names[:MAX_NAMES]] if isinstance(names, list) else []
+        fields["filter_json"] = (
+            None if condition is None else msgspec.json.encode(condition).decode()[:MAX_FILTER_LENGTH]
+        )
+        fields["filter_columns"] = sorted(set(filter_columns(condition)))[:MAX_NAMES]
     return kind, fields
 
 
@@ -78,7 +80,7 @@ def _read_measurements(metrics: Any) -> tuple[dict[str, int], dict[str, float]]:
     """Returns counters ({unit, value}) and, in milliseconds, timers ({count, time-unit, total-duration})."""
     counters: dict[str, int] = {}
     timers: dict[str, float] = {}
-    for name, measured in islice(metrics.items(), MOST_NAMES) if isinstance(metrics, dict) else ():
+    for name, measured in islice(metrics.items(), MAX_NAMES) if isinstance(metrics, dict) else ():
         if not isinstance(measured, dict):
             continue
         value, total = _number(measured.get("value")), measured.get("total-duration")
@@ -98,7 +100,7 @@ def filter_columns(condition: Any) -> Iterator[str]:
     while isinstance(term, dict):  # a transform of a column, such as bucket or year
         term = term.get("term")
     if isinstance(term, str):
-        yield term[:LONGEST_NAME]
+        yield term[:MAX_NAME_LENGTH]
     for part in ("left", "right", "child"):
         yield from filter_columns(condition.get(part))
 
@@ -108,4 +110,4 @@ def _number(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    return value[:LONGEST_NAME] if isinstance(value, str) else None
+    return value[:MAX_NAME_LENGTH] if isinstance(value, str) else None

@@ -36,7 +36,7 @@ from nunatak.events.audit_trail import (
 log = logging.getLogger(__name__)
 
 SEAL_SECONDS = 60.0  # longer than any transaction: rows in flight when a mark is set are committed by the next
-MOST_RECORDS = 10_000  # per seal, so that a broken seal narrows down where the change is
+MAX_RECORDS = 10_000  # per seal, so that a broken seal narrows down where the change is
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ async def _cover(store: Store, made: _Hash, source: Source, after: int, last: in
     """Adds a table's records until one is of a later day; returns the number of the last one added."""
     while found := await source.after(store, after, PAGE, last):
         for record in found:
-            if _day(record) > day or made.records >= MOST_RECORDS:
+            if _day(record) > day or made.records >= MAX_RECORDS:
                 return max(0, after)
             made.add(line_of(record))
             after = record.sequence

@@ -34,8 +34,8 @@ ROTATE_SECONDS = 10.0
 ROTATE_BYTES = 8 * 1024 * 1024
 LOADS_SECONDS = 60.0
 TRIM_SECONDS = 60.0
-MOST_RECORDS = 50_000  # buffered between two flushes; further records are counted and dropped
-MOST_BYTES = 32 * 1024 * 1024  # the same for the bytes of request bodies that records keep alive
+MAX_RECORDS = 50_000  # buffered between two flushes; further records are counted and dropped
+MAX_BYTES = 32 * 1024 * 1024  # the same for the bytes of request bodies that records keep alive
 OLDEST_SECONDS = 14 * 86_400  # ingestion runs at least every week
 ABANDONED_SECONDS = 3600  # a file still unfinished after this long was left behind by a crash
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
@@ -79,7 +79,7 @@ class Spool:
 
     def add(self, kind: Kind, record: Record, size: int = 0) -> None:
         """Buffers a record; `size` is the number of bytes of a request body that it keeps alive."""
-        if len(self._waiting) >= MOST_RECORDS or self._waiting_bytes + size > MOST_BYTES:
+        if len(self._waiting) >= MAX_RECORDS or self._waiting_bytes + size > MAX_BYTES:
             self.dropped += 1
             return
         self._waiting_bytes += size
@@ -90,7 +90,7 @@ class Spool:
         known = self.loads.get(metadata_location)
         if known is not None:
             known[1] += 1
-        elif len(self.loads) < MOST_RECORDS:
+        elif len(self.loads) < MAX_RECORDS:
             self.loads[metadata_location] = [key, 1]
 
     async def flush(self, *, finish: bool = False) -> None:

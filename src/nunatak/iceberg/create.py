@@ -37,21 +37,20 @@ def new_table(
     if not 1 <= format_version <= SUPPORTED_FORMAT_VERSION:
         raise IllegalArgument(f"Unsupported format version: v{format_version} (supported: v{SUPPORTED_FORMAT_VERSION})")
     sent_schema = parse_schema(schema)
-    fresh_json, fresh_ids = assign_fresh_ids(sent_schema)
+    fresh_schema, fresh_ids = assign_fresh_ids(sent_schema)  # as valid as the one sent: only ids differ
     spec = _fresh_spec(partition_spec, sent_schema, fresh_ids)
     order = _fresh_order(sort_order, sent_schema, fresh_ids)
-    fresh_schema = parse_schema(fresh_json)
     stored_properties = {PARQUET_COMPRESSION: "zstd"} | without_reserved(properties)
-    check_new_table_properties(stored_properties, fresh_schema, format_version)
-    check_compatibility(fresh_schema, format_version)
+    check_new_table_properties(stored_properties, sent_schema, format_version)
+    check_compatibility(sent_schema, format_version, fresh_ids)
     return TableMetadata(
         format_version=format_version,
         table_uuid=table_uuid,
         location=strip_trailing_slash(location),
         last_sequence_number=0,
         last_updated_ms=now_ms,
-        last_column_id=fresh_schema.highest_field_id,
-        schemas=(fresh_schema.json,),
+        last_column_id=len(fresh_ids),
+        schemas=(fresh_schema,),
         current_schema_id=0,
         partition_specs=(spec,),
         default_spec_id=0,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from nunatak.errors import MOST_SHOWN, IllegalArgument
+from nunatak.errors import MAX_SHOWN_LENGTH, IllegalArgument
 
 Json = dict[str, Any]
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -250,9 +250,9 @@ def check_marks(objects: int, values: int, what: str) -> None:
 
 
 def print_json(value: object) -> str:
-    """Return `value` as JSON for an error message, cut after MOST_SHOWN characters."""
+    """Return `value` as JSON for an error message, cut after MAX_SHOWN_LENGTH characters."""
     try:
         text = msgspec.json.encode(value).decode()
     except (RecursionError, UnicodeEncodeError):
         return "(unprintable)"
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"

@@ -11,7 +11,7 @@ from nunatak.iceberg.shapes import Json, SnapshotShape, check
 
 MAIN = "main"
 FEW = 8  # up to so many ids are looked up one by one; for more, all ids of the table are read once
-MOST_FOREIGN_POSITIONS = 10_000  # refused commits leave their positions in the shared index
+MAX_FOREIGN_POSITIONS = 10_000  # refused commits leave their positions in the shared index
 NO_SNAPSHOT = -1  # means "none" in formats before v3 and for some clients
 
 
@@ -62,7 +62,7 @@ class Snapshots(Entries):
 
     def with_last(self, added: Json) -> Self:
         # Too many positions of other versions: build the index anew, for this version.
-        if self._positions is not None and len(self._positions) > len(self) + MOST_FOREIGN_POSITIONS:
+        if self._positions is not None and len(self._positions) > len(self) + MAX_FOREIGN_POSITIONS:
             self._positions = None
         positions = self._all_positions()
         positions[added["snapshot-id"]] = len(self)

@@ -15,7 +15,7 @@ from nunatak.access import securables
 from nunatak.errors import BadRequest
 
 DAY_SECONDS = 86_400
-LONGEST_NOTE = 1000
+MAX_NOTE_LENGTH = 1000
 
 Percent = Annotated[float, Meta(gt=0, le=100)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
@@ -94,7 +94,7 @@ class Policy(Part, frozen=True, kw_only=True, tag_field="type"):
     trigger: Trigger = Trigger()
     budget: Budget = Budget()
     backoff: Backoff = Backoff()
-    note: Annotated[str, Meta(max_length=LONGEST_NOTE)] | None = None
+    note: Annotated[str, Meta(max_length=MAX_NOTE_LENGTH)] | None = None
 
     @property
     def type(self) -> str:

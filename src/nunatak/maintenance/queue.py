@@ -20,11 +20,11 @@ from nunatak.maintenance.job_spec import JobSpec
 OWNER_SEPARATOR = "\x1f"  # names of principals and workers contain no control characters
 HEARTBEATS = 3  # that a worker may miss before it loses its job
 LEASE_MS = 90_000  # the default; a setting of the server overrides it
-MOST_ATTEMPTS = 5  # a job that so many workers lost is probably the cause itself
+MAX_ATTEMPTS = 5  # a job that so many workers lost is probably the cause itself
 CANDIDATES = 50  # due jobs that one lease request tries
 KEPT_MS = 90 * 86_400_000  # how long finished jobs are stored
-LONGEST_PROGRESS, LONGEST_RESULT = 4 << 10, 256 << 10  # bytes of JSON; details belong in a table
-LONGEST_WORKER = 100
+MAX_PROGRESS_BYTES, MAX_RESULT_BYTES = 4 << 10, 256 << 10  # bytes of JSON; details belong in a table
+MAX_WORKER_LENGTH = 100
 NEWEST = 1 << 62  # greater than every job id
 
 Outcome = Literal["done", "failed", "cancelled"]
@@ -113,11 +113,11 @@ async def lease(store: Store, owner: str, securable: str, now_ms: int, lease_ms:
         job = await find_job(store, job_id)
         if job is None or job.leased_by != owner:
             continue
-        if job.attempts <= MOST_ATTEMPTS and not job.cancelled:
+        if job.attempts <= MAX_ATTEMPTS and not job.cancelled:
             return job
         # Cancelled while its worker was dead, or lost by too many workers: finish it and try the next job.
         over: Outcome = "cancelled" if job.cancelled else "failed"
-        told = None if job.cancelled else f"given up: {MOST_ATTEMPTS} workers began it and were not heard of again"
+        told = None if job.cancelled else f"given up: {MAX_ATTEMPTS} workers began it and were not heard of again"
         await store.apply(finish(job_id, owner, over, now_ms=now_ms, error=told))
     return None
 
@@ -165,7 +165,7 @@ def take(job_id: int, table_uuid: str, owner: str, now_ms: int, lease_ms: int = 
 
 def extend(job_id: int, owner: str, now_ms: int, progress: object | None, lease_ms: int = LEASE_MS) -> list[Change]:
     """Returns the changes of a worker's heartbeat; Conflict if the worker lost its lease."""
-    text = _json("progress", progress, LONGEST_PROGRESS)
+    text = _json("progress", progress, MAX_PROGRESS_BYTES)
     values = {"job_id": job_id, "owner": owner, "now_ms": now_ms, "until_ms": now_ms + lease_ms, "progress": text}
     return [Write("extend_maintenance_lease", values, _lease_lost(job_id))]
 
@@ -189,7 +189,7 @@ def finish(
         "finished_ms": now_ms,
         "changed": int(changed),
         "size_bytes": size_bytes,
-        "result": _json("result", result, LONGEST_RESULT),
+        "result": _json("result", result, MAX_RESULT_BYTES),
         "error": None if error is None else error[:1000],
     }
     return [Write("finish_maintenance_job", values, _lease_lost(job_id))]
@@ -215,8 +215,8 @@ def cancel(actor: Actor, job: QueuedJob) -> list[Change]:
 
 def owner_of(principal: str, worker: str) -> str:
     """Returns the owner of a lease, unique to the principal; raises BadRequest for an invalid worker name."""
-    if not 1 <= len(worker) <= LONGEST_WORKER or not worker.isprintable():
-        raise BadRequest(f"Invalid worker: use 1 to {LONGEST_WORKER} printable characters")
+    if not 1 <= len(worker) <= MAX_WORKER_LENGTH or not worker.isprintable():
+        raise BadRequest(f"Invalid worker: use 1 to {MAX_WORKER_LENGTH} printable characters")
     return f"{principal}{OWNER_SEPARATOR}{worker}"
 
 

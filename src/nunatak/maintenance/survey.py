@@ -22,7 +22,7 @@ from nunatak.objectstore.live_files import ManifestFile, live_data_files, manife
 
 METADATA_ENDING = ".metadata.json"
 LARGE_BYTES = 1 << 20  # metadata of this size is parsed in a thread: it would block the event loop for too long
-MOST_MANIFESTS = 2000  # read per table; with more manifests the counts cover only a part
+MAX_MANIFESTS = 2000  # read per table; with more manifests the counts cover only a part
 MANIFESTS_AT_ONCE = 4
 # Errors of a single table, which must not hide the other tables; an error of the database ends the request.
 UNREADABLE = (NotFound, BadRequest, InternalError)
@@ -72,7 +72,7 @@ async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> 
     else:  # Spec, v1: a snapshot may list its manifests itself, by path only
         manifests = [ManifestFile(path, 0, False, 0) for path in current.get("manifests") or ()]
     counter = Counter(target_bytes, int(target_bytes * SMALL_SHARE))
-    wanted = [each for each in manifests if not each.holds_deletes][:MOST_MANIFESTS]
+    wanted = [each for each in manifests if not each.holds_deletes][:MAX_MANIFESTS]
     for start in range(0, len(wanted), MANIFESTS_AT_ONCE):
         chunk = wanted[start : start + MANIFESTS_AT_ONCE]
         for data in await asyncio.gather(*(own.read(each.path) for each in chunk)):

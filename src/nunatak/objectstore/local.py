@@ -14,33 +14,33 @@ from nunatak.objectstore.plain_fsync import sync_each
 from nunatak.objectstore.storage import MAX_READ_BYTES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECT_FOLDER = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY)
-_FOLDER_BENEATH = syscalls.Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
-NEW_FILE = syscalls.Opening(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
+_FOLDER_WITHOUT_LINKS = syscalls.OpenAt2(os.O_RDONLY | os.O_DIRECTORY)
+_FOLDER_BENEATH = syscalls.OpenAt2(os.O_RDONLY | os.O_DIRECTORY, beneath=True)
+NEW_FILE = syscalls.OpenAt2(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, beneath=True)
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name too long for a file, a socket
-HELD_WRITE_BYTES = 256 * 1024  # copying more with the GIL held would delay other requests
-DEEPEST_FOLDER = 64  # levels below a table's folder to descend into; each holds a descriptor open
+MAX_WRITE_WITH_GIL_BYTES = 256 * 1024  # copying more with the GIL held would delay other requests
+MAX_FOLDER_DEPTH = 64  # levels below a table's folder to descend into; each holds a descriptor open
 
 
-class Written:
+class UnsyncedFiles:
     """Open descriptors that need an fsync: a new file, if any, and the folders that got new entries.
 
-    `made` are the new folders among these entries; `close` closes one descriptor.
+    `created_folders` are the new folders among these entries; `close` closes one descriptor.
     """
 
-    __slots__ = ("_close", "file", "folders", "made")
+    __slots__ = ("_close", "created_folders", "file", "folders")
 
     def __init__(
         self,
         file: int | None,
         folders: Sequence[int],
-        made: Sequence[tuple[str, ...]] = (),
+        created_folders: Sequence[tuple[str, ...]] = (),
         *,
         close: Callable[[int], None] = os.close,
     ) -> None:
         self.file = file
         self.folders = folders
-        self.made = made
+        self.created_folders = created_folders
         self._close = close
 
     def descriptors(self) -> Iterator[int]:
@@ -48,7 +48,7 @@ class Written:
             yield self.file
         yield from self.folders
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the file was not deleted meanwhile; checked before a pointer moves to it."""
         return self.file is None or os.fstat(self.file).st_nlink > 0
 
@@ -65,7 +65,7 @@ class LocalFiles:
 
     def __init__(self, allowed: tuple[Location, ...], *, linux_syscalls: bool = True) -> None:
         self._linux_syscalls = linux_syscalls
-        self._opens_directly = linux_syscalls and syscalls.is_available()
+        self._uses_openat2 = linux_syscalls and syscalls.is_available()
         self._roots: tuple[Location, ...] = ()
         for place in allowed:
             self.allow(place)
@@ -86,40 +86,41 @@ class LocalFiles:
         written = self.create(location, data)
         try:
             self._sync_all(list(written.descriptors()))
-            self.is_synced(written)
+            self.mark_synced(written)
         except OSError as error:
             self.delete(location)  # no pointer can lead to it yet
-            raise trouble("write", location, error) from error
+            raise storage_error("write", location, error) from error
         finally:
             written.close()
 
-    def create(self, location: Location, data: bytes | memoryview) -> "Written":
+    def create(self, location: Location, data: bytes | memoryview) -> "UnsyncedFiles":
         """Creates the file like `write_new`, but the caller must fsync and close the result."""
         self.counts["write"] += 1
         self.written_bytes += len(data)
-        if self._opens_directly and len(data) <= HELD_WRITE_BYTES and not self._is_new(location.segments):
+        if self._uses_openat2 and len(data) <= MAX_WRITE_WITH_GIL_BYTES and not self._is_new(location.segments):
             try:
-                return self._create_held(location, data)
+                return self._create_with_gil(location, data)
             except FileNotFoundError:
                 pass  # the folder does not exist yet: the slow path below creates it
             except OSError as error:
-                raise trouble("write", location, error) from error
-        way, name = self._make_way(location), location.segments[-1]
-        folder = way.folders[-1]
+                raise storage_error("write", location, error) from error
+        opened, name = self._open_or_create_parent(location), location.segments[-1]
+        folder = opened.folders[-1]
         try:
+            # O_EXCL: a metadata file never changes after it was written; readers cache it by its name.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            way.file = os.open(name, flags, 0o644, dir_fd=folder)
+            opened.file = os.open(name, flags, 0o644, dir_fd=folder)
             try:
                 view = memoryview(data)
                 while view:
-                    view = view[os.write(way.file, view) :]
+                    view = view[os.write(opened.file, view) :]
             except OSError:
                 os.unlink(name, dir_fd=folder)  # no pointer can lead to it yet
                 raise
         except OSError as error:
-            way.close()
-            raise trouble("write", location, error) from error
-        return way
+            opened.close()
+            raise storage_error("write", location, error) from error
+        return opened
 
     def _sync_all(self, files: Sequence[int]) -> None:
         if self._linux_syscalls:
@@ -127,9 +128,9 @@ class LocalFiles:
         else:
             sync_each(files)
 
-    def is_synced(self, written: Written) -> None:
+    def mark_synced(self, written: UnsyncedFiles) -> None:
         """Records that the new folders of `written` are on disk; call it after the fsync."""
-        self._unsynced.difference_update(written.made)
+        self._unsynced.difference_update(written.created_folders)
 
     def drop_pages(self, file: int) -> None:
         """Drops a synced file from the page cache, so that the next write reuses its pages.
@@ -145,9 +146,9 @@ class LocalFiles:
         """Whether a folder of the path may not be on disk yet; the writer of the file must then fsync that, too."""
         return bool(self._unsynced) and any(segments[:depth] in self._unsynced for depth in range(len(segments)))
 
-    def _create_held(self, location: Location, data: bytes | memoryview) -> "Written":
+    def _create_with_gil(self, location: Location, data: bytes | memoryview) -> "UnsyncedFiles":
         """Creates a small file in an existing folder without releasing the GIL: none of its system calls blocks."""
-        folder, name = _open_held(self._root_of(location), location), location.segments[-1]
+        folder, name = _open_folder_with_gil(self._root_of(location), location), location.segments[-1]
         try:
             file = NEW_FILE.open(name, folder)
             try:
@@ -159,7 +160,7 @@ class LocalFiles:
         except OSError:
             syscalls.close(folder)
             raise
-        return Written(file, (folder,), close=syscalls.close)
+        return UnsyncedFiles(file, (folder,), close=syscalls.close)
 
     def read(self, location: Location, spelled: str) -> bytes:
         """Returns the bytes; raises NotFound with the reference's message and the location as the client wrote it."""
@@ -178,7 +179,7 @@ class LocalFiles:
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 raise missing_file(spelled) from error
-            raise trouble("read", location, error) from error
+            raise storage_error("read", location, error) from error
         if len(data) > MAX_READ_BYTES:
             raise InternalError(f"The file {spelled} is larger than {MAX_READ_BYTES} bytes")
         return data
@@ -204,14 +205,14 @@ class LocalFiles:
         except OSError as error:
             if error.errno == errno.EISDIR:
                 return
-            raise trouble("delete", location, error) from error
+            raise storage_error("delete", location, error) from error
 
-    def make_folder(self, location: Location) -> Written:
+    def make_folder(self, location: Location) -> UnsyncedFiles:
         """Creates the folder, for clients that write into a table's folder without creating it.
 
         The caller must fsync what was created, if anything, and close the result.
         """
-        return self._make_way(Location(location.scheme, location.authority, (*location.segments, ".")))
+        return self._open_or_create_parent(Location(location.scheme, location.authority, (*location.segments, ".")))
 
     def claim_folder(self, location: Location) -> bool:
         """Creates a folder and its parents; returns False if the folder exists, even if it is empty.
@@ -219,28 +220,28 @@ class LocalFiles:
         It becomes durable with the first file that is written into it.
         """
         was_unsynced = location.segments in self._unsynced
-        way = self._make_way(location)
+        opened = self._open_or_create_parent(location)
         try:
             self._unsynced.add(location.segments)
-            os.mkdir(location.segments[-1], 0o755, dir_fd=way.folders[-1])
+            os.mkdir(location.segments[-1], 0o755, dir_fd=opened.folders[-1])
         except OSError as error:
             if not was_unsynced:
                 self._unsynced.discard(location.segments)
             if isinstance(error, FileExistsError):
                 return False
-            raise trouble("write", location, error) from error
+            raise storage_error("write", location, error) from error
         finally:
-            way.close()
+            opened.close()
         return True
 
-    def _make_way(self, location: Location) -> Written:
+    def _open_or_create_parent(self, location: Location) -> UnsyncedFiles:
         """Opens the folder of a file, the last of `folders`; creates it and its parents if they are missing."""
         root = self._root_of(location)
         folders, made = [_open_root(root, location, create=True)], []
         try:
             for depth in range(len(root.segments) + 1, len(location.segments)):
                 path = location.segments[:depth]
-                inner = _enter(folders[-1], path, self._unsynced)
+                inner = _open_or_create_subfolder(folders[-1], path, self._unsynced)
                 if path in self._unsynced:
                     made.append(path)  # the parent stays open: it needs an fsync for this entry
                 else:
@@ -249,8 +250,8 @@ class LocalFiles:
         except OSError as error:
             for folder in folders:
                 os.close(folder)
-            raise trouble("write", location, error) from error
-        return Written(None, folders, made)
+            raise storage_error("write", location, error) from error
+        return UnsyncedFiles(None, folders, made)
 
     def remove_empty_folders(self, location: Location) -> None:
         """Removes the folder and its subfolders that hold no file; never an allowed place or a folder above one.
@@ -262,11 +263,11 @@ class LocalFiles:
             return
         try:
             with self._folder(location) as (folder, name):
-                _remove_empty(name, folder, DEEPEST_FOLDER)
+                _remove_empty(name, folder, MAX_FOLDER_DEPTH)
         except OSError:
             return  # missing, or behind a link: not removed
 
-    def without_links(self, location: Location) -> Location:
+    def resolve_links(self, location: Location) -> Location:
         """Resolves symbolic links; returns the location below the allowed place that contains it, if one does."""
         try:
             real = os.path.realpath(path_of(location))
@@ -288,6 +289,7 @@ class LocalFiles:
             with self._folder(inner) as (opened, _), os.scandir(opened) as entries:
                 for entry in entries:
                     if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                        # Not followed: a link could show the size and age of a file outside the allowed place.
                         status = entry.stat(follow_symlinks=False)
                         found.append(FoundFile(entry.name, status.st_size, status.st_mtime_ns // 1_000_000))
         except (FileNotFoundError, NotADirectoryError):
@@ -295,7 +297,7 @@ class LocalFiles:
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 return []
-            raise trouble("list", inner, error) from error
+            raise storage_error("list", inner, error) from error
         return found
 
     def walk(self, folder: Location) -> list[tuple[Location, FoundFile]]:
@@ -305,30 +307,30 @@ class LocalFiles:
         inner = Location(folder.scheme, folder.authority, (*folder.segments, "."))
         try:
             with self._folder(inner) as (opened, _):
-                _walk(opened, folder, DEEPEST_FOLDER, found)
+                _walk(opened, folder, MAX_FOLDER_DEPTH, found)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 return []
-            raise trouble("list", inner, error) from error
+            raise storage_error("list", inner, error) from error
         return found
 
-    def set_aside(self, location: Location, name: str) -> None:
+    def rename_file(self, location: Location, name: str) -> None:
         """Renames a file within its folder, to free its name; durable on return."""
         try:
             with self._folder(location) as (folder, old_name):
                 os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
         except OSError as error:
-            raise trouble("rename", location, error) from error
+            raise storage_error("rename", location, error) from error
 
     def _root_of(self, location: Location) -> Location:
         """Returns the allowed place that contains a file; raises Forbidden."""
         root = next((place for place in self._roots if place.contains(location)), None)
         if root is None or len(location.segments) <= len(root.segments):
             raise Forbidden(
-                f"The location {location} lies outside what this server may touch",
+                f"The location {location} is outside the folders that this server may access",
                 hint="Allow its folder with NUNATAK_ALLOWED_LOCATIONS.",
             )
         return root
@@ -384,10 +386,10 @@ def _remove_empty(name: str, outer: int, levels: int) -> None:
         os.rmdir(name, dir_fd=outer)
 
 
-def _open_held(root: Location, location: Location) -> int:
+def _open_folder_with_gil(root: Location, location: Location) -> int:
     """Opens the folder of a file, refusing links below the allowed place; first assumes none in the whole path."""
     try:
-        return _DIRECT_FOLDER.open("/" + "/".join(location.segments[:-1]))
+        return _FOLDER_WITHOUT_LINKS.open("/" + "/".join(location.segments[:-1]))
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -406,7 +408,7 @@ def _open_root(root: Location, location: Location, *, create: bool) -> int:
         return os.open(path_of(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         if create:
-            raise trouble("write", location, error) from error
+            raise storage_error("write", location, error) from error
         raise
 
 
@@ -425,25 +427,25 @@ def _make_folders(path: str) -> None:
         os.close(folder)
 
 
-def _enter(folder: int, path: tuple[str, ...], made: set[tuple[str, ...]]) -> int:
-    """Opens a subfolder. A missing one is created, after it was added to `made`, so that no writer skips its fsync."""
+def _open_or_create_subfolder(folder: int, path: tuple[str, ...], created: set[tuple[str, ...]]) -> int:
+    """Opens a subfolder. Adds a missing one to `created` before creating it, so that no writer skips its fsync."""
     try:
         return os.open(path[-1], _FOLDER, dir_fd=folder)
     except FileNotFoundError:
-        made.add(path)
+        created.add(path)
         with suppress(FileExistsError):  # created concurrently
             os.mkdir(path[-1], 0o755, dir_fd=folder)
         return os.open(path[-1], _FOLDER, dir_fd=folder)
 
 
-def trouble(verb: str, location: Location, error: OSError) -> CatalogError:
+def storage_error(verb: str, location: Location, error: OSError) -> CatalogError:
     """Translates an OSError to a CatalogError for the client."""
     place = str(location).removesuffix("/.")  # a folder is reached as "." inside it
     text = f"Cannot {verb} {place}: {error.strerror or error}"
     if error.errno == errno.ENAMETOOLONG:
         return BadRequest(f"Invalid location: a name in {place} is too long")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return BadRequest(f"Invalid location: {place} leads through a symbolic link or a file")
+        return BadRequest(f"Invalid location: {place} passes through a symbolic link or a file")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
         return ServiceUnavailable(text)
     return InternalError(text)

@@ -10,7 +10,7 @@ from nunatak.errors import CatalogError, Forbidden
 from nunatak.objectstore.linux.aio_fsync import LoopFsync
 from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.listing import FoundFile
-from nunatak.objectstore.local import HELD_WRITE_BYTES, LocalFiles, Written, trouble
+from nunatak.objectstore.local import MAX_WRITE_WITH_GIL_BYTES, LocalFiles, UnsyncedFiles, storage_error
 from nunatak.objectstore.location import Location
 from nunatak.objectstore.plain_fsync import ThreadFsync
 from nunatak.objectstore.profile import LocalProfile
@@ -32,7 +32,7 @@ class LocalStorage:
         self._files = LocalFiles((), linux_syscalls=linux_syscalls)
         self._threads = FileThreads(THREADS)
         self._run = self._threads.run
-        self._disk = LoopFsync(self._run) if linux_syscalls else ThreadFsync(self._run)
+        self._fsync = LoopFsync(self._run) if linux_syscalls else ThreadFsync(self._run)
         self._shared_fsync = SharedFsync(self._sync)
 
     @property
@@ -56,25 +56,25 @@ class LocalStorage:
 
     async def write_new(self, place: Location, data: Bytes) -> None:
         """Creates the file; durable on return. Small files are written in the event loop and share one fsync."""
-        if len(data) > HELD_WRITE_BYTES:
+        if len(data) > MAX_WRITE_WITH_GIL_BYTES:
             await self._run(self._files.write_new, place, data)
             return
         try:
             await self._shared_fsync.wait_for(self._files.create(place, data))
         except OSError as error:
             await self._run(self._files.delete, place)  # no pointer can lead to it yet
-            raise trouble("write", place, error) from error
+            raise storage_error("write", place, error) from error
 
-    async def _sync(self, files: Sequence[Written]) -> None:
+    async def _sync(self, files: Sequence[UnsyncedFiles]) -> None:
         """Fsyncs and closes files and folders; raises FileNotFoundError if a file was deleted meanwhile."""
         try:
             # Folders first: they hold no data, so the last request submitted is likely the last to finish.
             folders = [folder for each in files for folder in each.folders]
-            await self._disk.sync_all(folders + [each.file for each in files if each.file is not None])
-            if not all(each.is_there() for each in files):
+            await self._fsync.sync_all(folders + [each.file for each in files if each.file is not None])
+            if not all(each.exists() for each in files):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written")
             for each in files:
-                self._files.is_synced(each)
+                self._files.mark_synced(each)
                 if each.file is not None:
                     self._files.drop_pages(each.file)  # loads use the cache and the database, not the file
         finally:
@@ -107,8 +107,8 @@ class LocalStorage:
         for found in await self._run(self._files.walk, folder):
             yield found
 
-    async def set_aside(self, place: Location, name: str) -> None:
-        await self._run(self._files.set_aside, place, name)
+    async def rename_file(self, place: Location, name: str) -> None:
+        await self._run(self._files.rename_file, place, name)
 
     def client_config(self) -> dict[str, str]:
         return {}
@@ -120,7 +120,7 @@ class LocalStorage:
         raise Forbidden("Requests for files of a local warehouse cannot be signed")
 
     async def close(self) -> None:
-        self._disk.close()
+        self._fsync.close()
         self._threads.close()
 
     # Folders, which object stores do not have
@@ -128,13 +128,13 @@ class LocalStorage:
     async def make_folder(self, place: Location) -> None:
         """Creates the folder if it is missing; durable on return, by an fsync shared with concurrent writes."""
         made = self._files.make_folder(place)
-        if not made.made:
+        if not made.created_folders:
             made.close()
             return
         try:
             await self._shared_fsync.wait_for(made)
         except OSError as error:
-            raise trouble("write", place, error) from error
+            raise storage_error("write", place, error) from error
 
     def claim_folder(self, place: Location) -> bool:
         """Creates a folder; returns False if it exists."""
@@ -143,12 +143,12 @@ class LocalStorage:
     async def remove_empty_folders(self, place: Location) -> None:
         await self._run(self._files.remove_empty_folders, place)
 
-    async def without_links(self, places: Sequence[Location]) -> list[Location]:
+    async def resolve_links(self, places: Sequence[Location]) -> list[Location]:
         """Resolves symbolic links in local paths; returns other locations unchanged."""
-        return await self._run(self._without_links, places)
+        return await self._run(self._resolve_links, places)
 
-    def _without_links(self, places: Sequence[Location]) -> list[Location]:
-        return [self._files.without_links(each) if each.scheme == "file" else each for each in places]
+    def _resolve_links(self, places: Sequence[Location]) -> list[Location]:
+        return [self._files.resolve_links(each) if each.scheme == "file" else each for each in places]
 
 
 def is_regular_file(path: str) -> bool:

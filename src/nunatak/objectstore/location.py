@@ -11,11 +11,11 @@ from nunatak.errors import BadRequest, NotFound
 
 # Aliases of one scheme: Hadoop's s3a://bucket is the same bucket as s3://bucket.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
-_REFUSED = re.compile(r"[\x00-\x1f\x7f?#\\]")
-_NO_NAMES = frozenset({"", ".", ".."})
-MOST_DECODINGS = 3  # of percent signs: a path encoded more often counts as inside no allowed place
-_SHAPE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
-_ANY_SHAPE = re.compile(_SHAPE.pattern, re.DOTALL)  # a path may hold any character, even a newline
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f?#\\]")
+_NOT_A_NAME = frozenset({"", ".", ".."})
+MAX_DECODINGS = 3  # of percent signs: a path encoded more often counts as inside no allowed place
+_PATTERN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?$")
+_LENIENT_PATTERN = re.compile(_PATTERN.pattern, re.DOTALL)  # a path may hold any character, even a newline
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -45,10 +45,10 @@ class Location(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=8192)  # commits parse the same few locations repeatedly
 def parse_location(text: str) -> Location:
     """Parses a location; raises BadRequest for anything that readers could interpret in different ways."""
-    if _REFUSED.search(text):
+    if _FORBIDDEN.search(text):
         raise BadRequest(f"Invalid location: {text!r} holds a character that is not allowed in one")
     # Other catalogs write local paths without a scheme.
-    found = _SHAPE.match(f"file://{text}" if text.startswith("/") else text)
+    found = _PATTERN.match(f"file://{text}" if text.startswith("/") else text)
     if found is None:
         raise BadRequest(
             f"Invalid location: {text!r}", hint="A location looks like file:///folder or s3://bucket/folder."
@@ -63,7 +63,7 @@ def parse_location(text: str) -> Location:
     if "@" in authority and scheme != "abfss":
         raise BadRequest(f"Invalid location: {text!r} holds credentials")
     segments = tuple(path.split("/")) if path else ()
-    if not _NO_NAMES.isdisjoint(segments):
+    if not _NOT_A_NAME.isdisjoint(segments):
         raise BadRequest(f"Invalid location: {text!r} holds an empty segment, '.' or '..'")
     return Location(scheme, authority, segments)
 
@@ -72,7 +72,7 @@ def parse_location(text: str) -> Location:
 def parse_file_location(text: str) -> Location:
     """Parses the location of a new file, without a place in the large cache; only its folder is cached there."""
     folder, _, name = text.rpartition("/")
-    if folder.count("/") < 3 or folder.endswith("/") or name in _NO_NAMES or _REFUSED.search(name):
+    if folder.count("/") < 3 or folder.endswith("/") or name in _NOT_A_NAME or _FORBIDDEN.search(name):
         return parse_location(text)
     place = parse_location(folder)
     return Location(place.scheme, place.authority, (*place.segments, name))
@@ -99,14 +99,14 @@ def is_inside_any(places: Sequence[Location], text: str) -> bool:
         return False
     for folder in places:
         if folder.contains(place):
-            return "%" not in text or all(_is_one_name(each) for each in place.segments[len(folder.segments) :])
+            return "%" not in text or all(_is_single_name(each) for each in place.segments[len(folder.segments) :])
     return False
 
 
-def _is_one_name(segment: str) -> bool:
+def _is_single_name(segment: str) -> bool:
     """Whether a segment stays a single name after any number of percent-decodings."""
-    for _ in range(MOST_DECODINGS):
-        if segment in _NO_NAMES or "/" in segment or "\\" in segment:
+    for _ in range(MAX_DECODINGS):
+        if segment in _NOT_A_NAME or "/" in segment or "\\" in segment:
             return False
         decoded = unquote(segment)
         if decoded == segment:
@@ -120,7 +120,7 @@ def possible_locations(text: str) -> list[Location]:
     that hold a percent sign. Readers differ: some decode percent signs, resolve `..`, join slashes or drop a query.
     """
     spellings = [text]
-    for _ in range(MOST_DECODINGS):
+    for _ in range(MAX_DECODINGS):
         spellings.append(unquote(spellings[-1]))
     found: dict[Location, None] = {}
     for spelling in dict.fromkeys(spellings):
@@ -132,25 +132,25 @@ def possible_locations(text: str) -> list[Location]:
 def _resolve_dots(text: str) -> list[Location]:
     """Resolves `.`, `..` and empty segments; returns two locations if a local path seems to name a host."""
     text = text.strip()
-    shape = _ANY_SHAPE.match(f"file://{text}" if text.startswith("/") else text)
-    if shape is None or "\0" in text:  # no file name holds a NUL
+    match = _LENIENT_PATTERN.match(f"file://{text}" if text.startswith("/") else text)
+    if match is None or "\0" in text:  # no file name holds a NUL
         return []
-    scheme = _SCHEMES.get(shape[1].lower(), shape[1].lower())
-    authority, path = shape[2] or "", shape[3] or ""
+    scheme = _SCHEMES.get(match[1].lower(), match[1].lower())
+    authority, path = match[2] or "", match[3] or ""
     if scheme == "file":
-        hosted = [_plain_segments(f"{authority}/{path}")] if authority else []
-        return [Location(scheme, "", each) for each in (_plain_segments(path), *hosted)]
+        hosted = [_normalized_segments(f"{authority}/{path}")] if authority else []
+        return [Location(scheme, "", each) for each in (_normalized_segments(path), *hosted)]
     if scheme != "abfss":
         authority = authority.rpartition("@")[2]
-    return [Location(scheme, authority, _plain_segments(path))]
+    return [Location(scheme, authority, _normalized_segments(path))]
 
 
-def _plain_segments(path: str) -> tuple[str, ...]:
+def _normalized_segments(path: str) -> tuple[str, ...]:
     segments: list[str] = []
     for each in path.split("/"):
         if each == "..":
             del segments[-1:]
-        elif each not in _NO_NAMES:
+        elif each not in _NOT_A_NAME:
             segments.append(each)
     return tuple(segments)
 
@@ -163,5 +163,5 @@ def path_of(location: Location) -> str:
 def missing_file(spelled: str) -> NotFound:
     return NotFound(
         f"Failed to open input stream for file: {spelled}",
-        hint="There is no such file. A table that points at it needs it back, or to be registered anew with another.",
+        hint="The file does not exist. Restore it, or register the table again with another metadata file.",
     )

@@ -73,7 +73,14 @@ class GcsProfile(
 StorageProfile = LocalProfile | S3Profile | AdlsProfile | GcsProfile
 
 
-class S3Secret(msgspec.Struct, frozen=True, tag="s3", tag_field="type", rename="kebab", forbid_unknown_fields=True):
+class _Hidden(msgspec.Struct, frozen=True):
+    """Base of secrets: printing, logging or formatting one shows a placeholder."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+class S3Secret(_Hidden, frozen=True, tag="s3", tag_field="type", rename="kebab", forbid_unknown_fields=True):
     """The keys of the server. Without a secret the usual chain applies: environment, profile, instance, pod."""
 
     access_key_id: Word
@@ -81,7 +88,7 @@ class S3Secret(msgspec.Struct, frozen=True, tag="s3", tag_field="type", rename="
     session_token: Word | None = None
 
 
-class AdlsSecret(msgspec.Struct, frozen=True, tag="adls", tag_field="type", rename="kebab", forbid_unknown_fields=True):
+class AdlsSecret(_Hidden, frozen=True, tag="adls", tag_field="type", rename="kebab", forbid_unknown_fields=True):
     """Either an account key, or a client of Entra ID. User-delegation SAS tokens need the second."""
 
     account_key: Word | None = None
@@ -89,7 +96,7 @@ class AdlsSecret(msgspec.Struct, frozen=True, tag="adls", tag_field="type", rena
     client_secret: Word | None = None
 
 
-class GcsSecret(msgspec.Struct, frozen=True, tag="gcs", tag_field="type", rename="kebab", forbid_unknown_fields=True):
+class GcsSecret(_Hidden, frozen=True, tag="gcs", tag_field="type", rename="kebab", forbid_unknown_fields=True):
     """A service account key, as the JSON text of its file; or an access token, for emulators."""
 
     service_account_key: Annotated[str, Meta(max_length=20_000)] | None = None

@@ -94,7 +94,7 @@ class Storage(Protocol):
     def walk(self, folder: Location) -> AsyncIterator[tuple[Location, FoundFile]]:
         """Yields every file below a folder."""
 
-    async def set_aside(self, place: Location, name: str) -> None:
+    async def rename_file(self, place: Location, name: str) -> None:
         """Gives a file another name in its folder, to free its own."""
 
     def client_config(self) -> dict[str, str]:

@@ -91,6 +91,7 @@ class ObjectStore:
     async def read_metadata(self, location: str) -> bytes:
         """Returns the JSON of a metadata file, decompressed if its first bytes are gzip's; raises InvalidMetadata."""
         data = await self.read(location)
+        # Decided by the content, not the name: Hadoop catalogs and register may name a compressed file in any way.
         return await asyncio.to_thread(_decompress, data, location) if data[:2] == b"\x1f\x8b" else data
 
     def write_new(self, location: str, data: Bytes) -> Awaitable[None]:
@@ -136,10 +137,10 @@ class ObjectStore:
         place = parse_location(folder)
         return self.storage_of(place).walk(place)
 
-    async def set_aside(self, location: str, name: str) -> None:
+    async def rename_file(self, location: str, name: str) -> None:
         """Renames a file within its folder, to free its name."""
         place = parse_location(location)
-        await self.storage_of(place).set_aside(place, name)
+        await self.storage_of(place).rename_file(place, name)
 
     async def close(self) -> None:
         for storage in self._storages():
@@ -163,20 +164,20 @@ class ObjectStore:
         if place.scheme == "file":
             await self.local.remove_empty_folders(place)
 
-    async def without_links(self, places: Sequence[Location]) -> list[Location]:
+    async def resolve_links(self, places: Sequence[Location]) -> list[Location]:
         """Resolves symbolic links in local paths; returns other locations unchanged."""
-        return await self.local.without_links(places)
+        return await self.local.resolve_links(places)
 
 
 def _decompress(data: bytes, location: str) -> bytes:
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as unfolding:
-            unfolded = unfolding.read(MAX_READ_BYTES + 1)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as compressed:
+            content = compressed.read(MAX_READ_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidMetadata(f"The metadata file {location} cannot be decompressed: {error}") from error
-    if len(unfolded) > MAX_READ_BYTES:
-        raise InvalidMetadata(f"The metadata file {location} unfolds to more than {MAX_READ_BYTES} bytes")
-    return unfolded
+    if len(content) > MAX_READ_BYTES:
+        raise InvalidMetadata(f"The metadata file {location} decompresses to more than {MAX_READ_BYTES} bytes")
+    return content
 
 
 def _prepare(location: str, data: Bytes, pack: Callable[[Bytes], T]) -> tuple[Bytes, T]:

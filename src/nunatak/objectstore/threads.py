@@ -47,6 +47,7 @@ class FileThreads:
             work, arguments, future = item
             try:
                 result, error = work(*arguments), None
+            # BaseException, too: without a result the caller would wait for ever.
             except BaseException as raised:
                 result, error = None, raised
             with contextlib.suppress(RuntimeError):  # the event loop is closed

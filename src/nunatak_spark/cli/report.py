@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOUND = 4  # the exit code: done, and there is something to look at
-MOST_LISTED = 100_000  # tables whose names are compared with what telemetry knows
+MAX_LISTED = 100_000  # tables whose names are compared with what telemetry knows
 
 warehouse_option = click.option("--warehouse", help="Warehouse whose namespace `system` holds the tables.")
 
@@ -68,7 +68,7 @@ def _listed(client: Client) -> set[str]:
     found: set[str] = set()
     for namespace in client.walk_namespaces():
         found.update(".".join(name) for name in client.list_tables(namespace))
-        if len(found) > MOST_LISTED:
+        if len(found) > MAX_LISTED:
             return set()
     return found
 

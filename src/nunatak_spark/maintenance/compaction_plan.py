@@ -10,14 +10,14 @@ from nunatak_spark.maintenance.partition_filters import Columns, Values, partiti
 # Iceberg's defaults: files below or above these fractions of the target are rewritten, if enough are in one partition.
 SMALL, LARGE = 0.75, 1.8
 MIN_INPUT_FILES = 5
-LARGEST_GROUP_BYTES = 100 << 30
+MAX_GROUP_BYTES = 100 << 30
 EQUALITY_GROUP_BYTES = 1 << 30  # a task keeps the equality deletes of its group in memory
 COMMIT_BYTES = 4 << 30  # larger rewrites are committed in parts, so that a failure loses at most this much
-MOST_COMMITS = 10
+MAX_COMMITS = 10
 TRIES = 5
 PARTIAL = "partial-progress.enabled"
-SMALLEST_PIECE, LARGEST_PIECE = 2, 100  # files per call, if larger rewrites conflict with writers
-MOST_PIECES = 100  # calls per job; each takes seconds, the next job continues
+MIN_PIECE_FILES, MAX_PIECE_FILES = 2, 100  # files per call, if larger rewrites conflict with writers
+MAX_PIECES = 100  # calls per job; each takes seconds, the next job continues
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FileSizes:
 
     target: int
     min_input_files: int = MIN_INPUT_FILES
-    group: int = LARGEST_GROUP_BYTES
+    group: int = MAX_GROUP_BYTES
     rewrite_for_deletes: bool = False  # whether a file is rewritten for its deletes alone
 
     @property
@@ -114,7 +114,7 @@ def rewrite_options(
     group = max(2 * sizes.target, group >> (attempt - 1))
     if max_bytes is not None:
         group = min(group, max_bytes)
-    commits = min(MOST_COMMITS, math.ceil(total / COMMIT_BYTES)) if attempt == 1 else MOST_COMMITS << (attempt - 2)
+    commits = min(MAX_COMMITS, math.ceil(total / COMMIT_BYTES)) if attempt == 1 else MAX_COMMITS << (attempt - 2)
     options: dict[str, object] = {
         "target-file-size-bytes": sizes.target,
         "min-input-files": sizes.min_input_files,
@@ -158,7 +158,7 @@ def can_shrink(todo: Sequence[Partition], sizes: FileSizes) -> bool:
 
 def next_piece_size(files: int, *, got_through: bool) -> int:
     """Returns the number of files for the next call: half after a conflict, slightly more after a success."""
-    return min(LARGEST_PIECE, files + files // 4 + 1) if got_through else max(SMALLEST_PIECE, files // 2)
+    return min(MAX_PIECE_FILES, files + files // 4 + 1) if got_through else max(MIN_PIECE_FILES, files // 2)
 
 
 def piece_options(sizes: FileSizes, smallest: Sequence[int], *, has_deletes: bool) -> dict[str, object]:

@@ -18,9 +18,9 @@ from nunatak_spark.progress import report_task_progress
 from nunatak_spark.sql_text import literal, quote_identifier
 
 FEW_FILES = 20_000  # up to this, counting on the driver is faster than planning an aggregation
-MOST_PARTITIONS = 10_000  # considered per pass; the rest is rewritten by later passes
+MAX_PARTITIONS = 10_000  # considered per pass; the rest is rewritten by later passes
 GAINS = summary_totals("data files", "delete files")
-MOST_PASSES = 50  # a byte budget ends after a few passes; this bounds jobs without one
+MAX_PASSES = 50  # a byte budget ends after a few passes; this bounds jobs without one
 
 
 def compact(context: JobContext) -> JobOutcome:
@@ -52,7 +52,7 @@ def file_sizes(context: JobContext, table: LoadedTable) -> FileSizes:
     return FileSizes(
         target=int(asked.get("target-file-size-bytes") or TARGET_FILE_BYTES),
         min_input_files=int(asked.get("min-input-files") or planning.MIN_INPUT_FILES),
-        group=int(asked.get("max-file-group-size-bytes") or planning.LARGEST_GROUP_BYTES),
+        group=int(asked.get("max-file-group-size-bytes") or planning.MAX_GROUP_BYTES),
         rewrite_for_deletes=has_deletes and (because or not by_policy),
     )
 
@@ -76,7 +76,7 @@ def find_partitions_to_rewrite(
     rows = context.spark.sql(
         f"SELECT place, count_if({taken}) AS files, sum(if({taken}, size_bytes, 0)) AS size, "
         f"count_if(NOT is_data) AS deletes, max(changed) AS changed FROM ({files}) GROUP BY place "
-        f"HAVING files > 0 OR deletes > 0 ORDER BY changed, size LIMIT {MOST_PARTITIONS}"
+        f"HAVING files > 0 OR deletes > 0 ORDER BY changed, size LIMIT {MAX_PARTITIONS}"
     ).collect()
     return planning.select_partitions([Partition(_values(place), *counts) for place, *counts in rows], sizes)
 
@@ -155,7 +155,7 @@ class _Compaction:
     def run(self, todo: Sequence[Partition]) -> dict[str, Any]:
         """Rewrites until nothing is left, the byte budget is used up, or every attempt conflicted with writers."""
         attempt, text = 1, None
-        for _ in range(MOST_PASSES):
+        for _ in range(MAX_PASSES):
             if not todo:
                 break
             if attempt > planning.TRIES or (attempt > 1 and not planning.can_shrink(todo, self._sizes)):
@@ -226,10 +226,10 @@ class _Compaction:
         Each call plans again, so its files must stay unchanged only while that call runs. In one call with many groups,
         the files of the last group would have to stay unchanged from the start.
         """
-        calls = planning.MOST_PIECES
+        calls = planning.MAX_PIECES
         for partition in todo:
             condition = partition_condition(partition.values, self._table.spec, *self._names())
-            size = max(planning.SMALLEST_PIECE, min(planning.LARGEST_PIECE, partition.files // 4))
+            size = max(planning.MIN_PIECE_FILES, min(planning.MAX_PIECE_FILES, partition.files // 4))
             in_vain = 0
             while calls and in_vain < planning.TRIES and (wanted := self._piece_options(partition, size)) is not None:
                 calls -= 1
@@ -239,7 +239,7 @@ class _Compaction:
                 got_through = len(self._conflicts) == conflicts
                 if got_through and not rewritten:
                     break
-                in_vain = 0 if got_through or size > planning.SMALLEST_PIECE else in_vain + 1
+                in_vain = 0 if got_through or size > planning.MIN_PIECE_FILES else in_vain + 1
                 size = planning.next_piece_size(size, got_through=got_through)
         self._table = load_table(self._context)
         return find_partitions_to_rewrite(self._context, self._table, self._sizes, self._until)
@@ -258,7 +258,7 @@ class _Compaction:
         smallest, budget = [int(row["size_bytes"]) for row in rows], self._bytes_left()
         while budget is not None and sum(smallest) > budget:
             smallest.pop()
-        if len(smallest) < planning.SMALLEST_PIECE:
+        if len(smallest) < planning.MIN_PIECE_FILES:
             return None
         return planning.piece_options(self._sizes, smallest, has_deletes=self._has_deletes)
 

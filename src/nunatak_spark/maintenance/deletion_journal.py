@@ -27,7 +27,7 @@ COLUMNS = (
     "job STRING NOT NULL, reason STRING NOT NULL, size BIGINT"
 )
 NAMES = "path, kind, table, table_uuid, job, reason, size"
-MOST_JOBS = 100  # killed jobs that one job finishes
+MAX_JOBS = 100  # killed jobs that one job finishes
 ABANDONED_MS = 24 * 3_600_000  # no job takes a day; younger plans of other jobs may belong to running ones
 
 
@@ -169,7 +169,7 @@ class DeletionJournal:
         abandoned = f"planned_at < timestamp_millis({self._now_ms - ABANDONED_MS})"
         mine_or_old = f"job = {literal(self._context.job)} OR {abandoned}"
         jobs = self._planned_files().where(condition).where(mine_or_old).select("job").distinct()
-        rows = jobs.orderBy("job").limit(MOST_JOBS).collect()  # the next job finds the rest
+        rows = jobs.orderBy("job").limit(MAX_JOBS).collect()  # the next job finds the rest
         return sorted(str(row["job"]) for row in rows)
 
     def _planned_files(self, jobs: Sequence[str] = ()) -> "DataFrame":

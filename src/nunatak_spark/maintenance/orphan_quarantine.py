@@ -10,7 +10,7 @@ from nunatak_spark.maintenance.job_context import JobContext
 from nunatak_spark.sql_text import literal
 
 TABLE = "orphan_candidates"
-MOST_KNOWN = 100_000  # candidates per table that are loaded, oldest first; others count as never seen
+MAX_KNOWN = 100_000  # candidates per table that are loaded, oldest first; others count as never seen
 COLUMNS = (
     "path STRING NOT NULL, table_uuid STRING NOT NULL, first_seen TIMESTAMP NOT NULL, last_seen TIMESTAMP NOT NULL, "
     "size BIGINT"
@@ -83,7 +83,7 @@ def _rows(context: JobContext, name: str) -> dict[str, int]:
     context.spark.sql(f"REFRESH TABLE {name}")
     rows: list[Any] = context.spark.sql(
         f"SELECT path, unix_millis(first_seen) AS first_seen FROM {name} "
-        f"WHERE table_uuid = {literal(context.spec.table_uuid)} ORDER BY first_seen, path LIMIT {MOST_KNOWN}"
+        f"WHERE table_uuid = {literal(context.spec.table_uuid)} ORDER BY first_seen, path LIMIT {MAX_KNOWN}"
     ).collect()
     return {str(row["path"]): int(row["first_seen"]) for row in rows}
 

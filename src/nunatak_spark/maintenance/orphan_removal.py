@@ -31,8 +31,8 @@ DAY_MS = 24 * 3_600_000
 LEAST_AGE_MS = 3 * DAY_MS  # a writer may write a file days before its commit
 USUAL_QUARANTINE_MS = 3 * DAY_MS
 LEAST_QUARANTINE_MS = DAY_MS
-MOST_TOLD = 20_000  # limit of Iceberg's procedure
-MOST_NAMED = 20  # paths in a report; the system tables have all
+MAX_REPORTED = 20_000  # limit of Iceberg's procedure
+MAX_NAMES = 20  # paths in a report; the system tables have all
 REASON = "orphan: nothing of the table led to it, seen in two runs"
 STEPS = 5
 
@@ -96,7 +96,7 @@ def _dry_run_outcome(context: JobContext, found: list[str], limits: OrphanLimits
     sorts = classify_orphans(found, known, limits.seen_before_ms)
     detail = {"orphans": len(found), "new": len(sorts.fresh), "waiting": len(sorts.waiting), "due": len(sorts.due)}
     gain = Gain(of="orphan files", before=len(found), after=len(found) - len(sorts.due))
-    return JobOutcome(gains=[gain], detail={**detail, "files": sorts.due[:MOST_NAMED]})
+    return JobOutcome(gains=[gain], detail={**detail, "files": sorts.due[:MAX_NAMES]})
 
 
 def _delete_due_orphans(
@@ -125,7 +125,7 @@ def _delete_due_orphans(
     else:
         journal.count_deletions(noted)  # an earlier attempt may have deleted everything and been killed
     # If the limit was reached, a candidate that is missing may just not have been listed.
-    lost = sorts.unseen if len(found) < MOST_TOLD else []
+    lost = sorts.unseen if len(found) < MAX_REPORTED else []
     returned = filter_reachable(context, lost) if lost else []
     _report_step(context, "noting what was seen", 4)
     gone = planned.difference(left).union(lost)
@@ -153,10 +153,10 @@ def _outcome(
             "orphans": len(found),
             "new": len(fresh),
             "deleted": noted.files,
-            "became-reachable": list(returned[:MOST_NAMED]),
-            "not-deleted": list(left[:MOST_NAMED]),
+            "became-reachable": list(returned[:MAX_NAMES]),
+            "not-deleted": list(left[:MAX_NAMES]),
             **({"left-outside": noted.outside} if noted.outside else {}),
-            "more": len(found) >= MOST_TOLD,
+            "more": len(found) >= MAX_REPORTED,
         },
     )
 

@@ -10,7 +10,7 @@ from nunatak_spark.maintenance.job_context import JobContext, JobRefused
 from nunatak_spark.maintenance.own_locations import OwnLocations, table_securable
 from nunatak_spark.maintenance.reachable_files import display_name, plain_path
 
-MOST_NAMED = 5
+MAX_NAMES = 5
 METADATA_FILE = re.compile(r"(?:^|/)v?(\d+)[^/]*\.metadata\.json(?:\.gz)?$")
 # Metadata files of a table. Outside of the table's own metadata folder they belong to another table.
 OF_A_TABLE = re.compile(r"\.metadata\.json(\.gz)?$|/metadata/[^/]+\.(avro|stats|puffin)$|/version-hint\.text$")
@@ -74,7 +74,7 @@ def refuse_overlapping_tables(context: JobContext, neighbours: OverlappingTables
     """Raises JobRefused if another table or view lies in the folder, contains it, or writes into it."""
     if not neighbours.count:
         return
-    named = neighbours.names[:MOST_NAMED]
+    named = neighbours.names[:MAX_NAMES]
     others = neighbours.count - len(named)
     who = ", ".join(named) if named else "another table"
     if named and others:

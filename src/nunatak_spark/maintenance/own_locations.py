@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDERS_PER_REQUEST = 10_000  # the server's limit
-MOST_FOLDERS = 100_000  # collected on the driver: some 20 MB
-MOST_NAMED, MOST_LEFT = 5, 20  # in an error, and in a result
+MAX_FOLDERS = 100_000  # collected on the driver: some 20 MB
+MAX_NAMES, MAX_LEFT = 5, 20  # in an error, and in a result
 FOLDER = "left({0}, length({0}) - length(substring_index({0}, '/', -1)) - 1)"
 LOCAL = "file:///"
 # Path segments that a store may resolve to another folder; the server decides about such paths.
@@ -115,10 +115,10 @@ class OwnLocations:
 
 
 def _folders(paths: "DataFrame") -> list[str]:
-    rows = paths.selectExpr(f"{FOLDER.format('path')} AS folder").distinct().limit(MOST_FOLDERS + 1).collect()
-    if len(rows) > MOST_FOLDERS:
+    rows = paths.selectExpr(f"{FOLDER.format('path')} AS folder").distinct().limit(MAX_FOLDERS + 1).collect()
+    if len(rows) > MAX_FOLDERS:
         raise JobRefused(
-            f"The server would have to be asked about more than {MOST_FOLDERS} folders of the table's files"
+            f"The server would have to be asked about more than {MAX_FOLDERS} folders of the table's files"
         )
     return [str(row["folder"] or "") for row in rows]
 
@@ -177,8 +177,8 @@ def is_local_path(folder: str) -> bool:
 
 
 def _first_folders(folders: Sequence[str]) -> str:
-    named = ", ".join(folder[:200] for folder in folders[:MOST_NAMED])
-    return named + (f" and {len(folders) - MOST_NAMED} more" if len(folders) > MOST_NAMED else "")
+    named = ", ".join(folder[:200] for folder in folders[:MAX_NAMES])
+    return named + (f" and {len(folders) - MAX_NAMES} more" if len(folders) > MAX_NAMES else "")
 
 
 # Deleting
@@ -195,7 +195,7 @@ class OwnershipSplit:
         """Returns a few of the kept paths, for the job's result."""
         if self.outside is None:
             return []
-        return [str(row["path"]) for row in self.outside.select("path").limit(MOST_LEFT).collect()]
+        return [str(row["path"]) for row in self.outside.select("path").limit(MAX_LEFT).collect()]
 
 
 def split_by_ownership(context: JobContext, places: OwnLocations, paths: "DataFrame") -> OwnershipSplit:

@@ -26,7 +26,7 @@ METADATA_TABLES = (
     "position_deletes",
     "snapshots",
 )
-MOST_LEFT_OUT = 20  # kept snapshots to subtract from a plan; each costs a scan of its manifests
+MAX_SKIPPED = 20  # kept snapshots to subtract from a plan; each costs a scan of its manifests
 SCHEME_AND_AUTHORITY = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"  # scheme and authority
 
 
@@ -132,7 +132,7 @@ def _own_files(metadata: Mapping[str, Any], forgotten: set[int]) -> list[tuple[s
 
 
 def _kept_snapshots(metadata: Mapping[str, Any], forgotten: Collection[int]) -> list[int]:
-    """Returns the snapshots whose files are subtracted from a plan: refs first, then the newest, at most MOST_LEFT_OUT.
+    """Returns the snapshots whose files are subtracted from a plan: refs first, then the newest, at most MAX_SKIPPED.
 
     Files that other kept snapshots need are planned in vain; the check before the deletion keeps them.
     """
@@ -141,7 +141,7 @@ def _kept_snapshots(metadata: Mapping[str, Any], forgotten: Collection[int]) -> 
     heads = [ref["snapshot-id"] for ref in (metadata.get("refs") or {}).values()]
     known = {each["snapshot-id"] for each in left}
     ordered = [*(each for each in heads if each in known), *(each["snapshot-id"] for each in newest)]
-    return list(dict.fromkeys(ordered))[:MOST_LEFT_OUT]
+    return list(dict.fromkeys(ordered))[:MAX_SKIPPED]
 
 
 def paths_frame(context: JobContext, paths: Sequence[str], kind: str) -> "DataFrame":

@@ -44,7 +44,7 @@ EXACT = re.compile(r"int|long|date|timestamp|timestamptz|decimal\(.*\)")
 COUNTED = re.compile(rf"{EXACT.pattern}|boolean|float|double|string|uuid|binary|fixed\[\d+\]")
 WORDS = {"nulls": "nulls", "nans": "NaNs"}
 FLOATING = ("float", "double")
-MOST_COLUMNS = 100  # Iceberg's default limit of columns with metrics
+MAX_COLUMNS = 100  # Iceberg's default limit of columns with metrics
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _compare_fingerprints(context: JobContext, table: LoadedTable, rewrite: Rewr
 def _compare_metadata(context: JobContext, table: LoadedTable, rewrite: Rewrite) -> RewriteCheck:
     """Compares manifests: a snapshot summary is only the writer's own claim."""
     columns = [each for each in table.columns if isinstance(each["type"], str) and COUNTED.fullmatch(each["type"])]
-    columns = columns[:MOST_COLUMNS]
+    columns = columns[:MAX_COLUMNS]
     (row,) = context.spark.sql(_column_metrics_query(table, columns, rewrite.parent_id, rewrite.last_id)).collect()
     facts = row.asDict()
     if facts["deletes_before"] or facts["deletes_after"]:

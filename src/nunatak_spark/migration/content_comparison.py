@@ -223,7 +223,7 @@ def _keys(by: Sequence[str]) -> list[str]:
 
 def _partition_condition(keys: "DataFrame", by: Sequence[str], names: Collection[str]) -> str:
     """Returns a condition for the rows of the partitions with these names."""
-    found = [tuple(row) for row in keys.distinct().collect()]  # at most MOST_PARTITIONS of each side
+    found = [tuple(row) for row in keys.distinct().collect()]  # at most MAX_PARTITIONS of each side
     wanted = [values for values in found if partition_name(by, values) in names]
     conditions = [
         " AND ".join(f"cast({one} as string) <=> {_text(value)}" for one, value in zip(by, values, strict=True))

@@ -27,8 +27,8 @@ PRINCIPAL_TYPES = {1: "user", 2: "role", 3: "group"}
 LOCK_TRIES, LOCK_WAIT_SECONDS = 60, 1.0
 DEFAULT_PORT = 9083
 TIMEOUT_MS = 60_000
-LARGEST_ANSWER_BYTES = 1 << 30  # a larger length means that the peer does not speak Thrift
-LARGEST_LIST = 100_000_000
+MAX_RESPONSE_BYTES = 1 << 30  # a larger length means that the peer does not speak Thrift
+MAX_LIST_LENGTH = 100_000_000
 
 # Settings of Hive's clients, under the prefix by which Iceberg's Spark catalogs hand them to Hadoop.
 HADOOP = "hadoop."
@@ -80,8 +80,8 @@ class Metastore:
             self._transport,
             strictRead=True,
             strictWrite=True,
-            string_length_limit=LARGEST_ANSWER_BYTES,
-            container_length_limit=LARGEST_LIST,
+            string_length_limit=MAX_RESPONSE_BYTES,
+            container_length_limit=MAX_LIST_LENGTH,
         )
         self._client = _load("hive_metastore.ThriftHiveMetastore").Client(protocol)
         try:

@@ -12,13 +12,13 @@ from nunatak.errors import CatalogError, Forbidden, NoSuchTable
 from nunatak_spark.errors import CannotRun
 from nunatak_spark.migration.model import MigrationTable, table_title
 
-LONGEST_SOURCE = 500  # characters; the server's limit
+MAX_SOURCE_LENGTH = 500  # characters; the server's limit
 
 
 def shadow_source(table: MigrationTable) -> str:
     """Returns the source's name for the flag: printable and cut to the limit."""
     name = "".join(letter if letter.isprintable() else "?" for letter in table_title(table.found))
-    return name[:LONGEST_SOURCE]
+    return name[:MAX_SOURCE_LENGTH]
 
 
 def require_shadow_support(client: Client) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GZIP = b"\x1f\x8b"
-MOST_FILES = 1_000_000  # per folder; some 200 bytes each on the driver
+MAX_FILES = 1_000_000  # per folder; some 200 bytes each on the driver
 
 StartSpark = Callable[[], "SparkSession"]  # starts Spark on the first call
 
@@ -114,12 +114,12 @@ def _list_files_with_spark(spark: "SparkSession", location: str) -> Iterator[Sou
         "unix_millis(modificationTime) as modified",
     )  # without the content column, files are not read
     try:
-        rows = reader.load(location).selectExpr(*columns).limit(MOST_FILES + 1).collect()
+        rows = reader.load(location).selectExpr(*columns).limit(MAX_FILES + 1).collect()
     except Exception as error:
         raise UnreadableFile(f"{location} cannot be listed: {failure_reason(error)}") from error
-    if len(rows) > MOST_FILES:
+    if len(rows) > MAX_FILES:
         raise UnreadableFile(
-            f"{location} holds more than {MOST_FILES} files, which is more than this machine should list"
+            f"{location} holds more than {MAX_FILES} files, which is more than this machine should list"
         )
     base = urlsplit(location).path.rstrip("/")
     for row in rows:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNTED = "path string, records bigint, problem string"
-LARGEST_BYTES = 256 << 20  # a task reads a whole file
+MAX_BYTES = 256 << 20  # a task reads a whole file
 NAMED_FILES = 20
 ONE_FILE_EACH = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
 ALONE = threading.Lock()  # the setting belongs to the session, which threads share
@@ -53,7 +53,7 @@ def count_records(spark: "SparkSession", found: InventoryTable) -> RecordCount:
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     files = reader.load(found.location)
     ends = " OR ".join(f"path LIKE '%{end}'" for end in PACKED)
-    others = files.where(f"length > {LARGEST_BYTES} OR {ends}").count()
+    others = files.where(f"length > {MAX_BYTES} OR {ends}").count()
     if others:
         return RecordCount(
             None, f"not counted by a second parser: {others} files are too large, or packed by Spark's codecs"

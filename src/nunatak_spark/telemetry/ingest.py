@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LATEST_DAYS = 2  # after this no server writes into a day's folder, even with a wrong clock
 BROKEN = "_broken"  # Spark's column for malformed lines
-LONGEST_LINE = 10_000  # characters kept of a rejected line
+MAX_LINE_LENGTH = 10_000  # characters kept of a rejected line
 
 
 class IngestSpec(Spec, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ def rejected_rows(lines: "DataFrame") -> "DataFrame":
     found = lines.selectExpr("value", "file", "element_at(split(file, '/'), -3) AS kind")
     judged = found.selectExpr("value", "file", "kind", f"CASE kind {cases} END AS reason").where("reason IS NOT NULL")
     return judged.selectExpr(
-        "current_timestamp() AS at", "kind", "file", "reason", f"substr(value, 1, {LONGEST_LINE}) AS line"
+        "current_timestamp() AS at", "kind", "file", "reason", f"substr(value, 1, {MAX_LINE_LENGTH}) AS line"
     )
 
 

@@ -8,7 +8,7 @@ from nunatak_spark.telemetry.markup import Markup, concat, tag
 
 WIDTH, HEIGHT = 560, 200
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 26
-MOST_LABELS = 8
+MAX_LABELS = 8
 Print = Callable[[float], str]
 
 
@@ -117,7 +117,7 @@ def _frame(labels: Sequence[str], axis: Axis, printed: Print, marks: Markup) -> 
         y = axis.y(value)
         grid.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
         grid.append(tag("text", printed(value), x=LEFT - 8, y=y + 4, text_anchor="end"))
-    step, every = _step(labels), max(1, math.ceil(len(labels) / MOST_LABELS))
+    step, every = _step(labels), max(1, math.ceil(len(labels) / MAX_LABELS))
     for i in range(0, len(labels), every):
         x = LEFT + (i + 0.5) * step
         grid.append(tag("text", labels[i], x=x, y=HEIGHT - 8, text_anchor="middle"))

@@ -15,7 +15,7 @@ from nunatak_spark.telemetry.views import DEPARTURES, VIEWS, View
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_ROWS = 500  # per view
+MAX_ROWS = 500  # per view
 Row = dict[str, Any]
 
 
@@ -78,7 +78,7 @@ def _seen_tables(spark: "SparkSession", catalog: str) -> "DataFrame":
 
 def query_view(spark: "SparkSession", catalog: str, view: View, since: datetime) -> list[Row]:
     """Returns the first rows of a view since then; dates and times as text."""
-    found = spark.sql(view.sql(catalog, f"TIMESTAMP '{since.isoformat()}'")).limit(MOST_ROWS).collect()
+    found = spark.sql(view.sql(catalog, f"TIMESTAMP '{since.isoformat()}'")).limit(MAX_ROWS).collect()
     return [{name: _plain(value) for name, value in row.asDict().items()} for row in found]
 
 

@@ -18,7 +18,7 @@ from nunatak_spark.demo.demo_page import render
 from nunatak_spark.demo.demo_run import DemoResult, run_demo
 from nunatak_spark.demo.sample_data import DemoSize
 from nunatak_spark.fingerprint import fingerprint
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Installation
 
 if TYPE_CHECKING:

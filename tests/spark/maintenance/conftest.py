@@ -13,7 +13,7 @@ from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak_spark.fingerprint import Fingerprint, fingerprint
 from nunatak_spark.maintenance.dispatch import maintain
 from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, never_stop, wall_clock_ms
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Sql
 
 JOBS = itertools.count(1)

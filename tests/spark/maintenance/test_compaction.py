@@ -14,7 +14,7 @@ from nunatak_spark.maintenance import compaction_plan, data_compaction
 from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused, JobStopped
 from nunatak_spark.maintenance.job_failures import JobFailed, is_conflict
 from tests.spark.maintenance.conftest import Maintenance
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import local_path
 
 MOST_WRITES = 200
@@ -289,7 +289,7 @@ def test_a_heap_whose_rows_are_updated_all_the_time_is_compacted_in_small_pieces
             break
 
     assert outcome.detail["conflicts"] >= 1, "no update came in the way: the test showed nothing"
-    assert outcome.detail["conflicts"] < outcome.detail["calls"] <= compaction_plan.MOST_PIECES + 1
+    assert outcome.detail["conflicts"] < outcome.detail["calls"] <= compaction_plan.MAX_PIECES + 1
     there = f"FROM here.{name}.entries WHERE status < 2 AND data_file.content = 0 AND file_sequence_number = 1"
     assert sql.value(f"SELECT count(*) {there}") < files // 2
     assert sql.value(f"SELECT count(DISTINCT id) FROM {name}") == 10 * files

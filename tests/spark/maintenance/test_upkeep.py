@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog
 from nunatak.maintenance.job_spec import JobType
 from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused
 from tests.spark.maintenance.conftest import Maintenance, later
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import local_path
 
 DAY = 86_400

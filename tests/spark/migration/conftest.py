@@ -9,12 +9,12 @@ import pytest
 from nunatak_spark.configuration import CatalogConfig
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.glue import aws_emulator, aws_keys, give_keys, make_bucket
 from tests.support.hive_metastore import hive_metastore
 from tests.support.java.project import missing_tools
 from tests.support.nessie import NoNessie, find_jar, find_java, nessie
 from tests.support.reference import ReferenceServer, reference_server
-from tests.support.server import RunningServer, running_server
 from tests.support.spark import Installation
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from nunatak_spark.migration.model import (
     TablePlan,
     table_title,
 )
-from tests.support.login import login_server
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
@@ -180,7 +179,7 @@ def test_the_commands_work_with_a_state_in_the_catalog(server: RunningServer, tm
 
 
 def test_only_administrators_see_what_a_migration_remembers(tmp_path: Path) -> None:
-    with login_server(tmp_path / "secured") as secured:
+    with running_server(tmp_path / "secured", auth=True) as secured:
         nobody = secured.principal("nobody", warehouse="ADMIN").api_key
         keeper = secured.principal("keeper", server="WAREHOUSE_ADMIN").api_key
         with Client(secured.uri, token=keeper) as client:

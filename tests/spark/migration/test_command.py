@@ -18,7 +18,7 @@ from nunatak_spark.migration.planning_rules import PlanOptions
 from nunatak_spark.migration.sources.rest import rest_source
 from tests.spark.migration.conftest import TARGET
 from tests.spark.migration.moving import Move, states
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Installation
 from tests.unit.cli.conftest import run_command
 

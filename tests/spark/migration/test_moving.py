@@ -22,8 +22,7 @@ from nunatak_spark.migration.state import open_folder_state
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.migration.moving import Move, new_name, states
 from tests.spark.migration.test_command import a_view
-from tests.support.login import login_server
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
 if TYPE_CHECKING:
@@ -504,7 +503,7 @@ def test_a_plan_refuses_the_second_of_two_names_of_one_table(
 
 def test_a_plan_names_the_rights_that_are_missing(here: Client, tmp_path: Path, source: MigrationSource) -> None:
     environment = {"NUNATAK_ALLOWED_LOCATIONS": f"file://{tmp_path}"}
-    with login_server(tmp_path / "secured", environment=environment) as secured:
+    with running_server(tmp_path / "secured", environment=environment, auth=True) as secured:
         key = secured.principal("mover", warehouse="READ").api_key
         move = Move(tmp_path / "secured-migration", cast("SparkSession", None), secured.uri, "nowhere", key)
         move.inventory(source)

@@ -30,8 +30,7 @@ from nunatak_spark.migration.model import (
     table_title,
 )
 from nunatak_spark.migration.verification import verify
-from tests.support.login import LoginServer
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Sql, catalog, configure, local_path, rest_catalog
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ def test_a_table_that_other_engines_cannot_read_is_not_green_on_the_last_level_a
     assert engines.facts["engines"]["pyiceberg"].startswith("could not: ")
 
 
-def test_the_target_is_asked_with_the_login_of_the_session(sql: Sql, secured: LoginServer) -> None:
+def test_the_target_is_asked_with_the_login_of_the_session(sql: Sql, secured: RunningServer) -> None:
     """PyIceberg, DuckDB and the executors come in as Spark does, by a credential or by a token."""
     admin = secured.root
     with Client(secured.uri, token=secured.token(admin)) as client:

@@ -6,7 +6,7 @@ import pytest
 
 from nunatak.client import Client
 from tests.spark.orphans.folder import Folder
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Sql
 
 MakeTable = Callable[..., Folder]

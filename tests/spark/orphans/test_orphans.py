@@ -20,7 +20,7 @@ from nunatak_spark.maintenance.job_context import JobOutcome, JobRefused, JobSto
 from nunatak_spark.spark_session import add_catalog
 from tests.spark.orphans.conftest import MakeTable
 from tests.spark.orphans.folder import Folder
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Sql
 
 ORPHANS = (

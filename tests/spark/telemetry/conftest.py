@@ -10,7 +10,7 @@ import pytest
 
 from nunatak_spark.jobs import no_progress
 from nunatak_spark.telemetry.ingest import IngestReport, IngestSpec, ingest
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 from tests.support.spark import configure, rest_catalog
 
 if TYPE_CHECKING:

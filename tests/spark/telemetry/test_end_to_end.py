@@ -8,7 +8,7 @@ from nunatak_spark.jobs import no_progress
 from nunatak_spark.telemetry.ingest import IngestSpec, ingest
 from nunatak_spark.telemetry.telemetry_page import render_page
 from nunatak_spark.telemetry.telemetry_report import ReportSpec, collect, unseen_tables
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 from tests.support.spark import configure, rest_catalog
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 from nunatak.client import Client
 from nunatak.errors import NotFound
 from tests.spark.telemetry.lines import DAY
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.spark import Installation, configure, rest_catalog
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nunatak.cli.main import root
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from nunatak.cli.bundles import in_bundles
 from nunatak.client import ClientCredential
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.unit.cli.conftest import Outcome, Run, run_command
 
 

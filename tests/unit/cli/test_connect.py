@@ -14,8 +14,7 @@ import duckdb
 import pytest
 
 from nunatak.connect import ENGINES
-from tests.support.login import LoginServer, login_server
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.unit.cli.conftest import Run, run_command
 
 
@@ -97,13 +96,13 @@ def test_the_lines_for_duckdb_run(shared_server: RunningServer, run: Run, namesp
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
-    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("secured") / "nunatak-data", auth=True) as server:
         yield server
 
 
 @pytest.fixture(params=["client", "key"])
-def login(request: pytest.FixtureRequest, secured: LoginServer) -> dict[str, str]:
+def login(request: pytest.FixtureRequest, secured: RunningServer) -> dict[str, str]:
     """What the environment of somebody holds who logs in by a client's secret, or by an API key."""
     way = {"client": ("NUNATAK_CREDENTIAL", secured.root.credential), "key": ("NUNATAK_TOKEN", secured.root.api_key)}
     return dict([way[request.param]])
@@ -153,7 +152,7 @@ def test_the_administrators_file_tells_that_a_login_is_needed_and_is_not_printed
     assert secret not in shown + refused.out + refused.err
 
 
-def test_the_lines_for_pyiceberg_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+def test_the_lines_for_pyiceberg_run_with_a_login(secured: RunningServer, login: dict[str, str]) -> None:
     script = run_command("connect", "pyiceberg", "--uri", secured.uri, "--with-secret", **login).out
 
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -162,7 +161,7 @@ def test_the_lines_for_pyiceberg_run_with_a_login(secured: LoginServer, login: d
     assert "oauth2-server-uri" not in printed.stderr  # no warning that its address was guessed
 
 
-def test_the_lines_for_curl_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+def test_the_lines_for_curl_run_with_a_login(secured: RunningServer, login: dict[str, str]) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
     shown = run_command("connect", "curl", "--uri", secured.uri, "--with-secret", **login).out
@@ -175,5 +174,5 @@ def test_the_lines_for_curl_run_with_a_login(secured: LoginServer, login: dict[s
     assert f'"namespace":["{name}"]' in printed
 
 
-def test_the_lines_for_duckdb_run_with_a_login(secured: LoginServer, login: dict[str, str]) -> None:
+def test_the_lines_for_duckdb_run_with_a_login(secured: RunningServer, login: dict[str, str]) -> None:
     assert in_duckdb(run_command("connect", "duckdb", "--uri", secured.uri, "--with-secret", **login).out) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import running_server
+from tests.support.catalogs.process import running_server
 from tests.unit.cli.conftest import Outcome, run_command
 
 pytestmark = pytest.mark.slow

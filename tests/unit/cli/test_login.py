@@ -15,7 +15,7 @@ import pytest
 from nunatak.address_file import Address, find_address, publish_address
 from nunatak.cli.login import CommandLogin, find_login
 from nunatak.client import ClientCredential
-from tests.support.server import RunningServer, running_server
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.unit.cli.conftest import run_command
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from nunatak.cli.policy import value_of
 from nunatak.client import Client
 from tests.api.wire import add_snapshot, set_branch
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.unit.cli.conftest import Run
 
 MIB = 1 << 20

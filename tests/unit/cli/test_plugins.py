@@ -12,7 +12,7 @@ import pytest
 
 from nunatak import __version__
 from nunatak.cli.plugins import SPARK_COMMANDS
-from tests.support.server import await_address
+from tests.support.catalogs.process import await_address
 from tests.unit.cli.conftest import run_command
 
 SOURCE = Path(__file__).parents[3] / "src"

@@ -15,7 +15,7 @@ from nunatak.cli.serve import exports_for_commands
 from nunatak.client import Client
 from nunatak.settings import load
 from tests.api.wire import SCHEMA
-from tests.support.server import await_address, running_server, start_server
+from tests.support.catalogs.process import await_address, running_server
 from tests.unit.cli.conftest import run_command
 
 pytestmark = pytest.mark.slow
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.slow
 
 def serve_until(stop: signal.Signals, data: Path) -> tuple[int, str]:
     """Start, wait until it listens, stop it by `stop`; its exit status and all it printed after the first line."""
-    server = start_server(data)
-    with Client(server.uri) as client:
-        client.create_namespace(("kept",), {})
-    server.process.send_signal(stop)
-    rest, _ = server.process.communicate(timeout=60)
-    return server.process.returncode, rest.decode()
+    with running_server(data) as server:
+        with Client(server.uri) as client:
+            client.create_namespace(("kept",), {})
+        server.process.send_signal(stop)
+        rest, _ = server.process.communicate(timeout=60)
+        return server.process.returncode, rest.decode()
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -98,12 +98,8 @@ def test_only_what_the_defaults_of_a_command_lack_is_exported(
 
 
 def test_a_command_that_finds_nobody_is_told_where_the_server_of_its_folder_listens(tmp_path: Path) -> None:
-    server = start_server(tmp_path / "data")
-    try:
+    with running_server(tmp_path / "data") as server:
         asked = run_command("namespace", "list", "--uri", "http://127.0.0.1:1", NUNATAK_DATA=str(tmp_path / "data"))
-    finally:
-        server.stop()
-        server.process.communicate()
     gone = run_command("namespace", "list", "--uri", "http://127.0.0.1:1", NUNATAK_DATA=str(tmp_path / "data"))
 
     assert asked.err.endswith(f"listens elsewhere: export NUNATAK_URI={server.uri}\n")
@@ -146,8 +142,7 @@ def test_the_first_line_is_the_address_and_the_rest_is_to_copy(tmp_path: Path) -
 
 
 def test_a_second_server_on_the_same_data_does_not_start(tmp_path: Path) -> None:
-    server = start_server(tmp_path / "data")
-    try:
+    with running_server(tmp_path / "data"):
         second = subprocess.run(
             [sys.executable, "-m", "nunatak", "serve", "--port", "0", "--data", str(tmp_path / "data")],
             check=False,
@@ -155,9 +150,6 @@ def test_a_second_server_on_the_same_data_does_not_start(tmp_path: Path) -> None
             text=True,
             timeout=60,
         )
-    finally:
-        server.stop()
-        server.process.communicate()
 
     assert second.returncode != 0
     assert "listening" not in second.stdout

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.unit.cli.conftest import Run
 
 

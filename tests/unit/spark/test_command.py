@@ -10,7 +10,7 @@ from nunatak.settings import load
 from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.configuration import JARS, PACKAGES, parse_properties
 from nunatak_spark.jars import sha256_of
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.unit.cli.conftest import run_command
 
 RUNTIME = compatibility_matrix().spark("4.1").runtime

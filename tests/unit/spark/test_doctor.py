@@ -9,8 +9,7 @@ import pytest
 from nunatak.client import Client, ClientCredential
 from nunatak_spark.compatibility import compatibility_matrix
 from nunatak_spark.doctor import DoctorCheck, check_machine, check_server
-from tests.support.login import LoginServer, login_server
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer, running_server
 
 
 def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
@@ -18,8 +17,8 @@ def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
-    with login_server(tmp_path_factory.mktemp("secured") / "nunatak-data") as server:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("secured") / "nunatak-data", auth=True) as server:
         yield server
 
 
@@ -87,7 +86,7 @@ def test_without_a_namespace_writing_is_not_checked(server: RunningServer) -> No
     assert found["write"].fix == "nunatak namespace create demo"
 
 
-def test_whoever_does_not_log_in_is_told_so(secured: LoginServer) -> None:
+def test_whoever_does_not_log_in_is_told_so(secured: RunningServer) -> None:
     with Client(secured.uri) as client:
         found = by_name(check_server(client))
 
@@ -96,7 +95,7 @@ def test_whoever_does_not_log_in_is_told_so(secured: LoginServer) -> None:
     assert "write" not in found
 
 
-def test_a_wrong_secret_is_a_problem_of_the_login(secured: LoginServer) -> None:
+def test_a_wrong_secret_is_a_problem_of_the_login(secured: RunningServer) -> None:
     with Client(secured.uri, credential=ClientCredential(secured.root.client[0], "guessed")) as client:
         found = by_name(check_server(client))
 
@@ -104,7 +103,7 @@ def test_a_wrong_secret_is_a_problem_of_the_login(secured: LoginServer) -> None:
     assert "guessed" not in str(found)
 
 
-def test_a_reader_lacks_the_right_to_write(secured: LoginServer) -> None:
+def test_a_reader_lacks_the_right_to_write(secured: RunningServer) -> None:
     name = f"doctor_{uuid4().hex[:12]}"
     with Client(secured.uri, credential=ClientCredential(*secured.root.client)) as client:
         client.create_namespace((name,), {})

@@ -207,7 +207,7 @@ def test_the_text_of_a_value_does_not_depend_on_the_session() -> None:
 
 def test_a_piece_shrinks_to_two_files_and_grows_slowly() -> None:
     sizes = [100]
-    while sizes[-1] > planning.SMALLEST_PIECE:
+    while sizes[-1] > planning.MIN_PIECE_FILES:
         sizes.append(planning.next_piece_size(sizes[-1], got_through=False))
 
     assert sizes == [100, 50, 25, 12, 6, 3, 2]

@@ -11,7 +11,7 @@ from nunatak.cli.main import root
 from nunatak_spark import spark_session
 from nunatak_spark.cli import maintain, report, run_jobs
 from nunatak_spark.errors import CannotRun
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 
 NOBODY = "http://127.0.0.1:1"
 

@@ -20,8 +20,8 @@ from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRef
 from nunatak_spark.shutdown import ShutdownSignal
 from nunatak_spark.worker import ONCE_TRIES, SharedSession, Worker, WorkerOptions, unique_worker_name
 from tests.api.wire import add_snapshot, set_branch
+from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.ports import free_port
-from tests.support.server import RunningServer, running_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from nunatak_spark.jobs import ProgressStep
 from nunatak_spark.maintenance.job_context import JobOutcome
 from nunatak_spark.worker import JobResult
 from tests.api.wire import add_snapshot, set_branch
-from tests.support.server import RunningServer
+from tests.support.catalogs.process import RunningServer
 from tests.unit.cli.conftest import run_command
 
 NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}

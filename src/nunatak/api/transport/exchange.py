@@ -24,7 +24,7 @@ _TOKEN = b"authorization"
 
 JOINED_BYTES = 64 * 1024  # up to this size one copy is cheaper than a second write
 BUFFERED_BYTES = 64 * 1024  # of a body not yet received by the application; beyond this, reading pauses
-MOST_HEADS, LONGEST_HEAD = 4096, 2048
+MAX_CACHED_HEADS, MAX_HEAD_LENGTH = 4096, 2048
 # A head with one of these differs in every request, so caching it is useless.
 _NEVER_THE_SAME = frozenset({b"idempotency-key", b"x-request-id", b"traceparent", b"x-amz-date", b"dpop"})
 
@@ -84,7 +84,9 @@ class KnownHeads:
         return known[0], request[end:]
 
     def _find_with_token(self, request: bytes, end: int) -> tuple[RequestHead, int] | None:
-        found = self._with_tokens.get(digest_of(request[:end])) if self._with_tokens and end <= LONGEST_HEAD else None
+        found = (
+            self._with_tokens.get(digest_of(request[:end])) if self._with_tokens and end <= MAX_HEAD_LENGTH else None
+        )
         if found is None:
             return None
         head, body_bytes, token = found
@@ -95,13 +97,13 @@ class KnownHeads:
         """Caches `head`; `request` is exactly one whole request with this head and a body of `body_bytes`."""
         end = len(request) - body_bytes
         if (
-            end > LONGEST_HEAD
+            end > MAX_HEAD_LENGTH
             or request[:2] == b"\r\n"  # the parser skips empty lines before a request
             or request.find(_END) != end - len(_END)
             or not _NEVER_THE_SAME.isdisjoint(head.headers)
         ):
             return
-        if len(self._known) + len(self._with_tokens) >= MOST_HEADS:
+        if len(self._known) + len(self._with_tokens) >= MAX_CACHED_HEADS:
             self._known.clear()
             self._with_tokens.clear()
         token = head.headers.get(_TOKEN)

@@ -15,7 +15,7 @@ from nunatak.settings import SettingsError
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.1  # before a worker that died is restarted; doubled each time
-LONGEST_PAUSE_SECONDS = 5.0
+MAX_PAUSE_SECONDS = 5.0
 STEADY_SECONDS = 30.0  # a worker that lived this long did not die of its start
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -108,7 +108,7 @@ class Workers:
             raise SettingsError(said or f"worker {worker.number} could not start: {why}")
         log.error("worker %d (process %d) is gone and begun again: %s", worker.number, worker.process.pid, why)
         pause = FIRST_PAUSE_SECONDS if time.monotonic() - worker.began > STEADY_SECONDS else worker.pause
-        self._due[worker.number] = (time.monotonic() + pause, min(2 * pause, LONGEST_PAUSE_SECONDS))
+        self._due[worker.number] = (time.monotonic() + pause, min(2 * pause, MAX_PAUSE_SECONDS))
 
     def _seconds_until_due(self) -> float | None:
         if not self._due:

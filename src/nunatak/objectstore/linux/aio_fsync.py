@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from nunatak.objectstore.plain_fsync import InThread, ThreadFsync, sync_each
 
 _FSYNC = 2  # IOCB_CMD_FSYNC
-_RINGS = 1  # IOCB_FLAG_RESFD
-_AT_ONCE = 128  # submitted together; more take several rounds
+_SIGNALS_EVENTFD = 1  # IOCB_FLAG_RESFD
+_MAX_REQUESTS = 128  # submitted together; more take several rounds
 _LONG = ctypes.c_long
 # The system call numbers of io_setup, io_destroy, io_submit and io_getevents.
-_NUMBERS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}.get(platform.machine())
-FIRST_LOOK_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.05  # polls what is unfinished after the notification
+_SYSCALL_NUMBERS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}.get(platform.machine())
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.001, 0.05  # polls what is unfinished after the notification
 
 
 class _Request(ctypes.Structure):
@@ -38,7 +38,7 @@ class _Request(ctypes.Structure):
         ("file", ctypes.c_uint32),
         ("unused", ctypes.c_uint64 * 4),
         ("flags", ctypes.c_uint32),
-        ("bell", ctypes.c_uint32),
+        ("eventfd", ctypes.c_uint32),
     )
 
 
@@ -49,12 +49,12 @@ _RESULT = 2
 
 def sync_all(files: Sequence[int]) -> None:
     """Fsyncs each of these descriptors, blocking; raises OSError if one of them fails."""
-    queue = _queue_of_thread()
+    queue = _context_of_thread()
     if queue is None:
         sync_each(files)
         return
-    for start in range(0, len(files), _AT_ONCE):
-        queue.sync_all(files[start : start + _AT_ONCE])
+    for start in range(0, len(files), _MAX_REQUESTS):
+        queue.sync_all(files[start : start + _MAX_REQUESTS])
 
 
 class LoopFsync:
@@ -66,58 +66,58 @@ class LoopFsync:
     def __init__(self, in_thread: InThread) -> None:
         self._in_thread = in_thread
         self._plain = ThreadFsync(in_thread)
-        self._bell: _Bell | None = None
-        self._has_none = False  # this system has no AIO
+        self._context: _LoopContext | None = None
+        self._is_unavailable = False  # this system has no AIO
 
     async def sync_all(self, files: Sequence[int]) -> None:
-        bell = self._bell_of(asyncio.get_running_loop())
-        if bell is None:
+        context = self._context_of(asyncio.get_running_loop())
+        if context is None:
             await self._plain.sync_all(files)
             return
-        for start in range(0, len(files), _AT_ONCE):
-            left = await self._sync(bell, files[start : start + _AT_ONCE])
+        for start in range(0, len(files), _MAX_REQUESTS):
+            left = await self._sync(context, files[start : start + _MAX_REQUESTS])
             if left:
                 await self._in_thread(sync_all, left)
 
-    async def _sync(self, bell: "_Bell", files: Sequence[int]) -> Sequence[int]:
+    async def _sync(self, context: "_LoopContext", files: Sequence[int]) -> Sequence[int]:
         """Fsyncs files by AIO; returns those that could not be submitted."""
-        if bell.is_waiting:
+        if context.is_waiting:
             return files
         try:
-            return await bell.sync(files)
+            return await context.sync(files)
         except BaseException:
-            if bell.is_waiting:  # cancelled or failed: late completions must not be taken for those of the next call
+            if context.is_waiting:  # cancelled or failed: late completions must not be taken for those of the next call
                 self.close()
             raise
 
-    def _bell_of(self, loop: asyncio.AbstractEventLoop) -> "_Bell | None":
-        if self._bell is not None and self._bell.loop is not loop:
+    def _context_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopContext | None":
+        if self._context is not None and self._context.loop is not loop:
             self.close()
-        if self._bell is None and not self._has_none:
+        if self._context is None and not self._is_unavailable:
             try:
-                self._bell = _Bell(loop)
+                self._context = _LoopContext(loop)
             except (OSError, AttributeError, NotImplementedError):
-                self._has_none = True
-        return self._bell
+                self._is_unavailable = True
+        return self._context
 
     def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        if self._context is not None:
+            self._context.close()
+            self._context = None
 
 
-class _Bell:
+class _LoopContext:
     """An AIO context that signals an eventfd when the last submitted fsync is done, mostly after the others."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._queue = _Queue(ctypes.PyDLL(None, use_errno=True))  # PyDLL keeps the GIL: no call blocks
+        self._queue = _AioContext(ctypes.PyDLL(None, use_errno=True))  # PyDLL keeps the GIL: no call blocks
         self._file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._done: asyncio.Future[None] | None = None
         self._left = 0
-        self._pause = FIRST_LOOK_SECONDS
+        self._pause = FIRST_POLL_SECONDS
         self._errors: list[int] = []
-        loop.add_reader(self._file, self._rung)
+        loop.add_reader(self._file, self._on_eventfd)
 
     @property
     def is_waiting(self) -> bool:
@@ -125,39 +125,39 @@ class _Bell:
 
     async def sync(self, files: Sequence[int]) -> Sequence[int]:
         """Fsyncs files; returns those that the kernel did not accept. Raises OSError if one failed."""
-        self._left = taken = self._queue.hand_over(files, self._file)
+        self._left = taken = self._queue.submit(files, self._file)
         if taken:
-            self._done, self._errors, self._pause = self.loop.create_future(), [], FIRST_LOOK_SECONDS
+            self._done, self._errors, self._pause = self.loop.create_future(), [], FIRST_POLL_SECONDS
             if taken < len(files):
-                self._look_soon()  # the request with the eventfd was not accepted, so poll
+                self._poll_later()  # the request with the eventfd was not accepted, so poll
             await self._done
             if self._errors:
                 raise OSError(self._errors[0], os.strerror(self._errors[0]))
         return files[taken:]
 
-    def _rung(self) -> None:
+    def _on_eventfd(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._file)
-        self._look()
+        self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._done is None or self._done.done():
             return
         try:
-            done, errors = self._queue.finished(self._left, at_least=0)
+            done, errors = self._queue.collect(self._left, at_least=0)
         except OSError as error:
             self._done.set_exception(error)
             return
         self._left -= done
         self._errors += errors
         if self._left:
-            self._look_soon()
+            self._poll_later()
         else:
             self._done.set_result(None)
 
-    def _look_soon(self) -> None:
-        self.loop.call_later(self._pause, self._look)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+    def _poll_later(self) -> None:
+        self.loop.call_later(self._pause, self._poll)
+        self._pause = min(2 * self._pause, MAX_POLL_SECONDS)
 
     def close(self) -> None:
         self._done = None
@@ -166,40 +166,41 @@ class _Bell:
         os.close(self._file)
 
 
-class _Queue:
+class _AioContext:
     """An AIO context of the kernel, for one thread or event loop; raises OSError if unavailable."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        if not sys.platform.startswith("linux") or _NUMBERS is None:
-            raise OSError(errno.ENOSYS, "no asynchronous fsync here")
-        self._setup, self._destroy, self._submit, self._get = (_LONG(number) for number in _NUMBERS)
+        if not sys.platform.startswith("linux") or _SYSCALL_NUMBERS is None:
+            raise OSError(errno.ENOSYS, "Linux AIO is not available")
+        self._setup, self._destroy, self._submit, self._get = (_LONG(number) for number in _SYSCALL_NUMBERS)
         self._syscall = library.syscall
         self._syscall.restype = _LONG
         self._context = ctypes.c_ulong(0)
-        self._requests = (_Request * _AT_ONCE)()
+        self._requests = (_Request * _MAX_REQUESTS)()
+        # A strided view of the `file` field of all requests: one slice assignment replaces a Python loop per commit.
         self._files = memoryview(self._requests).cast("B").cast("I")[_Request.file.offset // 4 :: _WORDS]
-        self._addresses = (ctypes.c_void_p * _AT_ONCE)(*(ctypes.addressof(each) for each in self._requests))
-        self._events = (ctypes.c_int64 * (_EVENT * _AT_ONCE))()
+        self._addresses = (ctypes.c_void_p * _MAX_REQUESTS)(*(ctypes.addressof(each) for each in self._requests))
+        self._events = (ctypes.c_int64 * (_EVENT * _MAX_REQUESTS))()
         for request in self._requests:
             request.operation = _FSYNC
-        if self._syscall(self._setup, ctypes.c_uint(_AT_ONCE), ctypes.byref(self._context)) < 0:
-            raise OSError(ctypes.get_errno(), "no asynchronous fsync here")
+        if self._syscall(self._setup, ctypes.c_uint(_MAX_REQUESTS), ctypes.byref(self._context)) < 0:
+            raise OSError(ctypes.get_errno(), "Linux AIO is not available")
 
     def __del__(self) -> None:
         if getattr(self, "_context", None):
             self._syscall(self._destroy, self._context)
 
-    def hand_over(self, files: Sequence[int], bell: int | None = None) -> int:
-        """Submits fsyncs; returns how many the kernel accepted. The last one signals the eventfd `bell`."""
+    def submit(self, files: Sequence[int], eventfd: int | None = None) -> int:
+        """Submits fsyncs; returns how many the kernel accepted. The last one signals the `eventfd`."""
         last = self._requests[len(files) - 1]
         self._files[: len(files)] = memoryview(array("I", files))
-        if bell is not None:
-            last.bell, last.flags = bell, _RINGS
+        if eventfd is not None:
+            last.eventfd, last.flags = eventfd, _SIGNALS_EVENTFD
         taken: int = self._syscall(self._submit, self._context, _LONG(len(files)), self._addresses)
         last.flags = 0
         return max(0, taken)
 
-    def finished(self, most: int, *, at_least: int) -> tuple[int, list[int]]:
+    def collect(self, most: int, *, at_least: int) -> tuple[int, list[int]]:
         """Waits for `at_least` completions; returns how many were collected, up to `most`, and their error numbers."""
         while True:
             found: int = self._syscall(self._get, self._context, _LONG(at_least), _LONG(most), self._events, None)
@@ -207,16 +208,16 @@ class _Queue:
                 results = self._events[_RESULT : _EVENT * found : _EVENT]
                 return found, [-result for result in results if result < 0]
             if ctypes.get_errno() != errno.EINTR:
-                raise OSError(ctypes.get_errno(), "cannot tell whether files are on disk")
+                raise OSError(ctypes.get_errno(), "io_getevents failed: it is unknown whether the files are on disk")
 
     def sync_all(self, files: Sequence[int]) -> None:
-        left = taken = self.hand_over(files)
+        left = taken = self.submit(files)
         errors: list[int] = []
         while left:
             try:
-                done, found = self.finished(left, at_least=left)
+                done, found = self.collect(left, at_least=left)
             except OSError:
-                _of_thread.queue = None  # its late completions must not be taken for those of the next call
+                _thread_local.queue = None  # its late completions must not be taken for those of the next call
                 raise
             left -= done
             errors += found
@@ -226,17 +227,17 @@ class _Queue:
             raise OSError(errors[0], os.strerror(errors[0]))
 
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
-def _queue_of_thread() -> _Queue | None:
+def _context_of_thread() -> _AioContext | None:
     """Returns the AIO context of this thread, created on first use and destroyed with the thread; None without AIO."""
     try:
-        queue: _Queue | None = _of_thread.queue
+        queue: _AioContext | None = _thread_local.queue
     except AttributeError:
         try:
-            queue = _Queue(ctypes.CDLL(None, use_errno=True))
+            queue = _AioContext(ctypes.CDLL(None, use_errno=True))
         except OSError:
             queue = None  # an unsupported system, a sandbox, or the limit fs.aio-max-nr
-        _of_thread.queue = queue
+        _thread_local.queue = queue
     return queue

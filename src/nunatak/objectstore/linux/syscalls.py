@@ -18,11 +18,11 @@ _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-_HOW_BYTES = ctypes.sizeof(_How)
+_OPEN_HOW_BYTES = ctypes.sizeof(_OpenHow)
 
 
 class _Buffer(ctypes.Structure):
@@ -59,10 +59,10 @@ if _advise is not None:
 
 def open_path(path: str, flags: int) -> int:
     """Opens an existing file or folder, like `os.open`."""
-    return _checked(_open(os.fsencode(path), flags | os.O_CLOEXEC, 0), path)
+    return _raise_on_error(_open(os.fsencode(path), flags | os.O_CLOEXEC, 0), path)
 
 
-class Opening:
+class OpenAt2:
     """The arguments of an openat2 call that refuses links; built once, as building them costs as much as the call."""
 
     __slots__ = ("_how", "_pointer")
@@ -70,21 +70,22 @@ class Opening:
     def __init__(self, flags: int, *, mode: int = 0, beneath: bool = False) -> None:
         """With `beneath`, a path that leaves the starting folder is refused, too."""
         resolve = _RESOLVE_NO_SYMLINKS | (_RESOLVE_BENEATH if beneath else 0)
-        self._how = _How(flags | os.O_CLOEXEC, mode, resolve)  # the kernel only reads it
+        self._how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve)  # the kernel only reads it
         self._pointer = ctypes.byref(self._how)
 
     def open(self, path: str, folder: int = _AT_FDCWD) -> int:
         """Opens a path relative to `folder`, or an absolute one; raises OSError."""
-        return _checked(_openat2(_SYS_OPENAT2, folder, os.fsencode(path), self._pointer, _HOW_BYTES), path)
+        return _raise_on_error(_openat2(_SYS_OPENAT2, folder, os.fsencode(path), self._pointer, _OPEN_HOW_BYTES), path)
 
 
 def write_all(file: int, data: bytes | memoryview) -> None:
+    # Py_buffer gives the address of read-only bytes without a copy; ctypes.from_buffer takes writable objects only.
     buffer = _Buffer()
     _get_buffer(data, buffer, 0)
     try:
         start, left = buffer.start, buffer.size
         while left:
-            written = _checked(_write(file, start, left), "")
+            written = _raise_on_error(_write(file, start, left), "")
             start += written
             left -= written
     finally:
@@ -101,7 +102,7 @@ def close(file: int) -> None:
     _close(file)
 
 
-def _checked(result: int, path: str) -> int:
+def _raise_on_error(result: int, path: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
@@ -115,7 +116,7 @@ def is_available() -> bool:
         return False
     root = open_path("/", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        close(Opening(os.O_RDONLY | os.O_DIRECTORY, beneath=True).open(".", root))
+        close(OpenAt2(os.O_RDONLY | os.O_DIRECTORY, beneath=True).open(".", root))
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
             return False

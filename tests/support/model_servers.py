@@ -1,4 +1,4 @@
-"""The whole server in this process, on any database, one or several: requests by the name of their operation."""
+"""Servers in this process that a model is held against: requests by the name of their operation, on any database."""
 
 import asyncio
 import itertools
@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,49 +15,37 @@ from urllib.parse import quote
 import pytest
 import uvloop
 
-from nunatak.api.app import App
 from nunatak.api.http import RequestHead
 from nunatak.catalog.catalog import WarehousePlace
-from nunatak.catalog.jobs import run_next
 from nunatak.objectstore.location import parse_location
-from nunatak.server import build_app, close_app
-from nunatak.settings import load
 from tests.support import mariadb, postgres
+from tests.support.catalogs.local import MOST_JOBS, LocalCatalog
 from tests.support.model import Answer, Model, Request
 
 MOMENT = 1_750_000_000_000  # where the clock starts; it moves only when somebody moves it
 
 
-class World:
+class ModelServers:
     """Servers on one database, with a warehouse of its own for every catalog that is tried out."""
 
     def __init__(self, folder: Path, database_url: str = "", servers: int = 1) -> None:
         self.root = folder / "warehouse"
-        self._environment = {"NUNATAK_CONFIG": os.devnull, "NUNATAK_DATABASE_URL": database_url}
-        self._settings = load({"data": folder}, self._environment)
-        self._loop = uvloop.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._numbers = itertools.count(1)
-        self._servers = servers
         self.warehouse = ""
         self.now_ms = MOMENT
         self.steps = 0
         self.divergences: list[str] = []
         self.seed = 0
         self.salt = ""
-        self.apps: list[App] = []
-        self._start()
-
-    def _start(self) -> None:
-        for number in range(self._servers):
-            app = self.run(build_app(self._settings))
-            app.catalog = replace(app.catalog, now_ms=self.clock(number))
-            self.apps.append(app)
+        environment = {"NUNATAK_DATABASE_URL": database_url}
+        self.catalogs = [
+            LocalCatalog(folder, environment, runner=self._runner, now_ms=self.clock(number))
+            for number in range(servers)
+        ]
 
     def clock(self, number: int) -> Callable[[], int]:
         return lambda: self.now_ms
-
-    def run(self, work: Any) -> Any:
-        return self._loop.run_until_complete(work)
 
     def new_warehouse(self) -> Model:
         """An empty catalog, under a prefix that was never used."""
@@ -70,28 +57,26 @@ class World:
 
     def _open_warehouse(self) -> None:
         location = f"file://{self.root}/{self.warehouse}"
-        for app in self.apps:
-            app.catalog.warehouses[self.warehouse] = WarehousePlace(
+        for each in self.catalogs:
+            each.app.catalog.warehouses[self.warehouse] = WarehousePlace(
                 self.warehouse, location, (parse_location(location),)
             )
 
     def restart(self) -> None:
-        self._stop()
-        self._start()
+        """Stop all of them before the first starts again: nothing is left in memory."""
+        for each in self.catalogs:
+            each.stop()
+        for each in self.catalogs:
+            each.start()
         self._open_warehouse()
 
-    def _stop(self) -> None:
-        for app in self.apps:
-            self.run(close_app(app))
-        self.apps.clear()
-
     def close(self) -> None:
-        self._stop()
-        self._loop.close()
+        for each in self.catalogs:
+            each.close()
+        self._runner.close()
 
     def send(self, request: Request, which: int, match: str | None = None) -> Answer:
-        answer: Answer = self.run(self._request(request, which, match))
-        return answer
+        return self._runner.run(self._request(request, which, match))
 
     def send_together(self, requests: list[Request], which: int) -> list[Answer]:
         """All at once; where there are several servers, each to another."""
@@ -101,8 +86,7 @@ class World:
                 *(self._request(each, which + number, None) for number, each in enumerate(requests))
             )
 
-        answers: list[Answer] = self.run(all_of_them())
-        return answers
+        return self._runner.run(all_of_them())
 
     async def _request(self, request: Request, which: int, match: str | None) -> Answer:
         method, path, query = path_of(request)
@@ -110,7 +94,7 @@ class World:
         headers = {b"idempotency-key": request.key.encode()} if request.key is not None else {}
         if match is not None:
             headers[b"if-none-match"] = match.encode()
-        app = self.apps[which % len(self.apps)]
+        app = self.catalogs[which % len(self.catalogs)].app
         raw_path = f"/v1/{self.warehouse}{path}".encode()
         response = await app.respond(RequestHead(method, raw_path, query.encode(), headers), body)
         shown = dict(response.headers)
@@ -118,10 +102,8 @@ class World:
         return Answer(response.status, json.loads(response.body) if response.body else None, etag)
 
     def work_off_jobs(self) -> None:
-        for _ in range(100):
-            if not self.run(run_next(self.apps[0].catalog)):
-                return
-        raise AssertionError("the jobs do not end")
+        done = self.catalogs[0].work_off_jobs()
+        assert done < MOST_JOBS, "the jobs do not end"
 
     def files(self) -> set[str]:
         found = (self.root / self.warehouse).rglob("*")

@@ -1,6 +1,6 @@
-"""Several servers on one PostgreSQL: started, killed and restarted each by itself, and clients that know them all.
+"""Clients that know several servers, one address for several servers, and a proxy before their PostgreSQL.
 
-What goes wrong with the database itself is in postgres.py; who writes and who judges, in workload.py and history.py.
+The servers are started by catalogs/cluster.py; who writes and who judges is in workload.py and history.py.
 """
 
 import asyncio
@@ -8,64 +8,16 @@ import itertools
 import random
 import re
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.support.caller import Answer, Caller, Lost
-from tests.support.found import find_tables, tries
-from tests.support.history import BUSY, FoundTable
+from tests.support.found import tries
+from tests.support.history import BUSY
 from tests.support.postgres_proxy import PostgresProxy
-from tests.support.workload import MortalServer, Run, Writer, mortal_server, new_key
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Servers that share a database and a warehouse; each can be killed and restarted by itself."""
-
-    url: str
-    data: Path
-    servers: tuple[MortalServer, ...]
-
-    @property
-    def ports(self) -> list[int]:
-        return [server.port for server in self.servers]
-
-    def find_tables(self, names: Sequence[str]) -> list[FoundTable]:
-        """As each server sees them: half of the tables by one, half by the other."""
-        shares = [names[number :: len(self.ports)] for number in range(len(self.ports))]
-        parts = [find_tables(self.url, port, share) for port, share in zip(self.ports, shares, strict=True)]
-        return [found for part in parts for found in part]
-
-    def kill_over(self, run: Run, chance: random.Random, *, kills: int, commits: int) -> None:
-        """Spread the kills of any server at any moment over so many acknowledged commits; return when all are there."""
-        for number in range(kills):
-            run.await_applied(int(commits * (number + chance.random()) / kills))
-            run.await_another_attempt()
-            time.sleep(chance.uniform(0, 0.05))
-            server = chance.choice(self.servers)
-            server.kill()
-            server.restart()
-        run.await_applied(commits)
-
-
-@contextmanager
-def running_cluster(
-    data: Path,
-    url: str,
-    *,
-    count: int = 2,
-    environment: Mapping[str, str] | None = None,
-    broken: str | None = None,
-) -> Iterator[Cluster]:
-    chosen = {"NUNATAK_DATABASE_URL": url, **(environment or {})}
-    with ExitStack() as stack:
-        servers = [stack.enter_context(mortal_server(data, environment=chosen, broken=broken)) for _ in range(count)]
-        yield Cluster(url, data, tuple(servers))
-
+from tests.support.workload import Run, Writer, new_key
 
 # Clients
 
