@@ -257,12 +257,13 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
     objects.attach(objects.local, [place for each in places.values() for place in each.allowed])
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
+    vault = open_vault(settings)
     new_uuid = uuid_maker()
     server_id = new_uuid()
     catalog = Catalog(
         store=store,
         objects=objects,
-        warehouses=Warehouses(places, store, objects, roots, settings.plain_locations),
+        warehouses=Warehouses(places, store, objects, roots, settings.plain_locations, vault),
         default_warehouse=settings.default_warehouse,
         now_ms=_now_ms,
         new_uuid=new_uuid,
@@ -294,6 +295,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         router=Router(base_paths=settings.base_paths),
         busy=InFlight(settings.max_in_flight),
         distinct_errors=settings.error_types == "distinct",
+        vault=vault,
     )
     try:
         await _secure(app, settings)
@@ -310,7 +312,7 @@ def _now_ms() -> int:
 async def _secure(app: App, settings: Settings) -> None:
     """Adds authentication, authorization, rate limits and audit to the app; with `auth` none only page tokens."""
     catalog, store = app.catalog, app.catalog.store
-    app.vault = open_vault(settings)
+    assert app.vault is not None
     if settings.auth == ("none",):
         app.tokens = Tokens(await store.secret("page-token"), settings.page_size)
         return

@@ -10,7 +10,7 @@ import pytest
 
 from nunatak.access import administration as admin
 from nunatak.access import securables
-from nunatak.access.administration import Actor
+from nunatak.access.administration import Actor, WarehouseRow
 from nunatak.access.credentials import NewCredential
 from nunatak.access.grants import Grants
 from nunatak.access.privileges import ADMIN, GRANTABLE, READ, WRITE, Privilege, expand_rights
@@ -62,6 +62,11 @@ class Office:
     def version(self) -> int:
         rows = self.asks(self.store.rows("policy_version", {}))
         return int(rows[0][0])
+
+    def warehouses(self) -> list[tuple[Any, ...]]:
+        """Without the time of creation."""
+        rows = self.asks(self.store.rows("list_warehouses", {}))
+        return [(*row[:2], *row[3:6], None if row[6] is None else bytes(row[6]), row[7]) for row in rows]
 
     def principals(self, *names: str) -> None:
         for name in names:
@@ -441,7 +446,7 @@ def test_a_credential_belongs_to_its_principal_alone(office: Office) -> None:
 
 
 def test_a_warehouse_that_overlaps_another_is_refused_by_the_database_itself(office: Office) -> None:
-    office.does(admin.create_warehouse(ROOT, "one", "file:///w/one"))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("one", "file:///w/one")))
 
     for name, location in (
         ("one", "file:///w/elsewhere"),
@@ -450,9 +455,9 @@ def test_a_warehouse_that_overlaps_another_is_refused_by_the_database_itself(off
         ("two", "file:///w"),
     ):
         with pytest.raises(AlreadyExists):
-            office.does(admin.create_warehouse(ROOT, name, location))
-    office.does(admin.create_warehouse(ROOT, "onward", "file:///w/onward"))
-    office.does(admin.create_warehouse(ROOT, "on", "file:///w/on"))
+            office.does(admin.create_warehouse(ROOT, WarehouseRow(name, location)))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("onward", "file:///w/onward")))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("on", "file:///w/on")))
 
     rows = office.asks(office.store.rows("list_warehouses", {}))
     assert [row[0] for row in rows] == ["on", "one", "onward"]
@@ -460,15 +465,76 @@ def test_a_warehouse_that_overlaps_another_is_refused_by_the_database_itself(off
 
 def test_of_two_overlapping_warehouses_made_at_once_there_is_one(office: Office) -> None:
     outcomes = office.together(
-        admin.create_warehouse(ROOT, "outer", "file:///w/a"), admin.create_warehouse(ROOT, "inner", "file:///w/a/b")
+        admin.create_warehouse(ROOT, WarehouseRow("outer", "file:///w/a")),
+        admin.create_warehouse(ROOT, WarehouseRow("inner", "file:///w/a/b")),
     )
 
     assert sum(isinstance(each, AlreadyExists) for each in outcomes) == 1
 
 
+@pytest.mark.parametrize(
+    ("base", "further"),
+    [
+        ("s3://lake/one", ()),  # the same place
+        ("s3://lake/one/inside", ()),
+        ("s3://lake", ()),
+        ("s3://other/two", ("s3://archive/one/inside",)),
+        ("s3://other/two", ("s3://lake/x", "s3://archive",)),
+        ("s3://archive/one", ()),  # a further place of the other
+    ],
+)  # fmt: skip
+def test_no_two_warehouses_share_any_of_their_locations(office: Office, base: str, further: tuple[str, ...]) -> None:
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("one", "s3://lake/one", further=("s3://archive/one",))))
+
+    with pytest.raises(Conflict):
+        office.does(admin.create_warehouse(ROOT, WarehouseRow("two", base, further=further)))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("three", "s3://lake/one2", further=("s3://archive/one2",))))
+
+    assert [name for name, *_ in office.warehouses()] == ["one", "three"]
+
+
+def test_a_change_of_a_warehouse_is_refused_when_another_came_before(office: Office) -> None:
+    row = WarehouseRow("one", "s3://lake/one", profile="p1", options="o1", secret=b"s1", further=("s3://lake/two",))
+    office.does(admin.create_warehouse(ROOT, row))
+    assert office.warehouses() == [("one", "s3://lake/one", 1, "p1", "o1", b"s1", "s3://lake/two")]
+
+    changed = WarehouseRow("one", "s3://lake/one", profile="p2", options="o2", further=("s3://lake/3", "s3://lake/4"))
+    office.does(admin.change_warehouse(ROOT, changed, 1))
+    with pytest.raises(Conflict, match="not at version 1"):
+        office.does(admin.change_warehouse(ROOT, row, 1))
+    with pytest.raises(Conflict, match="not at version"):
+        office.does(admin.change_warehouse(ROOT, WarehouseRow("none", "s3://lake/none"), 1))
+
+    assert office.warehouses() == [
+        ("one", "s3://lake/one", 2, "p2", "o2", None, "s3://lake/3"),
+        ("one", "s3://lake/one", 2, "p2", "o2", None, "s3://lake/4"),
+    ]
+
+
+def test_a_dropped_warehouse_leaves_its_further_locations_to_others(office: Office) -> None:
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("one", "s3://lake/one", further=("s3://lake/two",))))
+    office.does(admin.drop_warehouse(ROOT, "one"))
+
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("two", "s3://lake/two", further=("s3://lake/one",))))
+
+    assert len(office.warehouses()) == 1
+
+
+def test_of_two_changes_that_take_one_location_at_once_there_is_one(office: Office) -> None:
+    for name in ("one", "two"):
+        office.does(admin.create_warehouse(ROOT, WarehouseRow(name, f"s3://lake/{name}")))
+
+    outcomes = office.together(
+        admin.change_warehouse(ROOT, WarehouseRow("one", "s3://lake/one", further=("s3://archive/a",)), 1),
+        admin.change_warehouse(ROOT, WarehouseRow("two", "s3://lake/two", further=("s3://archive/a/b",)), 1),
+    )
+
+    assert sum(isinstance(each, Conflict) for each in outcomes) == 1
+
+
 def test_a_warehouse_is_dropped_with_its_grants_when_it_is_empty(office: Office) -> None:
     office.principals("alice")
-    office.does(admin.create_warehouse(ROOT, "one", "file:///w/one"))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("one", "file:///w/one")))
     office.grants("principal:alice", securables.warehouse("one"), READ)
     office.does([CreateNamespace("one", "a", (), {}, "a")])
 
@@ -476,7 +542,7 @@ def test_a_warehouse_is_dropped_with_its_grants_when_it_is_empty(office: Office)
         office.does(admin.drop_warehouse(ROOT, "one"))
     office.does([Write("touch_warehouse", {"warehouse": "one"}, NotFound("it must still be there"))])
     assert office.rights("alice", securables.warehouse("one")) == READ
-    office.does(admin.create_warehouse(ROOT, "two", "file:///w/two"))
+    office.does(admin.create_warehouse(ROOT, WarehouseRow("two", "file:///w/two")))
     office.grants("principal:alice", securables.warehouse("two"), READ)
     office.does(admin.drop_warehouse(ROOT, "two"))
 

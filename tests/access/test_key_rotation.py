@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nunatak.access import rotation
+from nunatak.access.administration import Actor, WarehouseRow, create_warehouse
 from nunatak.access.credentials import find_credential, is_secret_of, new_access_key, new_client
 from nunatak.access.key_file import KeyFile, KeyRing, new_key
 from nunatak.access.rotation import SETTLED_MS, list_keys, retire, rotate
-from nunatak.access.vault import Vault, key_id_of
+from nunatak.access.vault import BrokenSeal, Vault, about_warehouse, key_id_of
 from nunatak.cli.main import root
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
@@ -25,6 +26,7 @@ from tests.support.catalogs.process import running_server
 
 Run = Callable[..., Any]
 ACCESS_KEYS = 25
+ROOT = Actor("root", 1000)
 SEED = int(os.environ.get("NUNATAK_TEST_SEED") or random.randrange(2**32))
 
 
@@ -102,6 +104,29 @@ def test_a_client_still_knows_its_secret_after_a_rotation(store: Store, vault: V
     run(later.unlock(store))
     found = run(find_credential(store, made.credential_id))
     assert is_secret_of(later, found, made.credential_id, made.shown.reveal())
+
+
+def test_the_secret_of_a_warehouse_is_sealed_anew_and_bound_to_its_row(store: Store, vault: Vault, run: Run) -> None:
+    names = [f"w{number}" for number in range(9)] + ["pepper"]
+    for name in names:
+        sealed = vault.seal(f"keys of {name}".encode(), about_warehouse(name))
+        run(store.apply(create_warehouse(ROOT, WarehouseRow(name, f"s3://{name}/x", secret=sealed))))
+    run(store.apply(create_warehouse(ROOT, WarehouseRow("bare", "s3://bare/x"))))
+
+    done = run(rotate(store, vault))
+    run(retire(store, vault, settled_ms(vault)))
+
+    later = Vault(KeyFile(vault.key_file.path))
+    rows = run(store.rows("sealed_warehouses", {"after": "", "limit": 100}))
+    assert {row[0]: later.open(bytes(row[1]), about_warehouse(row[0])) for row in rows} == {
+        name: f"keys of {name}".encode() for name in names
+    }
+    assert {key_id_of(bytes(row[1])) for row in rows} == {done.key_id}
+    (of_pepper,) = (bytes(row[1]) for row in rows if row[0] == "pepper")
+    with pytest.raises(BrokenSeal):  # a secret of the server has that name, too
+        later.open(of_pepper, "pepper")
+    versions = run(store.rows("list_warehouses", {}))
+    assert {row[3] for row in versions} == {1}  # nothing that clients see has changed
 
 
 class Crash(Exception):

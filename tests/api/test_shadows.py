@@ -290,7 +290,7 @@ def test_no_job_is_asked_for_on_a_shadow(shadowed: LocalCatalog, kind: str) -> N
         status, _, message = ask_for(shadowed, kind, dry_run=dry_run).error
         assert status == 400
         assert SOURCE in message
-    assert shadowed.rows("SELECT * FROM nunatak_maintenance_jobs") == []
+    assert shadowed.rows("SELECT * FROM nunatak_jobs WHERE runs_on = 'worker'") == []
 
 
 @pytest.mark.parametrize("state", ["shadow", "cut-over"])

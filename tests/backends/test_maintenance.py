@@ -7,14 +7,16 @@ import pytest
 
 from nunatak.access import securables
 from nunatak.access.administration import Actor
+from nunatak.catalog import job_queue
+from nunatak.catalog.job_queue import LEASE_MS, MAX_ATTEMPTS, QueuedJob
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import Conflict, NotFound
-from nunatak.maintenance import policy_store, queue
+from nunatak.maintenance import policy_store
 from nunatak.maintenance.job_spec import JobSpec, JobType
 from nunatak.maintenance.planning import HOUR_MS
 from nunatak.maintenance.policies import Attached
-from nunatak.maintenance.queue import LEASE_MS, MAX_ATTEMPTS, QueuedJob
+from nunatak.maintenance.worker_jobs import add_job, find_open
 from tests.backends.conftest import Run
 from tests.unit.maintenance.builders import policy
 
@@ -116,14 +118,14 @@ def spec(table: str = "orders", kind: JobType = "statistics") -> JobSpec:
 
 
 def add(store: Store, run: Run[Any], wanted: JobSpec, policy: str | None = None, size_bytes: int = 0) -> int:
-    run(store.apply(queue.add_job(ANN, wanted, policy, size_bytes)))
-    job_id = run(queue.find_open(store, wanted))
+    run(store.apply(add_job(ANN, wanted, policy, size_bytes)))
+    job_id = run(find_open(store, wanted))
     assert isinstance(job_id, int)
     return job_id
 
 
 def lease(store: Store, run: Run[Any], owner: str, now_ms: int = 2000, place: str = HOME) -> QueuedJob | None:
-    found: QueuedJob | None = run(queue.lease(store, owner, place, now_ms))
+    found: QueuedJob | None = run(job_queue.lease(store, "worker", owner, now_ms, securable=place))
     return found
 
 
@@ -132,10 +134,14 @@ def test_a_job_goes_to_one_worker_which_finishes_it(store: Store, run: Run[Any])
 
     leased = lease(store, run, "one")
     other = lease(store, run, "two")
-    run(store.apply(queue.extend(job_id, "one", 3000, {"done": 1, "of": 2})))
-    halfway = run(queue.find_job(store, job_id))
-    run(store.apply(queue.finish(job_id, "one", "done", now_ms=4000, changed=True, size_bytes=7, result={"files": 1})))
-    over = run(queue.find_job(store, job_id))
+    run(store.apply(job_queue.extend(job_id, "one", 3000, {"done": 1, "of": 2})))
+    halfway = run(job_queue.find_job(store, "worker", job_id))
+    run(
+        store.apply(
+            job_queue.finish(job_id, "one", "done", now_ms=4000, changed=True, size_bytes=7, result={"files": 1})
+        )
+    )
+    over = run(job_queue.find_job(store, "worker", job_id))
 
     assert leased is not None
     assert (leased.job_id, leased.state, leased.attempts, leased.leased_by) == (job_id, "running", 1, "one")
@@ -149,11 +155,11 @@ def test_of_one_type_one_job_waits_for_a_table(store: Store, run: Run[Any]) -> N
     add(store, run, spec())
 
     with pytest.raises(Conflict):
-        run(store.apply(queue.add_job(ANN, spec(), None, 0)))
+        run(store.apply(add_job(ANN, spec(), None, 0)))
     add(store, run, spec(kind="snapshot-expiry"))
     add(store, run, spec("other"))
 
-    assert len(run(queue.list_jobs(store, HOME, 1 << 60, 10))) == 3
+    assert len(run(job_queue.list_jobs(store, HOME, 1 << 60, 10))) == 3
 
 
 def test_one_worker_works_on_a_table_at_a_time(store: Store, run: Run[Any]) -> None:
@@ -162,7 +168,7 @@ def test_one_worker_works_on_a_table_at_a_time(store: Store, run: Run[Any]) -> N
     third = add(store, run, spec("other"))
 
     leased = [lease(store, run, owner) for owner in ("one", "two", "three")]
-    run(store.apply(queue.finish(first, "one", "failed", now_ms=2500, error="no")))
+    run(store.apply(job_queue.finish(first, "one", "failed", now_ms=2500, error="no")))
     after = lease(store, run, "three", 3000)
 
     assert [each and each.job_id for each in leased] == [first, third, None]
@@ -181,13 +187,13 @@ def test_a_job_whose_worker_died_is_handed_on_and_the_dead_one_is_told(store: St
     assert taken is not None
     assert (taken.job_id, taken.attempts) == (job_id, 2)
     for changes in (
-        queue.extend(job_id, "dead", 3000, None),
-        queue.finish(job_id, "dead", "done", now_ms=3000),
-        queue.hand_back(job_id, "dead", 3000),
+        job_queue.extend(job_id, "dead", 3000, None),
+        job_queue.finish(job_id, "dead", "done", now_ms=3000),
+        job_queue.release(job_id, "dead", 3000),
     ):
         with pytest.raises(Conflict):
             run(store.apply(changes))
-    run(store.apply(queue.finish(job_id, "next", "done", now_ms=4000)))
+    run(store.apply(job_queue.finish(job_id, "next", "done", now_ms=4000)))
 
 
 def test_a_job_that_takes_every_worker_with_it_is_given_up(store: Store, run: Run[Any]) -> None:
@@ -198,7 +204,7 @@ def test_a_job_that_takes_every_worker_with_it_is_given_up(store: Store, run: Ru
         now_ms += LEASE_MS
 
     assert lease(store, run, "doomed", now_ms) is None
-    over = run(queue.find_job(store, job_id))
+    over = run(job_queue.find_job(store, "worker", job_id))
     assert over.state == "failed"
     assert "given up" in over.error
     add(store, run, spec())
@@ -207,7 +213,7 @@ def test_a_job_that_takes_every_worker_with_it_is_given_up(store: Store, run: Ru
 def test_a_worker_that_stops_hands_its_job_back_at_once(store: Store, run: Run[Any]) -> None:
     job_id = add(store, run, spec())
     lease(store, run, "one")
-    run(store.apply(queue.hand_back(job_id, "one", 2500)))
+    run(store.apply(job_queue.release(job_id, "one", 2500)))
 
     taken = lease(store, run, "two", 2500)
 
@@ -219,7 +225,7 @@ def test_a_job_that_was_handed_back_is_not_nearer_to_being_given_up(store: Store
     job_id = add(store, run, spec())
     for _ in range(MAX_ATTEMPTS + 1):
         assert lease(store, run, "one") is not None
-        run(store.apply(queue.hand_back(job_id, "one", 2000)))
+        run(store.apply(job_queue.release(job_id, "one", 2000)))
 
     taken = lease(store, run, "two")
 
@@ -233,27 +239,27 @@ def test_a_lease_that_ran_out_cannot_be_extended_beside_another_job_of_the_table
     second = add(store, run, spec(kind="snapshot-expiry"))
     late = 2000 + LEASE_MS
 
-    taken = run(queue.lease_this(store, "other", run(queue.find_job(store, second)), late))
+    taken = run(job_queue.lease_this(store, "other", run(job_queue.find_job(store, "worker", second)), late))
 
     assert taken.job_id == second
     with pytest.raises(Conflict):
-        run(store.apply(queue.extend(first, "slow", late, None)))
+        run(store.apply(job_queue.extend(first, "slow", late, None)))
     assert lease(store, run, "third", late) is None, "one worker works on the table"
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_worker(store: Store, run: Run[Any]) -> None:
     waiting, running = add(store, run, spec("a")), add(store, run, spec("b"))
-    run(store.apply(queue.cancel(ANN, run(queue.find_job(store, waiting)))))
+    run(store.apply(job_queue.cancel(ANN, run(job_queue.find_job(store, "worker", waiting)))))
     lease(store, run, "one")
-    run(store.apply(queue.cancel(ANN, run(queue.find_job(store, running)))))
+    run(store.apply(job_queue.cancel(ANN, run(job_queue.find_job(store, "worker", running)))))
 
-    assert run(queue.find_job(store, waiting)).state == "cancelled"
-    told = run(queue.find_job(store, running))
+    assert run(job_queue.find_job(store, "worker", waiting)).state == "cancelled"
+    told = run(job_queue.find_job(store, "worker", running))
     assert (told.state, told.cancelled) == ("running", True)
     assert lease(store, run, "two", 2000 + LEASE_MS) is None, "a cancelled job is not begun again"
-    assert run(queue.find_job(store, running)).state == "cancelled"
+    assert run(job_queue.find_job(store, "worker", running)).state == "cancelled"
     with pytest.raises(Conflict):
-        queue.cancel(ANN, run(queue.find_job(store, running)))
+        job_queue.cancel(ANN, run(job_queue.find_job(store, "worker", running)))
 
 
 def test_a_worker_is_given_jobs_of_its_own_place_alone(store: Store, run: Run[Any]) -> None:
@@ -269,7 +275,7 @@ def test_a_worker_is_given_jobs_of_its_own_place_alone(store: Store, run: Run[An
 def test_what_a_policy_uses_is_counted_within_the_hour(store: Store, run: Run[Any]) -> None:
     done = add(store, run, spec("a"), HOME, 100)
     lease(store, run, "one")
-    run(store.apply(queue.finish(done, "one", "done", now_ms=5000, size_bytes=40)))
+    run(store.apply(job_queue.finish(done, "one", "done", now_ms=5000, size_bytes=40)))
     add(store, run, spec("b"), HOME, 7)
     add(store, run, spec("c"), SALES, 9)
     add(store, run, spec("d"), None, 1)
@@ -285,14 +291,16 @@ def test_what_a_policy_uses_is_counted_within_the_hour(store: Store, run: Run[An
 def test_jobs_come_newest_first_page_by_page(store: Store, run: Run[Any]) -> None:
     added = [add(store, run, spec(name)) for name in "abcde"]
 
-    first = run(queue.list_jobs(store, SALES, 1 << 60, 3))
-    rest = run(queue.list_jobs(store, SALES, first[-1].job_id, 3))
+    first = run(job_queue.list_jobs(store, SALES, 1 << 60, 3))
+    rest = run(job_queue.list_jobs(store, SALES, first[-1].job_id, 3))
 
     assert [each.job_id for each in (*first, *rest)] == added[::-1]
 
 
 async def _lease_together(store: Store, workers: int, now_ms: int) -> list[QueuedJob | None]:
-    return await asyncio.gather(*(queue.lease(store, f"w{each}", HOME, now_ms) for each in range(workers)))
+    return await asyncio.gather(
+        *(job_queue.lease(store, "worker", f"w{each}", now_ms, securable=HOME) for each in range(workers))
+    )
 
 
 def test_workers_that_ask_at_once_never_share_a_table(store: Store, run: Run[Any]) -> None:
@@ -308,7 +316,7 @@ def test_workers_that_ask_at_once_never_share_a_table(store: Store, run: Run[Any
         assert len(tables) == len(set(tables))
         for each in leased:
             assert each.leased_by is not None
-            run(store.apply(queue.finish(each.job_id, each.leased_by, "done", now_ms=now_ms)))
+            run(store.apply(job_queue.finish(each.job_id, each.leased_by, "done", now_ms=now_ms)))
         finished += len(leased)
         now_ms += 10
         if finished == 12:
@@ -322,7 +330,7 @@ def test_two_jobs_of_a_table_that_are_taken_at_once_go_to_one_worker(store: Stor
     for number in range(10):
         table = f"t{number}"
         pair = [add(store, run, spec(table, "statistics")), add(store, run, spec(table, "snapshot-expiry"))]
-        changes = [queue.take(job_id, f"uuid-of-{table}", f"w{job_id}", 2000) for job_id in pair]
+        changes = [job_queue.take(job_id, f"uuid-of-{table}", f"w{job_id}", 2000) for job_id in pair]
 
         results = run(_together(store, *changes))
 

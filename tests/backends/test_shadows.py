@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from nunatak.catalog import job_queue
 from nunatak.catalog.shadows import Shadow, find_shadow, forget_shadow, list_shadows, set_shadow
 from nunatak.database.records import (
     AddJob,
     Change,
     InsertPointer,
-    Job,
     Key,
-    LeaseJob,
     SaveAnswer,
     Stored,
     StoredResponse,
@@ -117,9 +116,9 @@ def test_the_flag_goes_with_the_table_and_a_purge_is_told_of_it(shadowed: Store,
     run(shadowed.apply([delete("t", purge=purge)]))
 
     assert run(find_shadow(shadowed, CATALOG, FIRST.table_uuid)) is None
-    (job,) = run(shadowed.apply([LeaseJob("me", 1, 2)]))
-    assert isinstance(job, Job) == purge
-    if isinstance(job, Job):
+    job = run(job_queue.lease(shadowed, "server", "me", 1, 1))
+    assert isinstance(job, job_queue.QueuedJob) == purge
+    if isinstance(job, job_queue.QueuedJob):
         assert msgspec.json.decode(job.payload)["shadow-of"] == "hive:a.b"
     run(shadowed.apply([insert("t", registered=True)]))  # no purge is in its way
 
@@ -141,8 +140,8 @@ def test_the_flag_stays_while_the_table_has_another_name(shadowed: Store, run: R
 def test_a_drop_of_another_table_leaves_the_flag(shadowed: Store, run: Run[Any]) -> None:
     run(shadowed.apply([delete("plain", purge=True)]))
 
-    (job,) = run(shadowed.apply([LeaseJob("me", 1, 2)]))
-    assert isinstance(job, Job)
+    job = run(job_queue.lease(shadowed, "server", "me", 1, 1))
+    assert isinstance(job, job_queue.QueuedJob)
     assert msgspec.json.decode(job.payload)["shadow-of"] is None
     assert run(find_shadow(shadowed, CATALOG, FIRST.table_uuid)) == SHADOW
 
@@ -171,10 +170,10 @@ def test_owners_are_found_by_their_location_and_by_where_they_write(store: Store
 
 
 def test_a_job_for_later_waits_for_its_time(store: Store, run: Run[Any]) -> None:
-    run(store.apply([Write("add_later_job", {"kind": "remove-staged", "payload": b"{}", "not_before_ms": 50})]))
+    run(store.apply([AddJob("remove-staged", b"{}", 50)]))
 
     assert run(store.next_job_time()) == 50
-    assert run(store.apply([LeaseJob("me", 49, 90)])) == [None]
-    (job,) = run(store.apply([LeaseJob("me", 50, 90)]))
-    assert isinstance(job, Job)
+    assert run(job_queue.lease(store, "server", "me", 49)) is None
+    job = run(job_queue.lease(store, "server", "me", 50))
+    assert isinstance(job, job_queue.QueuedJob)
     assert (job.kind, job.payload) == ("remove-staged", b"{}")

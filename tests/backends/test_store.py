@@ -11,18 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nunatak.catalog import job_queue
+from nunatak.catalog.job_queue import QueuedJob
 from nunatak.catalog.table_properties import load_table_properties, update_table_properties
 from nunatak.database.records import (
     AddJob,
     AdoptPointer,
     Change,
-    ExtendLease,
-    FinishJob,
     ForgetAnswers,
-    Job,
     Kind,
-    LeaseJob,
-    PostponeJob,
     SaveAnswer,
     SavedAnswer,
     StoredResponse,
@@ -32,6 +29,7 @@ from nunatak.database.store import KeyTaken, PointerMoved, Store
 from nunatak.errors import (
     AlreadyExists,
     BadRequest,
+    Conflict,
     NamespaceNotEmpty,
     NoSuchNamespace,
     NoSuchTable,
@@ -487,13 +485,16 @@ def test_a_commit_is_found_by_table_snapshot_and_request(full: Store, run: Run[A
 # Jobs
 
 
-def lease(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> Job | None:
-    (job,) = run(store.apply([LeaseJob(owner, now_ms, until_ms)]))
-    assert job is None or isinstance(job, Job)
+def lease(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> QueuedJob | None:
+    job: QueuedJob | None = run(job_queue.lease(store, "server", owner, now_ms, until_ms - now_ms))
     return job
 
 
-def leased(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> Job:
+def finish(job: QueuedJob, owner: str = "me") -> list[Change]:
+    return [*job_queue.finish(job.job_id, owner, "done", now_ms=0), job_queue.forget_finished(job.job_id)]
+
+
+def leased(store: Store, run: Run[ANY], now_ms: int, owner: str = "me", until_ms: int = 10**15) -> QueuedJob:
     job = lease(store, run, now_ms, owner, until_ms)
     assert job is not None
     return job
@@ -504,15 +505,15 @@ def test_jobs_come_in_order_when_they_are_due_and_stay_until_finished(store: Sto
     first = leased(store, run, 0)
     assert (first.kind, first.payload, first.attempts) == ("purge", b"1", 1)
 
-    run(store.apply([PostponeJob(first.job_id, "me", 500, "disk full")]))
+    run(store.apply(job_queue.release(first.job_id, "me", 500, "disk full")))
     second = leased(store, run, 499)
     assert second.payload == b"2"
     assert run(store.next_job_time()) == 500
-    run(store.apply([FinishJob(second.job_id, "me")]))
+    run(store.apply(finish(second)))
     assert lease(store, run, 499) is None
     again = leased(store, run, 500)
     assert (again.payload, again.attempts) == (b"1", 2)
-    run(store.apply([FinishJob(again.job_id, "me")]))
+    run(store.apply(finish(again)))
     assert lease(store, run, 10**15) is None
     assert run(store.next_job_time()) is None
 
@@ -523,8 +524,9 @@ def test_a_job_belongs_to_one_server_until_its_lease_runs_out(store: Store, run:
 
     assert lease(store, run, 99, "bob") is None
     assert run(store.next_job_time()) == 100
-    assert run(store.apply([ExtendLease(job.job_id, "ann", 200)])) == [True]
-    assert run(store.apply([ExtendLease(job.job_id, "bob", 900)])) == [False]
+    run(store.apply(job_queue.extend(job.job_id, "ann", 99, None, 101)))
+    with pytest.raises(Conflict):
+        run(store.apply(job_queue.extend(job.job_id, "bob", 99, None, 900)))
     assert lease(store, run, 199, "bob") is None
     taken_over = leased(store, run, 200, "bob")
     assert (taken_over.job_id, taken_over.attempts) == (job.job_id, 2)
@@ -535,12 +537,17 @@ def test_a_server_that_lost_its_lease_changes_nothing_about_the_job(store: Store
     job = leased(store, run, 0, "ann", until_ms=100)
     leased(store, run, 100, "bob", until_ms=200)
 
-    run(store.apply([FinishJob(job.job_id, "ann")]))
-    run(store.apply([PostponeJob(job.job_id, "ann", 900, "late")]))
-    assert run(store.apply([ExtendLease(job.job_id, "ann", 900)])) == [False]
+    for change in (
+        [create_namespace("beside"), *finish(job, "ann")],
+        job_queue.release(job.job_id, "ann", 900, "late"),
+        job_queue.extend(job.job_id, "ann", 100, None, 900),
+    ):
+        with pytest.raises(Conflict):
+            run(store.apply(change))
 
+    assert not run(store.namespace_exists(CATALOG, "beside"))
     assert run(store.next_job_time()) == 200
-    run(store.apply([FinishJob(job.job_id, "bob")]))
+    run(store.apply(finish(job, "bob")))
     assert run(store.next_job_time()) is None
 
 
@@ -548,9 +555,9 @@ def test_of_servers_that_ask_together_each_gets_a_job_of_its_own(store: Store, r
     run(store.apply([AddJob("purge", str(number).encode()) for number in range(6)]))
 
     async def ask() -> list[Any]:
-        return await asyncio.gather(*(store.apply([LeaseJob(f"s{number}", 0, 100)]) for number in range(8)))
+        return await asyncio.gather(*(job_queue.lease(store, "server", f"s{number}", 0, 100) for number in range(8)))
 
-    jobs = [job for (job,) in run(ask())]
+    jobs = run(ask())
 
     assert sorted(job.payload for job in jobs if job is not None) == [str(number).encode() for number in range(6)]
     assert jobs.count(None) == 2
@@ -563,7 +570,7 @@ def test_a_drop_with_purge_leaves_a_job_that_knows_the_table(full: Store, run: R
     assert job.kind == "purge"
     assert insert("t").new.metadata_location.encode() in job.payload
     run(full.apply([insert("t")]))
-    run(full.apply([FinishJob(job.job_id, "me"), delete("t")]))
+    run(full.apply([*finish(job), delete("t")]))
     assert run(full.next_job_time()) is None
 
 

@@ -22,13 +22,13 @@ import msgspec
 from nunatak import server
 from nunatak.api.app import App
 from nunatak.api.transport import http_server
-from nunatak.catalog import commits, jobs, tables
+from nunatak.catalog import commits, job_queue, jobs, tables
 from nunatak.catalog.cache import Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.pointers import find_pointer, key_of, load_pointer
 from nunatak.cli.main import main
 from nunatak.database import postgres, postgres_connections, sqlite, statements
-from nunatak.database.records import Change, FinishJob, Job, Key, Kind, MovePointer, SaveAnswer, StoredResponse, Write
+from nunatak.database.records import Change, Key, Kind, MovePointer, SaveAnswer, StoredResponse, Write
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError, CommitFailed
 from nunatak.iceberg.identifiers import Identifier, Namespace
@@ -312,8 +312,9 @@ def purge_whatever_begins_alike(app: App) -> None:
 def forget_the_job_first(app: App) -> None:
     """A purge is taken for done when it begins, so that a crash ends it for good."""
 
-    async def run_forgotten(catalog: Catalog, job: Job, lease: jobs.Lease) -> object:
-        await catalog.store.apply([FinishJob(job.job_id, catalog.server_id)])
+    async def run_forgotten(catalog: Catalog, job: job_queue.QueuedJob, lease: jobs.Lease) -> object:
+        finished = job_queue.finish(job.job_id, catalog.server_id, "done", now_ms=catalog.now_ms())
+        await catalog.store.apply([*finished, job_queue.forget_finished(job.job_id)])
         return await run(catalog, job, lease)
 
     run = replace(jobs, "_run", run_forgotten)

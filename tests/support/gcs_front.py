@@ -200,10 +200,14 @@ class _Handler(ForwardingHandler):
     def _exists(self, operation: Operation) -> bool:
         name = urllib.parse.quote(operation.name or "", safe="")
         target = f"/storage/v1/b/{operation.bucket}/o/{name}"
-        return forward(self.front.backend, "GET", target, [("Host", "127.0.0.1")], b"").status == 200
+        return forward(self.front.backend, "GET", target, [("Host", self._backend_host())], b"").status == 200
+
+    def _backend_host(self) -> str:
+        return urllib.parse.urlsplit(self.front.backend).netloc
 
     def _pass_on(self, body: bytes) -> Answer:
-        headers = [(name, value) for name, value in self.headers.items() if name.lower() != "authorization"]
+        kept = [item for item in self.headers.items() if item[0].lower() not in ("authorization", "host")]
+        headers = [("Host", self._backend_host()), *kept]  # the emulator serves the XML API for its own host alone
         path, _, query = self.path.partition("?")
         xml_put = self.command == "PUT" and not query and not path.startswith(("/upload/", "/storage/"))
         if not xml_put:

@@ -26,7 +26,7 @@ def steps_named() -> set[str]:
 def test_every_step_of_a_change_is_a_statement_of_every_database(dialect: Dialect) -> None:
     covered = {name for names in read_covered(dialect).values() for name in names}
 
-    assert {"insert_pointer", "take_job", "forget_outcomes"} <= steps_named()
+    assert {"insert_pointer", "add_job", "forget_outcomes"} <= steps_named()
     assert steps_named() - read_statements(dialect).keys() - covered == set()
 
 

@@ -30,6 +30,7 @@ ALLOWED = {
     "catalog/cache.py __init__": LOADED,
     "catalog/commits.py": JOB,
     "catalog/foreign_paths.py": PARAMETER,
+    "catalog/job_queue.py": COLUMN,
     "catalog/tables.py _later_removal": JOB,
     "catalog/tables.py list_entries": HOT_LIST,
     "catalog/tables.py stage_table": LOADED,
@@ -45,8 +46,8 @@ ALLOWED = {
     "iceberg": METADATA,
     "maintenance/policies.py encode_policy": COLUMN,
     "maintenance/policy_store.py": PARAMETER,
-    "maintenance/queue.py": COLUMN,
     "objectstore/vending/s3_policy.py policy_text": "the policy that STS is sent",
+    "maintenance/worker_jobs.py": COLUMN,
     "settings.py": FILE,
 }
 

@@ -22,11 +22,11 @@ DIRECT_WRITES = {
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
-    ("catalog/jobs.py", "run_next"): "leases a job of the server, and ends it with its result",
-    ("catalog/jobs.py", "_postpone"): "gives a job back",
+    ("catalog/jobs.py", "run_next"): "gives a job back when the server stops",
+    ("catalog/jobs.py", "_end"): "ends a job of the server with its result, or gives it back",
     ("catalog/jobs.py", "Lease._extend_again_and_again"): "keeps the lease of a job",
-    ("maintenance/queue.py", "lease"): "leases a job to a worker, or ends one that was tried too often",
-    ("maintenance/queue.py", "lease_this"): "leases a job to a worker",
+    ("catalog/job_queue.py", "lease"): "leases a job to a server or worker, or ends one that was tried too often",
+    ("catalog/job_queue.py", "lease_this"): "leases a job to a worker",
     ("api/maintenance_jobs.py", "_forget"): "ends a job whose table is gone, when a worker asks for one",
     ("api/maintenance_jobs.py", "heartbeat"): "extends the lease of a worker's job",
     # Keys and secrets of the server, below the catalog.

@@ -6,7 +6,7 @@ and tells caches of rights that they are out of date. Every list contains its ow
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nunatak.access import securables
@@ -395,14 +395,61 @@ def _credential(row: Sequence[Any]) -> ListedCredential:
 # Warehouses
 
 
-def create_warehouse(actor: Actor, name: str, location: str) -> list[Change]:
-    """Creates a warehouse at a canonical `location`, which must not overlap that of another warehouse."""
-    # The trailing slash keeps /a/b from overlapping /a/bc.
-    values = {"warehouse": name, "location": location, "slashed": f"{location}/", "created_ms": actor.at_ms}
-    taken = AlreadyExists(f"Warehouse already exists, or another one overlaps its location: {name}")
-    detail = {"warehouse": name, "location": location}
-    where = securables.warehouse(name)
-    return _changes(actor, "create-warehouse", detail, [Write("add_warehouse", values, taken)], where)
+@dataclass(frozen=True)
+class WarehouseRow:
+    """The stored columns of a warehouse; `secret` is encrypted, `audited` is what the audit trail tells about it."""
+
+    name: str
+    location: str  # canonical, like `further`
+    profile: str | None = None
+    options: str | None = None
+    secret: bytes | None = None
+    further: tuple[str, ...] = ()
+    audited: Mapping[str, object] = field(default_factory=dict)
+
+
+def create_warehouse(actor: Actor, row: WarehouseRow) -> list[Change]:
+    """Creates a warehouse; no location of it may overlap a location of another warehouse."""
+    values = {"warehouse": row.name, **_place(row.location), "created_ms": actor.at_ms}
+    taken = AlreadyExists(f"Warehouse already exists, or another one overlaps its location: {row.name}")
+    described = {"warehouse": row.name, "profile": row.profile, "options": row.options}
+    writes = [Write("add_warehouse", values, taken), Write("describe_warehouse", described), *_further_places(row)]
+    if row.secret is not None:
+        writes.append(Write("set_warehouse_secret", {"warehouse": row.name, "secret": row.secret}))
+    detail = {"warehouse": row.name, "location": row.location, **row.audited}
+    return _changes(actor, "create-warehouse", detail, writes, securables.warehouse(row.name))
+
+
+def change_warehouse(actor: Actor, row: WarehouseRow, expected: int, action: str = "change-warehouse") -> list[Change]:
+    """Replaces all columns but name and location if the version is still `expected`; raises Conflict otherwise."""
+    moved = Conflict(
+        f"Warehouse {row.name} was changed meanwhile: it is not at version {expected} any more",
+        hint="Load it, look at what changed, and send the change again with its version.",
+    )
+    values = {"warehouse": row.name, "profile": row.profile, "options": row.options, "expected": expected}
+    writes = [
+        Write("change_warehouse", values, moved),
+        Write("set_warehouse_secret", {"warehouse": row.name, "secret": row.secret}),
+        Write("forget_warehouse_places", {"warehouse": row.name}),
+        *_further_places(row),
+    ]
+    return _changes(actor, action, {"warehouse": row.name, **row.audited}, writes, securables.warehouse(row.name))
+
+
+def _further_places(row: WarehouseRow) -> list[Write]:
+    return [
+        Write(
+            "add_warehouse_place",
+            {"warehouse": row.name, "number": number, **_place(location)},
+            Conflict(f"The location {location} overlaps another warehouse"),
+        )
+        for number, location in enumerate(row.further)
+    ]
+
+
+def _place(location: str) -> dict[str, object]:
+    # The trailing slash keeps /a/b from overlapping /a/bc; the root of a bucket ends with one already.
+    return {"location": location, "slashed": f"{location.rstrip('/')}/"}
 
 
 def drop_warehouse(actor: Actor, name: str) -> list[Change]:
@@ -416,6 +463,7 @@ def drop_warehouse(actor: Actor, name: str) -> list[Change]:
             {"warehouse": name},
             Conflict(f"Warehouse is not empty: {name}", hint="Drop its namespaces first."),
         ),
+        Write("forget_warehouse_places", {"warehouse": name}),
         Write("forget_grants_inside", {"securable": where, "behind": securables.behind(where)}),
         Write("forget_policies_inside", {"securable": where, "behind": securables.behind(where)}),
     ]

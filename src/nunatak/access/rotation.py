@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from nunatak.access.key_file import KeyFileKey, KeyRing, new_key
-from nunatak.access.vault import Vault, key_id_of
+from nunatak.access.vault import Vault, about_warehouse, key_id_of
 from nunatak.database.records import Write
 from nunatak.database.store import Store
 from nunatak.errors import Conflict
@@ -123,7 +123,11 @@ async def _count(store: Store) -> Counter[str]:
 
 async def _steps(store: Store) -> AsyncIterator[list[Sealed]]:
     """Yields all stored values in bounded batches; a value of an earlier version may be unencrypted."""
-    for statement, sealed in (("all_secrets", _secret), ("sealed_credentials", _credential)):
+    for statement, sealed in (
+        ("all_secrets", _secret),
+        ("sealed_credentials", _credential),
+        ("sealed_warehouses", _warehouse),
+    ):
         after = ""
         while rows := await store.rows(statement, {"after": after, "limit": STEP}):
             yield [sealed(row[0], bytes(row[1])) for row in rows]
@@ -139,3 +143,10 @@ def _credential(credential_id: str, value: bytes) -> Sealed:
         return Write("reseal_credential", {"credential_id": credential_id, "secret": new, "expected": value})
 
     return Sealed(credential_id, value, swap)
+
+
+def _warehouse(name: str, value: bytes) -> Sealed:
+    def swap(new: bytes) -> Write:
+        return Write("reseal_warehouse", {"warehouse": name, "secret": new, "expected": value})
+
+    return Sealed(about_warehouse(name), value, swap)

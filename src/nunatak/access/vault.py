@@ -1,8 +1,8 @@
 """Encrypts the secrets in the database: AES-256-GCM with the first key of the key file.
 
 A sealed value is `magic | key id | nonce | ciphertext and tag`. `about` is associated data, so that a value moved to
-another row cannot be decrypted: it is the row's primary key, the name in nunatak_secrets and the credential_id in
-nunatak_credentials. Key rotation (rotation.py) relies on that.
+another row cannot be decrypted: it is the row's primary key, the name in nunatak_secrets, the credential_id in
+nunatak_credentials and `warehouse:NAME` in nunatak_warehouses. Key rotation (rotation.py) relies on that.
 """
 
 import hashlib
@@ -105,6 +105,11 @@ class Vault:
 def open_vault(settings: Settings) -> Vault:
     """Returns the vault for these settings; reads and writes nothing yet."""
     return Vault(open_key_file(settings))
+
+
+def about_warehouse(name: str) -> str:
+    """Returns the associated data of a warehouse's secret: the prefix keeps it apart from a secret of the same name."""
+    return f"warehouse:{name}"
 
 
 def key_id_of(value: bytes) -> str | None:

@@ -26,18 +26,20 @@ from nunatak.api.paging import list_of
 from nunatak.api.required_privileges import Declared, Need, Target
 from nunatak.api.route import handler
 from nunatak.api.securable_parameter import SecurablePlace, aim, require_namespace, tables_in
+from nunatak.catalog import job_queue
 from nunatak.catalog.catalog import Caller
+from nunatak.catalog.job_queue import QueuedJob, find_job, no_such_job
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.write import write
 from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
-from nunatak.maintenance import policy_store, queue
+from nunatak.maintenance import policy_store
 from nunatak.maintenance.job_spec import JobSpec
 from nunatak.maintenance.planning import requested_job
 from nunatak.maintenance.policies import check_type, nearest
-from nunatak.maintenance.queue import QueuedJob, find_job, no_such_job
 from nunatak.maintenance.survey import UNREADABLE, Planner, look, subject_of
+from nunatak.maintenance.worker_jobs import add_job, find_open
 
 MAX_PAGE_SIZE = 200  # tables that one request plans for
 CHANGING = Privilege.TABLE_WRITE | Privilege.TABLE_ALTER
@@ -79,7 +81,7 @@ async def _ask_for(request: Request, place: SecurablePlace, kind: str, *, dry_ru
     spec = requested_job(subject, facts, kind, policies.get(kind), catalog.now_ms())
     if dry_run:
         return AddedJob(None, spec)
-    await write(catalog, _without_key(request), queue.add_job(request.actor, spec, None, 0), StoredResponse(200))
+    await write(catalog, _without_key(request), add_job(request.actor, spec, None, 0), StoredResponse(200))
     return await _added_job(request, spec)
 
 
@@ -94,7 +96,7 @@ async def _add_due(request: Request, planner: Planner, identifier: Identifier, *
         if dry_run:
             added.append(AddedJob(None, decision.spec))
             continue
-        changes = queue.add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
+        changes = add_job(request.actor, decision.spec, decision.attached.securable, decision.size_bytes)
         try:
             await write(catalog, _without_key(request), changes, StoredResponse(200))
         except Conflict:  # another server added the same job at the same time
@@ -109,7 +111,7 @@ def _without_key(request: Request) -> Caller:
 
 
 async def _added_job(request: Request, spec: JobSpec) -> AddedJob:
-    return AddedJob(await queue.find_open(request.catalog.store, spec), spec)
+    return AddedJob(await find_open(request.catalog.store, spec), spec)
 
 
 @handler
@@ -118,8 +120,8 @@ async def list_jobs(request: Request) -> ListJobsResponse:
     place = await aim(request, request.query.get("securable"))
     resource = list_of(request, "jobs", place.securable)
     page = request.context.tokens.page(resource, request.query)
-    before = int(page.after) if page.after else queue.NEWEST
-    found = await queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
+    before = int(page.after) if page.after else job_queue.NEWEST
+    found = await job_queue.list_jobs(request.catalog.store, place.securable, before, page.limit + 1)
     shown = await only_seen(request, found[: page.limit], lambda each: each.securable)
     last = str(found[page.limit - 1].job_id) if len(found) > page.limit else None
     token = request.context.tokens.after(resource, last)
@@ -133,7 +135,7 @@ async def load_job(request: Request) -> MaintenanceJob:
 
 @handler
 async def cancel_job(request: Request) -> None:
-    changes = queue.cancel(request.actor, await _load(request))
+    changes = job_queue.cancel(request.actor, await _load(request))
     await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
@@ -149,20 +151,22 @@ async def lease_job(request: Request) -> LeaseResponse:
     """
     wanted = request.decode(LeaseRequest)
     place = await aim(request, wanted.securable)
-    owner = queue.owner_of(request.caller.principal, wanted.worker)
+    owner = job_queue.owner_of(request.caller.principal, wanted.worker)
     if wanted.job_id is None:
         job = await _next_job(request, owner, place)
     else:
         job = await _this_job(request, owner, place, wanted.job_id)
     seconds = request.catalog.maintenance_lease_seconds
-    return LeaseResponse(None if job is None else _job(job), seconds, seconds // queue.HEARTBEATS)
+    return LeaseResponse(None if job is None else _job(job), seconds, seconds // job_queue.HEARTBEATS)
 
 
 async def _next_job(request: Request, owner: str, place: SecurablePlace) -> QueuedJob | None:
     """Leases the next job that can still be done; cancels those whose table was dropped, renamed or shadowed."""
     store = request.catalog.store
-    for _ in range(queue.CANDIDATES):
-        job = await queue.lease(store, owner, place.securable, request.catalog.now_ms(), _lease_ms(request))
+    for _ in range(job_queue.CANDIDATES):
+        job = await job_queue.lease(
+            store, "worker", owner, request.catalog.now_ms(), _lease_ms(request), securable=place.securable
+        )
         refusal = None if job is None else await _refusal_of(request, job)
         if job is None or refusal is None:
             return job
@@ -172,10 +176,10 @@ async def _next_job(request: Request, owner: str, place: SecurablePlace) -> Queu
 
 async def _this_job(request: Request, owner: str, place: SecurablePlace, job_id: int) -> QueuedJob:
     """Leases this job; raises NotFound if it lies outside `place`, on which the rights were checked."""
-    found = await find_job(request.catalog.store, job_id)
+    found = await find_job(request.catalog.store, "worker", job_id)
     if found is None or not place.securable <= found.securable < securables.behind(place.securable):
         raise no_such_job(job_id)
-    job = await queue.lease_this(request.catalog.store, owner, found, request.catalog.now_ms(), _lease_ms(request))
+    job = await job_queue.lease_this(request.catalog.store, owner, found, request.catalog.now_ms(), _lease_ms(request))
     refusal = await _refusal_of(request, job)
     if refusal is None:
         return job
@@ -185,7 +189,7 @@ async def _this_job(request: Request, owner: str, place: SecurablePlace, job_id:
 
 async def _forget(request: Request, owner: str, job: QueuedJob, refusal: str) -> None:
     now_ms = request.catalog.now_ms()
-    await request.catalog.store.apply(queue.finish(job.job_id, owner, "cancelled", now_ms=now_ms, error=refusal))
+    await request.catalog.store.apply(job_queue.finish(job.job_id, owner, "cancelled", now_ms=now_ms, error=refusal))
 
 
 def _lease_ms(request: Request) -> int:
@@ -201,7 +205,7 @@ async def _refusal_of(request: Request, job: QueuedJob) -> str | None:
         return GONE
     if facts.table_uuid != job.table_uuid:  # another table under the same name
         return GONE
-    return None if facts.shadow is None else facts.shadow.refusal_of(job.type)
+    return None if facts.shadow is None else facts.shadow.refusal_of(job.kind)
 
 
 @handler
@@ -209,13 +213,13 @@ async def heartbeat(request: Request) -> HeartbeatResponse:
     """Extends the lease; the response says whether the job was cancelled and the worker has to stop."""
     wanted = request.decode(HeartbeatRequest)
     job = await _load(request)
-    owner = queue.owner_of(request.caller.principal, wanted.worker)
+    owner = job_queue.owner_of(request.caller.principal, wanted.worker)
     now_ms, lease_ms = request.catalog.now_ms(), _lease_ms(request)
-    await request.catalog.store.apply(queue.extend(job.job_id, owner, now_ms, wanted.progress, lease_ms))
+    await request.catalog.store.apply(job_queue.extend(job.job_id, owner, now_ms, wanted.progress, lease_ms))
     home = securables.parts(job.securable)[0]
     # The table may have become a shadow since the lease: the worker stops as for a cancelled job.
     shadow = await find_shadow(request.catalog.store, home, job.table_uuid)
-    refused = shadow is not None and shadow.refusal_of(job.type) is not None
+    refused = shadow is not None and shadow.refusal_of(job.kind) is not None
     return HeartbeatResponse(job.cancelled or refused)
 
 
@@ -223,11 +227,11 @@ async def heartbeat(request: Request) -> HeartbeatResponse:
 async def finish_job(request: Request) -> None:
     wanted = request.decode(FinishJobRequest)
     job = await _load(request)
-    told = {"type": job.type, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
+    told = {"type": job.kind, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
     request.touched = [(job.securable, {**told, "size_bytes": wanted.size_bytes})]
-    changes = queue.finish(
+    changes = job_queue.finish(
         job.job_id,
-        queue.owner_of(request.caller.principal, wanted.worker),
+        job_queue.owner_of(request.caller.principal, wanted.worker),
         wanted.state,
         now_ms=request.catalog.now_ms(),
         changed=wanted.changed,
@@ -242,8 +246,8 @@ async def finish_job(request: Request) -> None:
 async def hand_back_job(request: Request) -> None:
     wanted = request.decode(HandBackRequest)
     job = await _load(request)
-    owner = queue.owner_of(request.caller.principal, wanted.worker)
-    changes = queue.hand_back(job.job_id, owner, request.catalog.now_ms())
+    owner = job_queue.owner_of(request.caller.principal, wanted.worker)
+    changes = job_queue.release(job.job_id, owner, request.catalog.now_ms())
     await write(request.catalog, request.caller, changes, StoredResponse(204))
 
 
@@ -261,7 +265,7 @@ async def _find(request: Request) -> QueuedJob | None:
     text = decode_segment(request.path_names[0])
     if not (text.isascii() and text.isdigit() and len(text) < 19):  # larger numbers may not fit in 64 bits
         return None
-    return await find_job(request.catalog.store, int(text))
+    return await find_job(request.catalog.store, "worker", int(text))
 
 
 def _job_text(request: Request) -> str:
@@ -272,16 +276,16 @@ def _job_text(request: Request) -> str:
 def _job(job: QueuedJob) -> MaintenanceJob:
     return MaintenanceJob(
         job_id=job.job_id,
-        type=job.type,
+        type=job.kind,
         state=job.state,
         securable=securables.format_securable(job.securable),
         table_uuid=job.table_uuid,
         policy_on=None if job.policy is None else securables.format_securable(job.policy),
-        job=msgspec.Raw(job.spec.encode()),
+        job=msgspec.Raw(job.payload),
         created_by=job.created_by,
         created_ms=job.created_ms,
         attempts=job.attempts,
-        worker=queue.format_owner(job.leased_by),
+        worker=job_queue.format_owner(job.leased_by),
         cancelled=job.cancelled,
         progress=None if job.progress is None else msgspec.Raw(job.progress.encode()),
         finished_ms=job.finished_ms,

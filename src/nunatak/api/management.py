@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UnsetType
 
 from nunatak.access import administration, explain, securables
-from nunatak.access.administration import Grant, ListedCredential, Principal, Role
+from nunatak.access.administration import Grant, ListedCredential, Principal, Role, WarehouseRow
 from nunatak.access.audit_rows import audit_row
 from nunatak.access.credentials import NewCredential, new_access_key, new_api_key, new_client
 from nunatak.access.denials import explain_hint
@@ -513,7 +513,7 @@ async def create_warehouse(request: Request) -> wire.Warehouse:
     await warehouses.refresh()
     place = warehouses.place_of_new(name, wanted.location)
     made = WarehousePlace(name, str(place), (place,), configured=False)
-    changes = administration.create_warehouse(request.actor, name, made.location)
+    changes = administration.create_warehouse(request.actor, WarehouseRow(name, made.location))
     answer = await _apply_changes(request, changes, _warehouse(request, made))
     await warehouses.refresh()  # so that this process serves it at once
     return answer

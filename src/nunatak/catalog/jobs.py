@@ -1,8 +1,4 @@
-"""Durable background jobs that follow a change: purging dropped tables and deleting unneeded files.
-
-A lease makes sure that one of several servers on a database runs a job. If that server dies, another one starts the job
-again: every kind of job here is idempotent.
-"""
+"""Runs the jobs of the server: purging dropped tables and deleting unneeded files. `job_queue.py` is their queue."""
 
 import asyncio
 import contextlib
@@ -13,33 +9,24 @@ from typing import Any
 import msgspec
 
 from nunatak.access.audit_rows import audit_row
+from nunatak.catalog import job_queue
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
+from nunatak.catalog.job_queue import LEASE_MS, QueuedJob
 from nunatak.catalog.ownership import securable_of
 from nunatak.catalog.pointers import find_pointer
 from nunatak.catalog.reachable_files import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import leftovers
-from nunatak.database.records import (
-    Change,
-    ExtendLease,
-    FinishJob,
-    ForgetAnswers,
-    Job,
-    Key,
-    LeaseJob,
-    PostponeJob,
-    Write,
-)
-from nunatak.errors import BadRequest, CatalogError, NotFound
+from nunatak.database.records import Change, ForgetAnswers, Key, Write
+from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import parse_location
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 30.0
-LEASE_MS = 90_000  # three missed heartbeats
+HEARTBEAT_SECONDS = LEASE_MS / job_queue.HEARTBEATS / 1000
 IDLE_SECONDS = 60.0  # sleep if no job is due; a new job of this server ends it at once
 OUTAGE_SECONDS = 5.0  # pause after a database error
 HAND_OVER_SECONDS = 2.0
@@ -76,8 +63,8 @@ async def _idle_seconds(catalog: Catalog) -> float:
 async def run_next(catalog: Catalog) -> bool:
     """Run one due job; returns whether there was one."""
     now_ms = catalog.now_ms()
-    (job,) = await catalog.store.apply([LeaseJob(catalog.server_id, now_ms, now_ms + LEASE_MS)])
-    if not isinstance(job, Job):
+    job = await job_queue.lease(catalog.store, "server", catalog.server_id, now_ms)
+    if job is None:
         return False
     lease = Lease(catalog, job, now_ms + LEASE_MS)
     try:
@@ -87,20 +74,27 @@ async def run_next(catalog: Catalog) -> bool:
         # At shutdown the job is released at once, or if that fails, when the lease expires.
         with contextlib.suppress(CatalogError, TimeoutError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
-                await _postpone(catalog, job, 0, None)
+                await catalog.store.apply(job_queue.release(job.job_id, catalog.server_id, catalog.now_ms()))
         raise
     except Exception as error:
         # A job must survive every error, including a bug in this code.
         log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
-        await _postpone(catalog, job, min(MAX_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12)), str(error)[:500])
+        due_ms = catalog.now_ms() + min(MAX_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12))
+        reason = str(error)[:500] or type(error).__name__
+        await _end(catalog, job_queue.release(job.job_id, catalog.server_id, due_ms, reason))
     else:
         # One transaction: the audit row is stored exactly if the job is finished.
-        await catalog.store.apply([*result, FinishJob(job.job_id, catalog.server_id)])
+        finished = job_queue.finish(job.job_id, catalog.server_id, "done", now_ms=catalog.now_ms())
+        await _end(catalog, [*result, *finished, job_queue.forget_finished(job.job_id)])
     return True
 
 
-async def _postpone(catalog: Catalog, job: Job, pause_ms: int, error: str | None) -> None:
-    await catalog.store.apply([PostponeJob(job.job_id, catalog.server_id, catalog.now_ms() + pause_ms, error)])
+async def _end(catalog: Catalog, changes: list[Change]) -> None:
+    """Applies the changes that end an attempt; none of them if another server has the job by now."""
+    try:
+        await catalog.store.apply(changes)
+    except Conflict:
+        log.warning("the lease of a job expired before its end was stored: it is run again")
 
 
 class LeaseLost(CatalogError):
@@ -111,7 +105,7 @@ class Lease:
     """The lease of a running job. A process that was suspended past its end notices before it continues: the files it
     was about to delete may be in use again."""
 
-    def __init__(self, catalog: Catalog, job: Job, until_ms: int) -> None:
+    def __init__(self, catalog: Catalog, job: QueuedJob, until_ms: int) -> None:
         self._catalog = catalog
         self._job = job
         self._until_ms = until_ms
@@ -132,21 +126,21 @@ class Lease:
     async def _extend_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            until_ms = self._catalog.now_ms() + LEASE_MS
+            now_ms = self._catalog.now_ms()
             try:
-                (still_ours,) = await self._catalog.store.apply(
-                    [ExtendLease(self._job.job_id, self._catalog.server_id, until_ms)]
+                await self._catalog.store.apply(
+                    job_queue.extend(self._job.job_id, self._catalog.server_id, now_ms, None)
                 )
+            except Conflict:
+                self._until_ms = 0  # makes the next check() fail: another server may have the job
+                return
             except CatalogError:
                 log.warning("the lease of job %d could not be extended", self._job.job_id, exc_info=True)
                 continue
-            # 0 makes the next check() fail: another server has the job.
-            self._until_ms = until_ms if still_ours else 0
-            if not still_ours:
-                return
+            self._until_ms = now_ms + LEASE_MS
 
 
-async def _run(catalog: Catalog, job: Job, lease: Lease) -> list[Change]:
+async def _run(catalog: Catalog, job: QueuedJob, lease: Lease) -> list[Change]:
     """Runs the job; returns the changes to apply with its completion."""
     payload = msgspec.json.decode(job.payload)
     warehouse = catalog.warehouses.get(payload["catalog"])

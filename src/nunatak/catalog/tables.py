@@ -29,7 +29,7 @@ from nunatak.catalog.shadows import Shadow, around_register
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
-from nunatak.database.records import DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse, Write
+from nunatak.database.records import AddJob, DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse
 from nunatak.database.store import PointerMoved
 from nunatak.errors import (
     AlreadyExists,
@@ -110,10 +110,9 @@ async def _overlaps(catalog: Catalog, place: Location) -> bool:
     return bool(await catalog.store.find_overlapping(str(place), ancestors))
 
 
-def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> Write:
+def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> AddJob:
     payload = msgspec.json.encode({"catalog": warehouse.name, "location": str(place)})
-    values = {"kind": "remove-staged", "payload": payload, "not_before_ms": catalog.now_ms() + STAGED_MS}
-    return Write("add_later_job", values)
+    return AddJob("remove-staged", payload, catalog.now_ms() + STAGED_MS)
 
 
 async def _new_metadata(

@@ -4,13 +4,18 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from nunatak.access.vault import Vault, about_warehouse
+from nunatak.catalog.warehouse_record import FORMAT_VERSIONS, LOCAL, WarehouseRecord, default_of, records_of
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
 from nunatak.errors import AlreadyExists, BadRequest, CatalogError, Conflict, NoSuchWarehouse
+from nunatak.iceberg.table_metadata import DEFAULT_FORMAT_VERSION
 from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.profile import StorageProfile, StorageSecret, decode_secret
 from nunatak.objectstore.store import ObjectStore
+from nunatak.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -21,9 +26,10 @@ MAX_LOCATION_LENGTH = 1000
 
 @dataclass(frozen=True)
 class WarehousePlace:
-    """A warehouse and the locations its tables may use; `allowed` starts with its own location.
+    """A warehouse as it is served; `allowed` are the locations its tables may use and starts with its own location.
 
-    A warehouse that is not `configured` was created at run time and can be dropped.
+    A warehouse that is not `configured` was created at run time and can be changed and dropped. `version` grows with
+    every change: it belongs in ETags and in keys of caches that depend on the profile or the secret.
     """
 
     name: str
@@ -31,6 +37,13 @@ class WarehousePlace:
     allowed: tuple[Location, ...]
     configured: bool = True
     plain: bool = False  # new tables lie at <namespace>/<table> where that folder is free
+    profile: StorageProfile = LOCAL
+    secret: StorageSecret | None = field(default=None, repr=False)
+    version: int = 1
+    read_only: bool = False
+    format_versions: tuple[int, ...] = FORMAT_VERSIONS  # that tables may have
+    default_format_version: int = DEFAULT_FORMAT_VERSION  # of new tables that ask for none
+    region: str | None = None  # where the data must lie, as the operator declared
 
 
 class Warehouses(dict[str, WarehousePlace]):
@@ -43,37 +56,76 @@ class Warehouses(dict[str, WarehousePlace]):
         objects: ObjectStore,
         roots: tuple[Location, ...],
         plain: Collection[str] = (),
+        vault: Vault | None = None,
     ) -> None:
         super().__init__(configured)
         self._store = store
         self._objects = objects
         self._roots = roots  # new warehouses are created inside these
         self._plain = plain  # names of warehouses whose tables lie at <namespace>/<table>
-        self._refused: set[str] = set()
+        self._vault = vault  # decrypts the secrets of storage profiles
+        self._refused: dict[str, str] = {}  # why a stored warehouse is not served
+        self.records: dict[str, WarehouseRecord] = {}  # of the database, as last read
 
     async def refresh(self) -> bool:
         """Read the warehouses from the database; returns whether anything changed."""
-        rows = await self._store.rows("list_warehouses", {})
-        kept = {row[0]: row[1] for row in rows}
-        before = {name: place.location for name, place in self.items()}
-        for name, place in list(self.items()):
-            if not place.configured and kept.get(name) != place.location:
+        records, unreadable = records_of(await self._store.rows("list_warehouses", {}))
+        before = dict(self)
+        for name, place in before.items():
+            if not place.configured and records.get(name) != self.records.get(name):
                 del self[name]
-        for name, location in kept.items():
-            if name not in self:
-                self._learn(name, location)
-        return before != {name: place.location for name, place in self.items()}
+        self.records = records
+        for name, reason in unreadable.items():
+            self._refuse(name, reason)
+        for record in records.values():
+            if record.name not in self:
+                self._learn(record)
+        return before != dict(self)
 
-    def _learn(self, name: str, location: str) -> None:
+    def _learn(self, record: WarehouseRecord) -> None:
         try:
-            place = self._inside(location)
-            self._objects.attach(self._objects.local, [place])
-        except CatalogError as error:  # created under other settings; logged once
-            if name not in self._refused:
-                log.warning("warehouse %s cannot be served: %s", name, error.message)
-                self._refused.add(name)
-            return
-        self[name] = WarehousePlace(name, location, (place,), configured=False, plain=name in self._plain)
+            place = self._place_of(record)
+            self._objects.attach(self._objects.local, place.allowed)
+        except CatalogError as error:  # created under other settings
+            self._refuse(record.name, error.message)
+        except SettingsError as error:  # the key file lacks a key
+            self._refuse(record.name, str(error))
+        else:
+            self._refused.pop(record.name, None)
+            self[record.name] = place
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """Logs once why a stored warehouse is not served."""
+        if self._refused.get(name) != reason:
+            log.warning("warehouse %s cannot be served: %s", name, reason)
+            self._refused[name] = reason
+
+    def _place_of(self, record: WarehouseRecord) -> WarehousePlace:
+        options = record.options
+        layout = options.layout or ("plain" if record.name in self._plain else "uuid")
+        return WarehousePlace(
+            record.name,
+            record.location,
+            tuple(self._inside(each) for each in record.locations),
+            configured=False,
+            plain=layout == "plain",
+            profile=record.profile,
+            secret=self.open_secret(record),
+            version=record.version,
+            read_only=options.read_only,
+            format_versions=options.format_versions or FORMAT_VERSIONS,
+            default_format_version=default_of(options),
+            region=options.region,
+        )
+
+    def open_secret(self, record: WarehouseRecord) -> StorageSecret | None:
+        """Decrypts the secret of a warehouse; raises SettingsError if the key file lacks its key."""
+        if record.secret is None:
+            return None
+        if self._vault is None:
+            raise SettingsError("this process opens no secrets")
+        secret: StorageSecret = decode_secret(self._vault.open(record.secret, about_warehouse(record.name)))
+        return secret
 
     def place_of_new(self, name: str, location: str | None) -> Location:
         """Returns the location of a new warehouse; raises AlreadyExists, BadRequest, or Conflict for an overlap."""

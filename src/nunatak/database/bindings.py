@@ -14,9 +14,7 @@ from nunatak.database.records import (
     InspectedPointer,
     Key,
     Kind,
-    LeaseJob,
     MovePointer,
-    PostponeJob,
     SaveAnswer,
     Stored,
 )
@@ -105,13 +103,17 @@ def commit_values(changes: Sequence[Change]) -> dict[str, object]:
     return values
 
 
-def lease_values(change: LeaseJob) -> dict[str, object]:
-    return {"owner": change.owner, "now_ms": change.now_ms, "until_ms": change.until_ms}
+_SERVER_JOB: Mapping[str, object] = {
+    "runs_on": "server",
+    "not_before_ms": 0,
+    "size_bytes": 0,
+    **dict.fromkeys(("location", "open_key", "securable", "table_uuid", "policy", "created_by", "created_ms")),
+}
 
 
-def postpone_values(change: PostponeJob) -> dict[str, object]:
-    where = {"job_id": change.job_id, "owner": change.owner}
-    return {**where, "not_before_ms": change.not_before_ms, "error": change.error}
+def job_values(kind: str, payload: bytes, **more: object) -> dict[str, object]:
+    """Returns the parameters of `add_job`; without `more`, of a job of the server that is due at once."""
+    return {**_SERVER_JOB, "kind": kind, "payload": payload, **more}
 
 
 def ancestors_of(location: str) -> list[str]:

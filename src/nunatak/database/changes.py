@@ -19,17 +19,12 @@ from nunatak.database.records import (
     CreateNamespace,
     DeletePointer,
     DropNamespace,
-    ExtendLease,
-    FinishJob,
     ForgetAnswers,
     ForgetPointer,
     InsertPointer,
-    Job,
     Key,
-    LeaseJob,
     MovePointer,
     Neighbour,
-    PostponeJob,
     RenamePointer,
     SaveAnswer,
     SaveReport,
@@ -206,7 +201,7 @@ def delete_pointer(change: DeletePointer) -> Steps[tuple[str, str | None, str | 
     if change.purge and pointer:
         payload = bindings.purge_payload(key, pointer, location, uuid, shadow_of)
         where = location if shadow_of is None else None  # a shadow's files are not deleted, so a register may use them
-        steps.append(("add_job", {"kind": "purge", "payload": payload, "location": where}))
+        steps.append(("add_job", bindings.job_values(kind="purge", payload=payload, location=where)))
     yield steps
     return pointer, location, uuid
 
@@ -332,30 +327,7 @@ def forget_answers(change: ForgetAnswers) -> Steps[None]:
 
 
 def add_job(change: AddJob) -> Steps[None]:
-    yield [("add_job", {"kind": change.kind, "payload": change.payload, "location": None})]
-
-
-def lease_job(change: LeaseJob) -> Steps[Job | None]:
-    (taken,) = yield [("take_job", bindings.lease_values(change))]
-    if not taken.rows:
-        return None
-    job_id, kind, payload, attempts = taken.rows[0]
-    yield [("lease_taken_job", {**bindings.lease_values(change), "job_id": job_id})]
-    return Job(job_id, kind, payload, attempts)
-
-
-def extend_lease(change: ExtendLease) -> Steps[bool]:
-    values = {"job_id": change.job_id, "owner": change.owner, "until_ms": change.until_ms}
-    (extended,) = yield [("extend_lease", values)]
-    return extended.matched == 1
-
-
-def finish_job(change: FinishJob) -> Steps[None]:
-    yield [("finish_job", {"job_id": change.job_id, "owner": change.owner})]
-
-
-def postpone_job(change: PostponeJob) -> Steps[None]:
-    yield [("postpone_job", bindings.postpone_values(change))]
+    yield [("add_job", bindings.job_values(change.kind, change.payload, not_before_ms=change.not_before_ms))]
 
 
 def save_report(change: SaveReport) -> Steps[None]:
@@ -368,7 +340,12 @@ def save_secret(change: SaveSecret) -> Steps[None]:
 
 
 def write(change: Write) -> Steps[int]:
-    (written,) = yield [(change.statement, change.values)]
+    try:
+        (written,) = yield [(change.statement, change.values)]
+    except ConstraintViolation as error:
+        if change.refusal is None:
+            raise
+        raise change.refusal from error.__cause__
     if not written.matched and change.refusal is not None:
         raise change.refusal
     return written.matched
@@ -392,10 +369,6 @@ def steps_by_change(children: Children) -> StepsByChange:
         SaveAnswer: save_answer,
         ForgetAnswers: forget_answers,
         AddJob: add_job,
-        LeaseJob: lease_job,
-        ExtendLease: extend_lease,
-        FinishJob: finish_job,
-        PostponeJob: postpone_job,
         SaveReport: save_report,
         SaveSecret: save_secret,
         Write: write,

@@ -1,7 +1,7 @@
 """Translates the one schema in `migrations/*.sql` to each dialect: the SQL of every placeholder.
 
-`{key 255}` is a placeholder with a size, which only MariaDB needs. A paragraph with the line `-- only: postgres` is for
-that database alone.
+`{key 255}` is a placeholder with a size, which only MariaDB needs; `{bytes_of spec}` is one with a column. A paragraph
+with the line `-- only: postgres` is for that database alone.
 """
 
 import re
@@ -37,10 +37,13 @@ _WORDS: Mapping[str, tuple[str, str, str]] = {
     # MariaDB cannot roll back DDL, so an interrupted migration is run again from its beginning.
     "create_table": ("CREATE TABLE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
     "create_index": ("CREATE INDEX", "CREATE INDEX", "CREATE INDEX IF NOT EXISTS"),
+    "create_unique_index": ("CREATE UNIQUE INDEX", "CREATE UNIQUE INDEX", "CREATE UNIQUE INDEX IF NOT EXISTS"),
     "add_column": ("ADD COLUMN", "ADD COLUMN", "ADD COLUMN IF NOT EXISTS"),
+    "unless_null": (" WHERE # IS NOT NULL", " WHERE # IS NOT NULL", ""),  # a partial index; MariaDB has none
+    "bytes_of": ("CAST(# AS BLOB)", "convert_to(#, 'UTF8')", "CAST(# AS BINARY)"),  # of a text, in UTF-8
     "insert_if_missing": ("INSERT INTO", "INSERT INTO", "INSERT IGNORE INTO"),
 }
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: (\d+))?\}")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: (\w+))?\}")
 _ONLY = re.compile(r"^-- only: ([a-z ]+)$", re.MULTILINE)
 
 
@@ -60,5 +63,5 @@ def _is_for(paragraph: str, dialect: Dialect) -> bool:
 def _word(match: re.Match[str], dialect: Dialect) -> str:
     word = _WORDS[match[1]][DIALECTS.index(dialect)]
     if "#" in word and match[2] is None:
-        raise ValueError(f"the placeholder {match[0]} needs a size")
+        raise ValueError(f"the placeholder {match[0]} needs an argument")
     return word.replace("#", match[2] or "")

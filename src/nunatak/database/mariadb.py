@@ -25,7 +25,7 @@ from nunatak.database.mariadb_connections import (
 )
 from nunatak.database.mariadb_migrations import migrate
 from nunatak.database.namespace_children import in_pages
-from nunatak.database.records import AddJob, Change, Key, Kind, LeaseJob, Pointer, SaveAnswer, SaveReport
+from nunatak.database.records import AddJob, Change, Key, Kind, Pointer, SaveAnswer, SaveReport
 from nunatak.database.refusals import key_taken
 from nunatak.database.server_store import Attempt, ServerStore, Unanswered, Undone
 from nunatak.database.transactions import commit_ids_of, is_plain_commit, locks_for, plain_commit_of, pointers_to_lock
@@ -42,7 +42,7 @@ COMMIT: Step = ("commit_transaction", {})
 class MariadbStore(ServerStore):
     """The Store on a MariaDB or MySQL database; made by `open_store`."""
 
-    once = (*ServerStore.once, AddJob, SaveReport, LeaseJob)  # their outcome row costs no round trip
+    once = (*ServerStore.once, AddJob, SaveReport)  # their outcome row costs no round trip
 
     def __init__(self, connections: MariadbConnections) -> None:
         super().__init__(in_pages)
@@ -94,7 +94,7 @@ class MariadbStore(ServerStore):
         session.batch([BEGIN, *locks, *pointers])
         attempt.results = [session.drive(self._steps[type(change)](change)) for change in changes]
         ending = [COMMIT]
-        if self._must_be_told_apart(changes, attempt.results):
+        if self._must_be_told_apart(changes):
             attempt.transaction = secrets.token_hex(16)
             ending.insert(0, ("note_outcome", {"transaction_id": attempt.transaction}))
         attempt.committing = True

@@ -189,7 +189,7 @@ class PostgresStore(ServerStore):
             columns = zip(*((key.catalog, key.namespace, key.name) for key in keys), strict=True)
             await session.rows("lock_pointers", dict(zip(("catalogs", "namespaces", "names"), columns, strict=True)))
         attempt.results = [await session.drive(self._steps[type(change)](change)) for change in changes]
-        if self._must_be_told_apart(changes, attempt.results):
+        if self._must_be_told_apart(changes):
             (attempt.transaction,) = await session.row("this_transaction", {})
         attempt.committing = True
         await session.script("COMMIT")

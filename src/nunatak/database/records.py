@@ -180,44 +180,11 @@ class SaveAnswer(Record, frozen=True):
 
 
 class AddJob(Record, frozen=True):
+    """Adds a job of the server. A commit that adds one with a later `not_before_ms` is not a plain commit."""
+
     kind: str
     payload: bytes
-
-
-class LeaseJob(Record, frozen=True):
-    """Leases the first job that is due to `owner` until `until_ms`; the result is the Job, or None.
-
-    After a crash of the server the lease expires and the job is due again. Each server uses its own clock: with clocks
-    far apart a job may run twice, so jobs must be idempotent.
-    """
-
-    owner: str
-    now_ms: int
-    until_ms: int
-
-
-class ExtendLease(Record, frozen=True):
-    """Extends the lease of a long job (heartbeat); the result says whether the owner still holds the lease."""
-
-    job_id: int
-    owner: str
-    until_ms: int
-
-
-class FinishJob(Record, frozen=True):
-    """Deletes a finished job, unless another owner has leased it since."""
-
-    job_id: int
-    owner: str
-
-
-class PostponeJob(Record, frozen=True):
-    """Returns a job to the queue, due again at `not_before_ms`, unless another owner has leased it since."""
-
-    job_id: int
-    owner: str
-    not_before_ms: int
-    error: str | None
+    not_before_ms: int = 0
 
 
 class SaveReport(Record, frozen=True):
@@ -234,7 +201,8 @@ class SaveSecret(Record, frozen=True):
 class Write(Record, frozen=True):
     """Runs a named statement of `access.sql`; the result is the number of rows it changed.
 
-    With `refusal`, a statement that changes no row raises it and rolls back the whole list of changes.
+    With `refusal`, a statement that changes no row or violates a unique key raises it, and the whole list of changes is
+    rolled back.
     """
 
     statement: str
@@ -263,10 +231,6 @@ Change = (
     | UpdateNamespace
     | SaveAnswer
     | AddJob
-    | LeaseJob
-    | ExtendLease
-    | FinishJob
-    | PostponeJob
     | SaveReport
     | SaveSecret
     | Write
@@ -278,15 +242,6 @@ Change = (
 class SavedAnswer(Record, frozen=True):
     request_hash: bytes
     answer: StoredResponse
-
-
-class Job(Record, frozen=True):
-    """A leased job; `attempts` includes the current one."""
-
-    job_id: int
-    kind: str
-    payload: bytes
-    attempts: int
 
 
 class Neighbour(Record, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from nunatak.database.changes import Children
 from nunatak.database.reads import StoreReads
-from nunatak.database.records import Change, CreateNamespace, DropNamespace, LeaseJob, SaveAnswer, Write
+from nunatak.database.records import Change, CreateNamespace, DropNamespace, SaveAnswer, Write
 from nunatak.database.store import KeyTaken
 from nunatak.database.transactions import commit_ids_of
 from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
@@ -161,17 +161,9 @@ class ServerStore(StoreReads):
     @abstractmethod
     def _refusal(self, error: BaseException) -> CatalogError: ...
 
-    def _must_be_told_apart(self, changes: Sequence[Change], results: Sequence[object]) -> bool:
-        """Whether the changes are not idempotent and leave no row in the commit log that tells their outcome.
-
-        A LeaseJob that found no job changed nothing and needs no such mark.
-        """
-        if commit_ids_of(changes):
-            return False
-        return any(
-            isinstance(change, self.once) and not (isinstance(change, LeaseJob) and result is None)
-            for change, result in zip(changes, results, strict=True)
-        )
+    def _must_be_told_apart(self, changes: Sequence[Change]) -> bool:
+        """Whether the changes are not idempotent and leave no row in the commit log that tells their outcome."""
+        return not commit_ids_of(changes) and any(isinstance(change, self.once) for change in changes)
 
     async def _resolve(self, question: Callable[[], Awaitable[T | None]]) -> T | None:
         """Returns the outcome of an unanswered commit by asking repeatedly; None if unknown after RESOLVE_SECONDS."""

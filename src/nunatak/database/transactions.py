@@ -54,6 +54,7 @@ def is_plain_commit(changes: Sequence[Change]) -> bool:
         and kinds.count(SaveAnswer) <= 1
         and all(kind in (MovePointer, SaveAnswer, AddJob) for kind in kinds)
         and not any(isinstance(each, MovePointer) and (each.check_overlap or each.places_changed) for each in changes)
+        and not any(isinstance(each, AddJob) and each.not_before_ms for each in changes)
     )
 
 

@@ -188,7 +188,10 @@ WHERE kind = 'access-key' AND credential_id > :after ORDER BY credential_id LIMI
 UPDATE nunatak_credentials SET secret = :secret WHERE credential_id = :credential_id AND secret = :expected;
 
 -- list_warehouses
-SELECT warehouse, location, created_ms FROM nunatak_warehouses ORDER BY warehouse;
+-- One row for each further location of a warehouse, or one with a null.
+SELECT w.warehouse, w.location, w.created_ms, w.version, w.profile, w.options, w.secret, p.location
+FROM nunatak_warehouses w LEFT JOIN nunatak_warehouse_places p ON p.warehouse = w.warehouse
+ORDER BY w.warehouse, p.number;
 
 -- add_warehouse
 -- Inserts no row if the location overlaps that of another warehouse; `slashed` is the location with a trailing slash.
@@ -198,8 +201,52 @@ WHERE NOT EXISTS (
   SELECT 1 FROM nunatak_warehouses w
   WHERE substr(w.location || '/', 1, length(CAST(:slashed AS TEXT))) = CAST(:slashed AS TEXT)
     OR substr(CAST(:slashed AS TEXT), 1, length(w.location) + 1) = w.location || '/'
+) AND NOT EXISTS (
+  SELECT 1 FROM nunatak_warehouse_places p
+  WHERE substr(p.location || '/', 1, length(CAST(:slashed AS TEXT))) = CAST(:slashed AS TEXT)
+    OR substr(CAST(:slashed AS TEXT), 1, length(p.location) + 1) = p.location || '/'
 )
 ON CONFLICT (warehouse) DO NOTHING;
+
+-- add_warehouse_place
+-- Like add_warehouse, for a further location: it may not overlap any location of another warehouse.
+INSERT INTO nunatak_warehouse_places (warehouse, number, location)
+SELECT CAST(:warehouse AS TEXT), CAST(:number AS BIGINT), CAST(:location AS TEXT)
+WHERE NOT EXISTS (
+  SELECT 1 FROM nunatak_warehouses w
+  WHERE w.warehouse <> CAST(:warehouse AS TEXT) AND (
+    substr(w.location || '/', 1, length(CAST(:slashed AS TEXT))) = CAST(:slashed AS TEXT)
+    OR substr(CAST(:slashed AS TEXT), 1, length(w.location) + 1) = w.location || '/')
+) AND NOT EXISTS (
+  SELECT 1 FROM nunatak_warehouse_places p
+  WHERE p.warehouse <> CAST(:warehouse AS TEXT) AND (
+    substr(p.location || '/', 1, length(CAST(:slashed AS TEXT))) = CAST(:slashed AS TEXT)
+    OR substr(CAST(:slashed AS TEXT), 1, length(p.location) + 1) = p.location || '/')
+);
+
+-- forget_warehouse_places
+DELETE FROM nunatak_warehouse_places WHERE warehouse = :warehouse;
+
+-- change_warehouse
+-- Compare and swap: updates no row if the warehouse was changed or dropped meanwhile.
+UPDATE nunatak_warehouses SET profile = :profile, options = :options, version = version + 1
+WHERE warehouse = :warehouse AND version = :expected;
+
+-- describe_warehouse
+-- Sets what add_warehouse leaves out, in the same transaction.
+UPDATE nunatak_warehouses SET profile = :profile, options = :options WHERE warehouse = :warehouse;
+
+-- set_warehouse_secret
+-- In a transaction that creates or changes the warehouse.
+UPDATE nunatak_warehouses SET secret = :secret WHERE warehouse = :warehouse;
+
+-- sealed_warehouses
+SELECT warehouse, secret FROM nunatak_warehouses
+WHERE secret IS NOT NULL AND warehouse > :after ORDER BY warehouse LIMIT :limit;
+
+-- reseal_warehouse
+-- Compare and swap: updates no row if the secret was replaced or the warehouse dropped meanwhile.
+UPDATE nunatak_warehouses SET secret = :secret WHERE warehouse = :warehouse AND secret = :expected;
 
 -- touch_warehouse
 UPDATE nunatak_warehouses SET location = location WHERE warehouse = :warehouse;

@@ -42,9 +42,6 @@ SELECT count(*) FROM iceberg_tables;
 -- count_answers
 SELECT count(*) FROM nunatak_idempotency WHERE expires_ms <= :before_ms;
 
--- stuck_jobs
-SELECT job_id, kind, attempts, last_error FROM nunatak_jobs WHERE attempts >= :attempts ORDER BY job_id LIMIT :limit;
-
 -- forget_stale_pointer
 -- The row stored for a name that has no pointer any more.
 DELETE FROM nunatak_heads

@@ -44,32 +44,6 @@ DELETE FROM nunatak_idempotency WHERE expires_ms <= :now_ms;
 -- forget_outcomes
 -- Nothing to do: only MariaDB stores the outcomes of transactions.
 
--- add_job
-INSERT INTO nunatak_jobs (kind, payload, location) VALUES (:kind, :payload, :location);
-
--- add_later_job
-INSERT INTO nunatak_jobs (kind, payload, not_before_ms) VALUES (:kind, :payload, :not_before_ms);
-
--- purge_of
--- A pending purge of a dropped table at this location.
-SELECT 1 FROM nunatak_jobs WHERE location = :location AND kind = 'purge' LIMIT 1;
-
--- next_job_time
-SELECT min(not_before_ms) FROM nunatak_jobs;
-
--- lease_taken_job
--- Nothing to do: take_job has leased the job.
-
--- extend_lease
-UPDATE nunatak_jobs SET not_before_ms = :until_ms WHERE job_id = :job_id AND leased_by = :owner;
-
--- finish_job
-DELETE FROM nunatak_jobs WHERE job_id = :job_id AND leased_by = :owner;
-
--- postpone_job
-UPDATE nunatak_jobs SET not_before_ms = :not_before_ms, leased_by = NULL, last_error = :error
-WHERE job_id = :job_id AND leased_by = :owner;
-
 -- add_report
 INSERT INTO nunatak_reports (catalog_name, table_namespace, table_name, received_ms, report)
 VALUES (:catalog, :namespace, :name, :received_ms, :report);

@@ -111,15 +111,6 @@ ON DUPLICATE KEY UPDATE
   request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
--- take_job
--- Reads and locks a job; concurrent servers skip the jobs that others have locked.
-SELECT job_id, kind, payload, attempts + 1 FROM nunatak_jobs WHERE not_before_ms <= :now_ms
-ORDER BY job_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-
--- lease_taken_job
--- A leased job is not due before its lease ends, so one column holds both times.
-UPDATE nunatak_jobs SET leased_by = :owner, not_before_ms = :until_ms, attempts = attempts + 1 WHERE job_id = :job_id;
-
 -- trim_reports
 DELETE FROM nunatak_reports
 WHERE report_id <= (SELECT newest FROM (SELECT max(report_id) AS newest FROM nunatak_reports) AS reports) - :keep;
