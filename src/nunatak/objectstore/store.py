@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import TypeVar
 
 from nunatak.errors import Forbidden, InvalidMetadata
+from nunatak.objectstore.cloud_stores import require_scheme
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.objectstore.location import Location, parse_file_location, parse_location
+from nunatak.objectstore.opening import open_storage
+from nunatak.objectstore.profile import StorageProfile, StorageSecret
 from nunatak.objectstore.storage import MAX_READ_BYTES, Bytes, Storage
 
 T = TypeVar("T")
@@ -38,6 +41,15 @@ class ObjectStore:
                 self.local.allow(place)
             others = [entry for entry in self._places if entry[0] != place]
             self._set_places([*others, (place, storage)])
+
+    def serve(self, profile: StorageProfile, secret: StorageSecret | None, places: Sequence[Location]) -> None:
+        """Opens the storage of a warehouse and attaches it to its places; the first is the warehouse's own location.
+
+        Call it again after the profile or the secret has changed.
+        """
+        for place in places:
+            require_scheme(profile, place)
+        self.attach(open_storage(profile, secret, places[0], self.local), places)
 
     def detach(self, places: Iterable[Location]) -> None:
         """Serves the files below these places no more."""
