@@ -16,9 +16,8 @@ from nunatak.api.transport.tls import tls_context
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.database_url import MEMORY_URL
-from nunatak.errors import CatalogError
+from nunatak.errors import BadRequest, CatalogError
 from nunatak.objectstore.location import Location, parse_location
-from nunatak.objectstore.store import require_supported_scheme
 from nunatak.settings import Settings, SettingsError, files_with_secrets, without_password
 
 log = logging.getLogger(__name__)
@@ -198,7 +197,8 @@ def _roots(settings: Settings) -> tuple[Location, ...]:
 
 def _served(text: str) -> Location:
     place = parse_location(text)
-    require_supported_scheme(place)
+    if place.scheme != "file":
+        raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
     return place
 
 

@@ -55,6 +55,7 @@ from nunatak.events.retention import run_retention
 from nunatak.events.seals import run_seals
 from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
+from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import Settings, SettingsError
 
@@ -253,8 +254,8 @@ def _fast_path(app: App) -> FastPath | None:
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Builds the application without a listener; close it with `close_app`. SQLite is locked if `exclusive`."""
     places, roots, spool_folder = read_places(settings)
-    allowed = tuple(dict.fromkeys(place for each in places.values() for place in each.allowed))
-    objects = ObjectStore(allowed, linux_syscalls=settings.linux_syscalls)
+    objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
+    objects.attach(objects.local, [place for each in places.values() for place in each.allowed])
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     vault = open_vault(settings)
     new_uuid = uuid_maker()
@@ -280,9 +281,9 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     await catalog.warehouses.refresh()
     metrics = Metrics(
         lambda: store.counts,
-        lambda: objects.local.counts,
+        lambda: objects.counts,
         lambda: catalog.cache.bytes,
-        lambda: objects.local.written_bytes,
+        lambda: objects.written_bytes,
         lambda: app.audit.dropped if app.audit is not None else 0,
         lambda: catalog.spool.dropped if catalog.spool is not None else 0,
     )
@@ -389,7 +390,7 @@ async def close_app(app: App) -> None:
         with contextlib.suppress(CatalogError):  # metadata that is not stored is read from its file later
             await app.catalog.write_behind.store(everything=True)
     await app.catalog.store.close()
-    app.catalog.objects.close()
+    await app.catalog.objects.close()
 
 
 def database_path(settings: Settings) -> Path:

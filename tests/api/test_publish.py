@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(
     path, body = WAYS[way](full)
     before = full.state()
     objects = full.app.catalog.objects
-    real = objects.write_synced
+    real = objects.write_new
     written: list[str] = []
 
     async def once(location: str, data: Any) -> None:
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(
         written.append(location)
         await real(location, data)
 
-    monkeypatch.setattr(objects, "write_synced", once)
+    monkeypatch.setattr(objects, "write_new", once)
 
     assert full.call("POST", path, body).status == 503
     assert full.state() == before

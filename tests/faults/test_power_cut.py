@@ -20,7 +20,7 @@ from nunatak.api.http import RequestHead
 from nunatak.database import sqlite
 from nunatak.errors import CatalogError
 from nunatak.objectstore.local import UnsyncedFiles
-from nunatak.objectstore.store import ObjectStore
+from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.server import build_app
 from nunatak.settings import SettingsError
 from tests.support.catalogs.local import opened_app, settings_of
@@ -125,7 +125,7 @@ async def live(data: Path, power: Power, promised: Promised, chance: random.Rand
         return []
     finally:
         power.cut()
-        for end in (app.catalog.store.close, _close_objects(app)):
+        for end in (app.catalog.store.close, app.catalog.objects.close):
             with contextlib.suppress(apsw.Error, CatalogError, OSError):
                 await end()
 
@@ -134,13 +134,6 @@ async def look(data: Path, promised: Promised) -> list[str]:
     """Start on what is there with the power on, and stop in order."""
     async with opened_app(settings_of(data)) as app:
         return await broken_promises(Client(app, Power(data, random.Random(0), 0), promised, random.Random(0)))
-
-
-def _close_objects(app: App) -> Callable[[], Any]:
-    async def close() -> None:
-        app.catalog.objects.close()
-
-    return close
 
 
 async def broken_promises(client: Client) -> list[str]:
@@ -244,11 +237,11 @@ def _without_waiting_for_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_syncs_that_do_nothing(patch: pytest.MonkeyPatch) -> None:
-    async def close(self: ObjectStore, files: Sequence[UnsyncedFiles]) -> None:
+    async def close(self: LocalStorage, files: Sequence[UnsyncedFiles]) -> None:
         for each in files:
             each.close()
 
-    patch.setattr(ObjectStore, "_sync", close)
+    patch.setattr(LocalStorage, "_sync", close)
 
 
 @pytest.mark.parametrize(

@@ -335,7 +335,8 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
     async def purge_each() -> None:
         async with opened_app(settings_of(server.data)) as app:
             warehouse = app.catalog.warehouse("")
-            refusing = Refusing(warehouse.allowed)
+            refusing = Refusing(app.catalog.objects.local)
+            refusing.attach(refusing.local, warehouse.allowed)
             for number, mine in enumerate(files):
                 refusing.refused = mine[number]
                 identifier = Identifier(("db",), f"t{number}")
@@ -346,7 +347,6 @@ def test_a_purge_cut_off_before_any_one_of_its_deletes_is_finished_by_the_next_t
                 assert await run_next(dataclasses.replace(app.catalog, now_ms=lambda: an_hour_later))  # noqa: B023
                 assert [path for path in mine if path.exists()] == [], f"after {mine[number]} was left over"
                 assert not await run_next(app.catalog)
-            refusing.close()
 
     asyncio.run(purge_each())
 

@@ -172,7 +172,7 @@ def write_file_late(app: App) -> None:
     app.catalog = dataclasses.replace(app.catalog, write_behind=None)  # or the first load would look for the file
     replace(tables, "check_file", lambda _: None)
     write = replace(app.catalog.objects, "write_metadata", write_later)
-    replace(app.catalog.objects, "write_synced", write_small_later)
+    replace(app.catalog.objects, "write_new", write_small_later)
 
 
 @on_app("swallow-error-409")
@@ -395,13 +395,13 @@ def suffer_from_the_disk() -> None:
 @before_start("write-errors-ignored")
 def ignore_the_disk() -> None:
     """A file that could not be written is taken for written."""
-    write = ObjectStore.write_synced
+    write = ObjectStore.write_new
 
     async def write_or_not(*arguments: Any) -> None:
         with contextlib.suppress(CatalogError):
             await write(*arguments)
 
-    replace(ObjectStore, "write_synced", write_or_not)
+    replace(ObjectStore, "write_new", write_or_not)
 
 
 # Versions

@@ -12,8 +12,7 @@ import struct
 import sys
 from pathlib import Path
 
-from nunatak.objectstore.location import parse_location
-from nunatak.objectstore.store import ObjectStore
+from tests.support.local_store import local_store
 
 IO_SETUP = {"x86_64": 206, "aarch64": 0}
 OPENAT2 = 437
@@ -47,11 +46,11 @@ def install(*, kill: bool) -> None:
 
 
 async def write(folder: str, *, linux_syscalls: bool) -> None:
-    store = ObjectStore((parse_location(f"file://{folder}"),), linux_syscalls=linux_syscalls)
-    small = (store.write_synced(f"file://{folder}/t{number % 5}/{number}.json", b"{}") for number in range(FILES))
+    store = local_store(folder, linux_syscalls=linux_syscalls)
+    small = (store.write_new(f"file://{folder}/t{number % 5}/{number}.json", b"{}") for number in range(FILES))
     await asyncio.gather(*small)
     await store.write_metadata(f"file://{folder}/t0/large.json", b"x" * 500_000, len)
-    store.close()
+    await store.close()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.objectstore.plain_fsync import ThreadFsync
 from nunatak.objectstore.store import ObjectStore
+from tests.support.local_store import local_store
 from tests.support.syncs import forbid_linux_calls, replace_syncs
 
 
@@ -107,16 +108,16 @@ def linux_syscalls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def store(tmp_path: Path, linux_syscalls: bool) -> Iterator[ObjectStore]:
-    opened = ObjectStore((parse_location(f"file://{tmp_path}"),), linux_syscalls=linux_syscalls)
+    opened = local_store(str(tmp_path), linux_syscalls=linux_syscalls)
     yield opened
-    opened.close()
+    asyncio.run(opened.close())
 
 
 def written_at_once(store: ObjectStore, root: Path, count: int) -> list[BaseException | None]:
     """Write so many files in folders of their own, all at the same time, as commits of one moment do."""
 
     async def write_all() -> list[BaseException | None]:
-        writes = (store.write_synced(f"file://{root}/t{number}/file.json", b"{}") for number in range(count))
+        writes = (store.write_new(f"file://{root}/t{number}/file.json", b"{}") for number in range(count))
         return await asyncio.gather(*writes, return_exceptions=True)
 
     return asyncio.run(write_all())
@@ -127,7 +128,7 @@ def test_files_of_one_moment_and_their_folders_are_synced_by_one_call(
     tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     synced: list[list[str]] = []
-    kind = type(store._fsync)
+    kind = type(store.local._fsync)
     honest = kind.sync_all
 
     async def remembered(syncs: Any, files: Sequence[int]) -> None:
@@ -161,14 +162,14 @@ def test_without_linux_calls_each_file_is_synced_by_os_fsync(
         honest(file)
 
     (tmp_path / "t0").mkdir()
-    opened = ObjectStore((parse_location(f"file://{tmp_path}"),), linux_syscalls=linux_syscalls)
+    opened = local_store(str(tmp_path), linux_syscalls=linux_syscalls)
     has_aio = linux_syscalls and not isinstance(aio_fsync._AioContext, Mock)
     monkeypatch.setattr(os, "fsync", remembered)
     try:
         assert written_at_once(opened, tmp_path, 1) == [None]
         asyncio.run(opened.write_metadata(f"file://{tmp_path}/t0/large.json", b"x" * 500_000, len))
     finally:
-        opened.close()
+        asyncio.run(opened.close())
 
     expected = [tmp_path / "t0", tmp_path / "t0", tmp_path / "t0" / "file.json", tmp_path / "t0" / "large.json"]
     assert sorted(synced) == ([] if has_aio else sorted(map(str, expected)))

@@ -46,11 +46,11 @@ DIRECT_WRITES = {
     ("catalog/fsck_repair.py", "_delete_expired"): "`nunatak fsck --repair` forgets answers whose keys have expired",
 }
 # What makes a pointer lead to a file, and what writes such a file: only `publish` does both, in the right order.
-PUBLISHING = {"InsertPointer", "MovePointer", "write_synced", "write_metadata"}
+PUBLISHING = {"InsertPointer", "MovePointer", "write_new", "write_metadata"}
 PUBLISHED_BY = {
     ("catalog/publish.py", "_changes", "InsertPointer"): "sets a pointer",
     ("catalog/publish.py", "_changes", "MovePointer"): "moves a pointer",
-    ("catalog/publish.py", "_write_file", "write_synced"): "writes a small file",
+    ("catalog/publish.py", "_write_file", "write_new"): "writes a small file",
     ("catalog/publish.py", "_write_file", "write_metadata"): "writes a large or compressed file",
     ("catalog/fsck_repair.py", "_rewrite_file", "write_metadata"): "restores a lost file from the database's copy",
 }

@@ -252,7 +252,7 @@ class _EntryCheck:
         metadata_log = []
         if isinstance(metadata, TableMetadata):
             metadata_log = [each["metadata-file"] for each in metadata.metadata_log]
-            self._check_named_files(own_places(metadata), metadata_log, files.present)
+            await self._check_named_files(own_places(metadata), metadata_log, files.present)
         unnamed = {} if self._age_ms is None else sweep.unreferenced(files.old, self._pointer, metadata_log)
         history = await read_history(self._catalog.store, metadata_uuid(metadata), unnamed)
         for text in history.gaps:
@@ -267,11 +267,11 @@ class _EntryCheck:
             else:
                 self._add("unnamed-file", f"the table does not reference {location}")
 
-    def _check_named_files(self, own: Sequence[Location], named: Sequence[str], present: frozenset[str]) -> None:
+    async def _check_named_files(self, own: Sequence[Location], named: Sequence[str], present: frozenset[str]) -> None:
         for location in named:
             # The server does not read files outside the table's own places.
             there = file_name(location) in present or not is_inside_any(own, location)
-            if not there and not self._catalog.objects.exists(location):
+            if not there and not await self._catalog.objects.exists(location):
                 self._add("lost-log-file", f"{location} is missing")
 
 

@@ -1,8 +1,6 @@
 """Pointers of tables and views: loads the metadata of a pointer, and checks the locations that metadata names."""
 
 import asyncio
-import os
-import stat
 import threading
 from collections.abc import Iterable
 
@@ -24,6 +22,7 @@ from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, 
 from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
+from nunatak.objectstore.local_storage import is_regular_file
 from nunatak.objectstore.location import (
     Location,
     missing_file,
@@ -120,12 +119,7 @@ def has_file(loaded: Loaded) -> bool:
     It must be a regular file or a symbolic link to one; read permission is not checked. True for a file that is not in
     the local file system.
     """
-    if loaded.path is None:
-        return True
-    try:
-        return stat.S_ISREG(os.stat(loaded.path).st_mode)
-    except OSError:
-        return False
+    return loaded.path is None or is_regular_file(loaded.path)
 
 
 def check_file(loaded: Loaded) -> None:

@@ -165,7 +165,7 @@ async def _write_file(catalog: Catalog, publication: Publication, version: Loade
         # A table may be committed to many times a second: write-behind stores the copy when commits pause.
         is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
         content = None if is_rewritten and catalog.write_behind is not None else compress_metadata(data)
-        await catalog.objects.write_synced(metadata_location, data)
+        await catalog.objects.write_new(metadata_location, data)
     else:
         content = await catalog.objects.write_metadata(metadata_location, data, compress_metadata)
     return stored_with_content(metadata_location, metadata, content)

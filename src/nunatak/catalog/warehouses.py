@@ -85,8 +85,7 @@ class Warehouses(dict[str, WarehousePlace]):
     def _add(self, record: WarehouseRecord) -> None:
         try:
             place = self._place_of(record)
-            for each in place.allowed:
-                self._objects.allow(each)
+            self._objects.attach(self._objects.local, place.allowed)
         except CatalogError as error:  # created under other settings
             self._refuse(record.name, error.message)
         except SettingsError as error:  # the key file lacks a key

@@ -34,7 +34,7 @@ async def check_endpoints(urls: Iterable[str], *, allow_private: bool, resolve: 
         if not host:
             raise BadRequest(f"Invalid endpoint: {url} names no host")
         try:
-            found = await asyncio.to_thread(lambda h=host, p=port: list((resolve or resolve_host)(h, p)))
+            found = list(await asyncio.to_thread(resolve or resolve_host, host, port))
         except (OSError, UnicodeError) as error:
             raise BadRequest(f"The host of the endpoint {url} cannot be resolved: {error}") from error
         for text in found:

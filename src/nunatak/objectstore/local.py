@@ -11,6 +11,7 @@ from nunatak.objectstore.linux import aio_fsync, syscalls
 from nunatak.objectstore.listing import FoundFile
 from nunatak.objectstore.location import Location, missing_file, path_of
 from nunatak.objectstore.plain_fsync import sync_each
+from nunatak.objectstore.storage import MAX_READ_BYTES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_WITHOUT_LINKS = syscalls.OpenAt2(os.O_RDONLY | os.O_DIRECTORY)
@@ -19,7 +20,6 @@ NEW_FILE = syscalls.OpenAt2(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o644, be
 _NOT_A_FILE = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)  # a link, a name too long for a file, a socket
 MAX_WRITE_WITH_GIL_BYTES = 256 * 1024  # copying more with the GIL held would delay other requests
 MAX_FOLDER_DEPTH = 64  # levels below a table's folder to descend into; each holds a descriptor open
-MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
 
 class UnsyncedFiles:
@@ -77,6 +77,9 @@ class LocalFiles:
         """Allows access to files below this place; the innermost place that contains a file is its root."""
         if place not in self._roots:
             self._roots = tuple(sorted((*self._roots, place), key=lambda each: -len(each.segments)))
+
+    def forbid(self, place: Location) -> None:
+        self._roots = tuple(each for each in self._roots if each != place)
 
     def write_new(self, location: Location, data: bytes | memoryview) -> None:
         """Creates the file, never overwriting one; the file and its directory entry are durable on return."""
@@ -297,6 +300,22 @@ class LocalFiles:
             raise storage_error("list", inner, error) from error
         return found
 
+    def walk(self, folder: Location) -> list[tuple[Location, FoundFile]]:
+        """Returns every file below a folder; follows no link."""
+        self.counts["list"] += 1
+        found: list[tuple[Location, FoundFile]] = []
+        inner = Location(folder.scheme, folder.authority, (*folder.segments, "."))
+        try:
+            with self._folder(inner) as (opened, _):
+                _walk(opened, folder, MAX_FOLDER_DEPTH, found)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                return []
+            raise storage_error("list", inner, error) from error
+        return found
+
     def rename_file(self, location: Location, name: str) -> None:
         """Renames a file within its folder, to free its name; durable on return."""
         try:
@@ -328,6 +347,26 @@ class LocalFiles:
             yield folder, location.segments[-1]
         finally:
             os.close(folder)
+
+
+def _walk(opened: int, place: Location, levels: int, found: list[tuple[Location, FoundFile]]) -> None:
+    """Adds the files below an opened folder to `found`."""
+    folders = []
+    with os.scandir(opened) as entries:
+        for entry in entries:
+            inner = Location(place.scheme, place.authority, (*place.segments, entry.name))
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(inner)
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found.append((inner, FoundFile(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)))
+    for folder in folders if levels else ():
+        with suppress(FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
+            below = os.open(folder.segments[-1], _FOLDER, dir_fd=opened)
+            try:
+                _walk(below, folder, levels - 1, found)
+            finally:
+                os.close(below)
 
 
 def _remove_empty(name: str, outer: int, levels: int) -> None:

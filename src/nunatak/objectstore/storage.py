@@ -1,7 +1,7 @@
 """The storage seam: the operations on the files of one warehouse, the same for every kind of store."""
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from nunatak.objectstore.location import Location
 from nunatak.objectstore.profile import StorageProfile
 
 Bytes = bytes | memoryview
+MAX_READ_BYTES = 128 * 1024 * 1024  # metadata beyond this is not served; 8 MiB is already worth a warning
 
 
 class AccessLevel(enum.Enum):
@@ -60,9 +61,17 @@ class SignedRequest(msgspec.Struct, frozen=True):
 class Storage(Protocol):
     """The files of one warehouse. Every call runs without blocking the event loop."""
 
-    profile: StorageProfile
+    @property
+    def profile(self) -> StorageProfile: ...
 
-    async def read(self, place: Location, spelled: str) -> bytes:
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The calls to the store by operation (read, write, delete, stat, list), since it was opened."""
+
+    @property
+    def written_bytes(self) -> int: ...
+
+    def read(self, place: Location, spelled: str) -> Awaitable[bytes]:
         """Returns the bytes; raises NotFound with the location as the client wrote it."""
 
     async def write_new(self, place: Location, data: Bytes) -> None:
@@ -84,6 +93,9 @@ class Storage(Protocol):
 
     def walk(self, folder: Location) -> AsyncIterator[tuple[Location, FoundFile]]:
         """Yields every file below a folder."""
+
+    async def rename_file(self, place: Location, name: str) -> None:
+        """Gives a file another name in its folder, to free its own."""
 
     def client_config(self) -> dict[str, str]:
         """Returns the properties that every client of the warehouse gets: endpoint, region, path style; no secret."""
