@@ -230,7 +230,8 @@ TRIALS = (
         "S1",
         "Scopes of credentials",
         "A vended credential opens its table and nothing else, whatever the table's location is called: on S3, on "
-        "stores that speak its protocol, on ADLS and on GCS. An evaluator of policies that shares no code with them decides.",
+        "stores that speak its protocol, on ADLS and on GCS. An evaluator of policies that shares no code with "
+        "them decides.",
         "unit/test_vended_scope.py",
         {"TABLES": 100_000},
         {},

@@ -89,7 +89,7 @@ class Opa:
         self._token = token
         self._tls = ssl.create_default_context() if url.scheme == "https" else None
         self._idle: list[_Connection] = []
-        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._trouble: str | None = None
 
     async def rights(self, session: Session, securables: Sequence[str]) -> list[int]:
@@ -125,7 +125,7 @@ class Opa:
 
     async def _ask(self, question: _Input) -> list[int]:
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS), self._turns:
+            async with asyncio.timeout(DEADLINE_SECONDS), self._slots:
                 status, body = await self._post(msgspec.json.encode(_Question(question)))
         except TimeoutError as error:
             raise Undecided(f"no answer within {DEADLINE_SECONDS:g} seconds") from error

@@ -35,12 +35,12 @@ from nunatak.api.http import (
     error_response,
 )
 from nunatak.api.paging import Tokens
-from nunatak.api.request_events import tell
+from nunatak.api.request_events import spool_request
 from nunatak.api.request_limits import InFlight, Rates
 from nunatak.api.route import Route
 from nunatak.api.router import Match, Router
 from nunatak.api.routes import endpoints
-from nunatak.api.tables import replay_response, require_to_read, rights_went_along
+from nunatak.api.tables import replay_response, require_to_read, revoked_by_itself
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.write import save_answer
@@ -230,7 +230,7 @@ class App:
             finally:
                 body.share_of = None
                 self.busy.give_back_share(charged)
-        raise ServiceUnavailable("Rights are being changed right now; nothing was done")
+        raise ServiceUnavailable("Grants changed while the request was authorized; nothing was done")
 
     async def _admit_and_handle(self, route: Route, request: Request, body: Body | None) -> Response:
         """Checks the rights of an authenticated caller and calls the handler."""
@@ -314,7 +314,7 @@ class App:
         while (running := self.in_flight.get(mark)) is not None:
             done, _ = await asyncio.wait([running], timeout=max(0.0, deadline - time.monotonic()))
             if not done:
-                raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
+                raise OutcomeUnknown("The first request with this Idempotency-Key is still running")
         # Registered before the database is queried: other requests with this key must wait during the query, too.
         self.in_flight[mark] = asyncio.get_running_loop().create_future()
         try:
@@ -349,9 +349,11 @@ class App:
         except (Forbidden, NotFound) as denial:
             if answer.status >= 400:
                 raise  # nothing was done
-            tells_nothing = answer.body is None and answer.metadata_location is None
-            if not tells_nothing and not await rights_went_along(route, request):
-                raise OutcomeUnknown("The request was carried out; you may not see its result any more") from denial
+            is_empty = answer.body is None and answer.metadata_location is None
+            if not is_empty and not await revoked_by_itself(route, request):
+                raise OutcomeUnknown(
+                    "The request was applied, but the caller may no longer read its result"
+                ) from denial
         return await replay_response(request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
@@ -402,12 +404,12 @@ async def _call_handler(route: Route, request: Request) -> Response:
         response = await route.handler(request)
     except CatalogError as error:
         if request.caller.progress.may_answer(error.status):
-            tell(route, request, error.status, started, error)
+            spool_request(route, request, error.status, started, error)
             raise
-        unknown = OutcomeUnknown(f"The change was handed to the database, and then: {error.message}")
-        tell(route, request, unknown.status, started, unknown)
+        unknown = OutcomeUnknown(f"The change was sent to the database, then the request failed: {error.message}")
+        spool_request(route, request, unknown.status, started, unknown)
         raise unknown from error
-    tell(route, request, response.status, started)
+    spool_request(route, request, response.status, started)
     return response
 
 
@@ -438,7 +440,7 @@ async def _check_signed(known: Known | None, body: Body | None) -> None:
     if known is None or known.session.body_sha256 is None:
         return
     if (EMPTY_SHA256 if body is None else await body.sha256()) != known.session.body_sha256:
-        raise NotAuthenticated("The signature is for another body than was sent")
+        raise NotAuthenticated("The signature does not match the request body")
 
 
 def _resource(route: Route, request: Request) -> bytes:

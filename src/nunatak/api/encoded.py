@@ -69,5 +69,5 @@ def load_result(loaded: Loaded) -> LoadResult[Any]:
 
 def matches(header: str, etag: str) -> bool:
     if header.strip() == "*":
-        raise BadRequest("If-None-Match: * is not supported for a load", hint="Send the ETag of an earlier answer.")
+        raise BadRequest("If-None-Match: * is not supported for a load", hint="Send the ETag of an earlier response.")
     return any(item.strip().removeprefix("W/") == etag for item in header.split(","))

@@ -77,7 +77,7 @@ async def _require_administrator_or(request: Request, allowed: bool, what: str) 
             request,
             needed,
             securables.SERVER,
-            Forbidden(f"You may not see {what}", hint=_hint(request, needed, securables.SERVER)),
+            Forbidden(f"The caller may not see {what}", hint=_hint(request, needed, securables.SERVER)),
         )
 
 
@@ -270,12 +270,12 @@ async def _rights_on(request: Request, securable: str) -> int:
 async def _require_granter(request: Request, securable: str) -> None:
     if not expand_rights(await _rights_on(request, securable)) & MAY_GRANT:
         needed = Privilege.GRANT
-        message = f"You may not see the grants on {securables.format_securable(securable)}: that needs GRANT"
+        message = f"The caller may not see the grants on {securables.format_securable(securable)}: that requires GRANT"
         raise _note_denial(request, needed, securable, Forbidden(message, hint=_hint(request, needed, securable)))
 
 
 def _absent(securable: str) -> NotFound:
-    return NotFound(f"There is no {securables.format_securable(securable)}")
+    return NotFound(f"{securables.format_securable(securable)} does not exist")
 
 
 async def _exists(request: Request, securable: str) -> bool:
@@ -376,13 +376,13 @@ async def _check_own(
     """
     session = request.session
     if session is None or session.principal != principal or wanted.kind == "client":
-        raise _not_own(request, Forbidden(f"You may not make a {wanted.kind} credential of {principal}"))
+        raise _not_own(request, Forbidden(f"The caller may not create a {wanted.kind} credential of {principal}"))
     _, roles = await administration.load_principal(request.catalog.store, principal)
     if not _is_whole(session, roles) and (wanted.roles is None or not set(wanted.roles) <= set(session.roles)):
         raise _not_own(
             request,
             Forbidden(
-                "A credential that is used for some roles only makes no credential for others",
+                "A login restricted to some roles cannot create a credential for other roles",
                 hint=f"Name roles out of {', '.join(session.roles) or 'none'}, or log in without naming roles.",
             ),
         )
@@ -392,8 +392,8 @@ async def _check_own(
         raise _not_own(
             request,
             Forbidden(
-                "A key or token makes no credential that outlives itself",
-                hint="Leave expires-in-seconds out for one that ends together with it, or ask an administrator.",
+                "A key or token cannot create a credential that expires after it",
+                hint="Leave expires-in-seconds out to get the same expiry, or ask an administrator.",
             ),
         )
     return expires_ms
@@ -443,7 +443,7 @@ async def explain_access(request: Request) -> wire.Explanation:
     if request.guard is not None and not request.guard.authorizer.grants_decide and not found.disabled:
         (held,) = await request.guard.authorizer.rights(session or session_of(principal, found.roles), [securable])
         allowed = bool((held | Privilege.CONFIG_READ) & privilege)
-        found = replace(found, allowed=allowed, deciding=None, reason=f"{decider} decides, whatever was granted")
+        found = replace(found, allowed=allowed, deciding=None, reason=f"{decider} decides, regardless of grants")
     granters = await _granters(request, privilege, securable)
     return _explanation(found, decider, granters)
 
@@ -475,7 +475,7 @@ def _single(name: str) -> Privilege:
     upper = name.upper()
     if upper not in Privilege.__members__ or not Privilege[upper]:
         known = ", ".join(single.name or "" for single in Privilege)
-        bundle = " A bundle is several: ask about one of them." if upper in BUNDLES else ""
+        bundle = " A bundle stands for several privileges: use one of them." if upper in BUNDLES else ""
         raise BadRequest(f"Not a privilege: {name[:100]!r}", hint=f"Use one of {known}.{bundle}")
     return Privilege[upper]
 
@@ -525,7 +525,7 @@ async def drop_warehouse(request: Request) -> None:
     name, warehouses = _name(request), request.catalog.warehouses
     place = warehouses.get(name)
     if place is not None and place.configured:
-        raise Conflict(f"Warehouse {name} is one of the settings", hint="Take it out of the settings instead.")
+        raise Conflict(f"Warehouse {name} is defined in the settings", hint="Remove it from the settings instead.")
     await _change(request, administration.drop_warehouse(request.actor, name))
     await warehouses.refresh()
 

@@ -49,7 +49,7 @@ async def put_document(request: Request) -> None:
     wanted = request.decode(SaveDocumentRequest)
     content = check_content(bytes(wanted.content))
     if wanted.version < 0:
-        raise BadRequest("A version is 0 for a new document, or what was read")
+        raise BadRequest("A version is 0 for a new document, or the version that was read")
     now_ms = request.catalog.now_ms()
     change = save_document(_migration(request), _document(request), content, wanted.version, now_ms)
     await write(request.catalog, request.caller, [change], StoredResponse(204))

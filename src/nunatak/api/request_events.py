@@ -48,7 +48,9 @@ SMALL_BODY = 16 * 1024
 MAX_TEXT_LENGTH = 255
 
 
-def tell(route: Route, request: Request, status: int, started: float, error: CatalogError | None = None) -> None:
+def spool_request(
+    route: Route, request: Request, status: int, started: float, error: CatalogError | None = None
+) -> None:
     """Adds the outcome of a request to the spool; `started` is its start time by time.perf_counter."""
     spool = request.catalog.spool
     if spool is None or isinstance(error, KeyTaken):  # the first request with this key is recorded where it ran
@@ -81,7 +83,7 @@ def tell(route: Route, request: Request, status: int, started: float, error: Cat
             spool.add("events", record, len(request.body) // len(request.touched))
 
 
-def tell_report(request: Request, identifier: Identifier) -> None:
+def spool_report(request: Request, identifier: Identifier) -> None:
     """Adds the metrics report of an engine to the spool."""
     spool = request.catalog.spool
     if spool is None:

@@ -9,7 +9,7 @@ from nunatak.api.admission import require, sees_all
 from nunatak.api.encoded import Encoded, LoadResult, load_result
 from nunatak.api.http import Request, Response, decode_body, mark_sender, raw_json
 from nunatak.api.paging import list_of
-from nunatak.api.request_events import tell_report
+from nunatak.api.request_events import spool_report
 from nunatak.api.required_privileges import Declared, Need, entry_target
 from nunatak.api.route import handler
 from nunatak.api.wire import (
@@ -116,15 +116,15 @@ async def commit_table(request: Request) -> LoadResult[CommitTableResponse]:
     wanted = request.touched = [commits.table_commit(identifier, [commit], len(request.body))]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request made this change: the response shows the current table
-        await _require_to_tell(request, identifier)
+        await _require_read(request, identifier)
     return load_result(loaded[0])
 
 
-async def _require_to_tell(request: Request, identifier: Identifier) -> None:
+async def _require_read(request: Request, identifier: Identifier) -> None:
     try:
         await require(request, [Need(Privilege.TABLE_READ_META, entry_target(request, identifier, "TABLE"))])
     except (Forbidden, NotFound) as denial:
-        raise OutcomeUnknown("The commit was carried out; you may not see its result any more") from denial
+        raise OutcomeUnknown("The commit was applied, but the caller may no longer read its result") from denial
 
 
 @handler
@@ -196,7 +196,7 @@ async def report_metrics(request: Request) -> None:
     identifier = request.identifier("table")
     request.decode(dict[str, msgspec.Raw])
     await tables.save_report(request.catalog, request.warehouse, request.caller, identifier, request.body)
-    tell_report(request, identifier)
+    spool_report(request, identifier)
 
 
 async def replay_response(request: Request, answer: StoredResponse) -> Response:
@@ -206,7 +206,7 @@ async def replay_response(request: Request, answer: StoredResponse) -> Response:
     try:
         data = await request.catalog.objects.read_metadata(answer.metadata_location)
     except NotFound as error:
-        return load_result(await _what_became_of(request, error)).respond(request)
+        return load_result(await _load_current(request, error)).respond(request)
     return load_result(make_loaded(answer.metadata_location, data)).respond(request)
 
 
@@ -220,14 +220,14 @@ async def require_to_read(route: Declared, request: Request) -> None:
     await require(request, [Need(Privilege.TABLE_READ_META, entry_target(request, identifier, kind))])
 
 
-async def rights_went_along(route: Declared, request: Request) -> bool:
+async def revoked_by_itself(route: Declared, request: Request) -> bool:
     """Whether the request itself removed the rights it needed: unregistering a table deletes all grants on it."""
     if route.operation != "unregisterTable":
         return False
     return await request.catalog.store.find_kind(key_of(request.warehouse, request.identifier("table"))) is None
 
 
-async def _what_became_of(request: Request, cause: NotFound) -> Loaded:
+async def _load_current(request: Request, cause: NotFound) -> Loaded:
     """Returns the current table or view when the metadata file of a stored response was deleted since.
 
     Raises OutcomeUnknown if there is none: a 404 would deny that the request was carried out.
@@ -237,4 +237,4 @@ async def _what_became_of(request: Request, cause: NotFound) -> Loaded:
         loaded = await find_pointer(request.catalog, key, "TABLE") or await find_pointer(request.catalog, key, "VIEW")
         if loaded is not None:
             return loaded
-    raise OutcomeUnknown("The request was carried out, but the metadata it was answered with is gone") from cause
+    raise OutcomeUnknown("The request was applied, but the metadata of its response no longer exists") from cause

@@ -36,10 +36,10 @@ class Loaded:
 
     def __init__(self, metadata_location: str, pieces: Sequence[bytes | memoryview], path: str | None) -> None:
         """The concatenated pieces are the JSON of the metadata."""
-        head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
+        prefix = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
         self.metadata_location = metadata_location
-        self.answer = b"".join((head, *pieces, NO_CONFIG))
-        self._start, self._end = len(head), len(self.answer) - len(NO_CONFIG)
+        self.answer = b"".join((prefix, *pieces, NO_CONFIG))
+        self._start, self._end = len(prefix), len(self.answer) - len(NO_CONFIG)
         self._settled = slice(0)  # position of the settled piece in `answer`; empty if not made by `of_table`
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None

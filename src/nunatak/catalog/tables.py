@@ -234,8 +234,8 @@ async def list_entries(
 ) -> tuple[str, str | None]:
     """Returns sorted identifiers as JSON, and the name the next page starts after; raises NoSuchNamespace."""
     joined = to_jdbc(namespace)
-    head = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
-    listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, head)
+    prefix = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
+    listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, prefix)
     # An entry proves that the namespace exists: only an empty page needs a second query.
     if not listed and not await catalog.store.namespace_exists(warehouse.name, joined):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")

@@ -156,8 +156,8 @@ def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Inspe
     """Makes the record from the row of `inspect_pointer` or, if there is none, of `find_stored`."""
     if row is None:
         return None if stored is None else InspectedPointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
-    location, previous, kind, head, uuid, folder, content, marked = row
-    kept_beside = None if head is None else Stored(head, uuid, folder, content)
+    location, previous, kind, stored_location, uuid, folder, content, marked = row
+    kept_beside = None if stored_location is None else Stored(stored_location, uuid, folder, content)
     return InspectedPointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
 
 

@@ -210,7 +210,7 @@ class MariadbConnections:
         self._statements = statements
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to resolve unknown outcomes
         self.size = size
-        self._turns = asyncio.Semaphore(size)
+        self._slots = asyncio.Semaphore(size)
         self._idle: list[MariadbSession] = []  # append and pop are safe among threads
         self._closed = False
         self.in_use = 0
@@ -224,7 +224,7 @@ class MariadbConnections:
         """Runs `work` in a thread with a session of the pool; raises ServiceUnavailable if none is free in time."""
         await self._await_turn()
         if self._closed:
-            self._turns.release()
+            self._slots.release()
             raise ServiceUnavailable("The server is stopping.")
         future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
         self.in_use += 1
@@ -235,7 +235,7 @@ class MariadbConnections:
         self.waiting += 1
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError as error:
             raise ServiceUnavailable("The database is busy: no connection became free in time") from error
         finally:
@@ -243,7 +243,7 @@ class MariadbConnections:
 
     def _end_turn(self, _: "asyncio.Future[Any]") -> None:
         self.in_use -= 1
-        self._turns.release()
+        self._slots.release()
 
     async def call_apart(self, work: Callable[[MariadbSession], T]) -> T:
         """Runs `work` in a thread with a new session outside the pool, closed afterwards."""

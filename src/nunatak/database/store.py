@@ -53,9 +53,9 @@ class Store(Protocol):
         """Returns the namespace and name of a table whose name differs only in case, for the hint of a 404."""
 
     async def list_pointers(
-        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
-        """Returns names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
+        """Returns names in order as JSON objects `prefix` + name + `}`, the last name, and whether there are more."""
 
     async def search_names(
         self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
