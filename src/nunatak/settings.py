@@ -399,7 +399,9 @@ SETTINGS: tuple[Setting, ...] = (
         str,
         "Folder where telemetry waits to be ingested by Spark; empty: `spool` in the data folder; off: none is kept.",
     ),
-    Setting("spool_bytes", 256 * 1024 * 1024, _positive, "Room for it; the oldest is deleted if nobody ingests it."),
+    Setting(
+        "spool_bytes", 256 * 1024 * 1024, _positive, "The size of the spool; the oldest records are deleted beyond it."
+    ),
     Setting(
         "tls_certificate",
         "",

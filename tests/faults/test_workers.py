@@ -227,7 +227,7 @@ def test_workers_that_cannot_start_say_why_once(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr.count("The database cannot be reached now") == 1
+    assert ended.stderr.count("Cannot connect to PostgreSQL") == 1
     assert "Traceback" not in ended.stderr
 
 

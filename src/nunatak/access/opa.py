@@ -117,7 +117,7 @@ class Opa:
         except Undecided as error:
             self._note(str(error))
             raise ServiceUnavailable(
-                "Nobody can say now whether this is allowed: the decision point gave no usable answer",
+                "OPA could not decide whether this is allowed",
                 hint="Nothing was done; try again. The server's log has the reason.",
             ) from error
         self._note(None)
@@ -186,9 +186,9 @@ class Opa:
     def _note(self, trouble: str | None) -> None:
         """Logs when the trouble begins and when it ends, not for every request in between."""
         if trouble is not None and trouble != self._trouble:
-            log.error("OPA decides nothing: %s; requests are answered 503", trouble)
+            log.error("OPA gives no decisions: %s; requests are answered 503", trouble)
         elif trouble is None and self._trouble is not None:
-            log.warning("OPA decides again")
+            log.warning("OPA answers again")
         self._trouble = trouble
 
 

@@ -99,7 +99,7 @@ class MariadbSession:
         for text in texts:
             if len(text) + 2 > self.packet_bytes:
                 raise BadRequest(
-                    f"The database cannot keep a value of this request: a statement of {len(text)} bytes is larger "
+                    f"MariaDB cannot store a value of this request: a statement of {len(text)} bytes is larger "
                     f"than its max_allowed_packet of {self.packet_bytes}"
                 )
             if size + len(text) + 2 > self.packet_bytes:
@@ -302,9 +302,9 @@ class MariadbConnections:
             if connection is not None:
                 connection._force_close()
             if number_of(error) in _UNUSABLE:
-                raise Unsuitable(f"The database lets nobody in at this address: {error_text(error)}") from error
+                raise Unsuitable(f"MariaDB refused the connection: {error_text(error)}") from error
             if isinstance(error, OSError | pymysql.Error):
-                raise ServiceUnavailable(f"The database cannot be reached now: {error_text(error)}") from error
+                raise ServiceUnavailable(f"Cannot connect to MariaDB: {error_text(error)}") from error
             raise
         connection._read_timeout = command_seconds  # the constructor's read timeout also covers the handshake
         return session
@@ -327,7 +327,7 @@ class MariadbConnections:
             session.statement(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
         held, found = session.batch([("hold_token", {"token": session.token}), ("server_variables", {})])
         if held.rows[0][0] != 1:
-            raise ServiceUnavailable("The database cannot be used now: it gave no lock to a new session")
+            raise ServiceUnavailable("MariaDB gave no lock to a new session")
         variables = {name.lower(): str(value).upper() for name, value in found.rows}
         _refuse_unsuitable(variables)
         session.packet_bytes = int(variables["max_allowed_packet"])
@@ -440,9 +440,9 @@ def refusal(error: BaseException) -> CatalogError:
     if number == NOT_NULL and "request_hash" in str(error):
         return key_taken()
     if number in _UNREADABLE:
-        return BadRequest(f"The database cannot keep a value of this request: {error_text(error)}")
+        return BadRequest(f"MariaDB cannot store a value of this request: {error_text(error)}")
     if number in _LOST | _BUSY | REPEATED or isinstance(error, OSError):
-        return ServiceUnavailable(f"The database cannot be used now: {error_text(error)}")
+        return ServiceUnavailable(f"MariaDB is unavailable: {error_text(error)}")
     if not isinstance(error, pymysql.Error):
-        return InternalError(f"The database was asked wrongly: {error_text(error)}")
-    return InternalError(f"The database refused the request: {error_text(error)}")
+        return InternalError(f"MariaDB rejected the statement: {error_text(error)}")
+    return InternalError(f"MariaDB refused the request: {error_text(error)}")
