@@ -51,6 +51,7 @@ from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.events.audit_buffer import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
+from nunatak.events.outbox import OutboxLimits, deliver, release_spool, run_outbox
 from nunatak.events.retention import run_retention
 from nunatak.events.seals import run_seals
 from nunatak.events.spool import Spool, run_spool
@@ -216,6 +217,8 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
         yield run_audit(app.audit, catalog.store)
     if settings.audit_retention_days:
         yield run_retention(catalog.store, catalog.now_ms, settings.audit_retention_days, app.router.reads)
+    limits = OutboxLimits(settings.outbox_days, settings.outbox_events)
+    yield run_outbox(catalog.store, catalog.spool, catalog.server_id, catalog.now_ms, limits)
     if catalog.spool is not None:
         yield run_spool(catalog.spool)
     if catalog.write_behind is not None:
@@ -383,6 +386,7 @@ async def close_app(app: App) -> None:
     if app.audit is not None:
         await app.audit.flush(app.catalog.store, everything=True)
     if app.catalog.spool is not None:
+        await _deliver_last(app.catalog, app.catalog.spool)
         await app.catalog.spool.flush(finish=True)
     if app.access_setup is not None:
         await app.access_setup.close()
@@ -391,6 +395,15 @@ async def close_app(app: App) -> None:
             await app.catalog.write_behind.store(everything=True)
     await app.catalog.store.close()
     await app.catalog.objects.close()
+
+
+async def _deliver_last(catalog: Catalog, spool: Spool) -> None:
+    """Hands the last events to the spool and lets another server continue; what fails stays in the outbox."""
+    try:
+        await deliver(catalog.store, spool, catalog.server_id, catalog.now_ms)
+        await release_spool(catalog.store, catalog.server_id)
+    except CatalogError:
+        log.warning("the last events are left in the outbox", exc_info=True)
 
 
 def database_path(settings: Settings) -> Path:

@@ -402,6 +402,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "spool_bytes", 256 * 1024 * 1024, _positive, "The size of the spool; the oldest records are deleted beyond it."
     ),
+    Setting("outbox_days", 7, _positive, "Days that the database keeps the events of changes; older ones are deleted."),
+    Setting("outbox_events", 1_000_000, _positive, "Events that it keeps at most, about 0.5 KB each; the oldest go."),
     Setting(
         "tls_certificate",
         "",
@@ -476,6 +478,8 @@ class Settings:
     audit_retention_days: int
     spool_location: str
     spool_bytes: int
+    outbox_days: int
+    outbox_events: int
     tls_certificate: str
     tls_key: str
     tls_client_ca: str

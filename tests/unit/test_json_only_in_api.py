@@ -20,6 +20,7 @@ LOADED = "the answer to a load around the bytes of the metadata file: encoding i
 
 ALLOWED = {
     "access/administration.py create_credential": COLUMN,
+    "access/audit_rows.py _event_detail": COLUMN,
     "access/audit_rows.py audit_row": COLUMN,
     "access/audit_rows.py origin_text": COLUMN,
     "access/bootstrap.py": FILE,
@@ -40,6 +41,7 @@ ALLOWED = {
     "database/mariadb.py list_pointers": HOT_LIST,
     "database/bindings.py purge_payload": JOB,
     "events/audit_buffer.py": PARAMETER,
+    "events/change_events.py": COLUMN,
     "events/reports.py": COLUMN,
     "events/seals.py": "a seal, which is a line of the exported audit trail",
     "events/spool.py": FILE,

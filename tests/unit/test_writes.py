@@ -21,6 +21,13 @@ DIRECT_WRITES = {
     ("events/audit_buffer.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
+    ("events/outbox.py", "number_events"): "assigns positions to events that are committed already",
+    ("events/outbox.py", "_find_reader"): "adds a reader of events on first use",
+    ("events/outbox.py", "_lease"): "leases the reader that hands events to the spool",
+    ("events/outbox.py", "hand_to_spool"): "notes how far the spool has got",
+    ("events/outbox.py", "release_spool"): "ends that lease",
+    ("events/outbox.py", "trim"): "deletes events at the end of their retention; the changes themselves stay logged",
+    ("events/outbox.py", "_skip_deleted"): "moves the spool behind deleted events",
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
     ("catalog/jobs.py", "run_next"): "gives a job back when the server stops",
     ("catalog/jobs.py", "_end"): "ends a job of the server with its result, or gives it back",

@@ -35,7 +35,7 @@ from nunatak.api.http import (
     error_response,
 )
 from nunatak.api.paging import Tokens
-from nunatak.api.request_events import spool_request
+from nunatak.api.request_events import spool_unchanged
 from nunatak.api.request_limits import InFlight, Rates
 from nunatak.api.route import Route
 from nunatak.api.router import Match, Router
@@ -65,6 +65,7 @@ log = logging.getLogger(__name__)
 POLICY_TRIES = 5  # attempts to serve a request during which no rights change
 METRICS_PAGES_A_SECOND = 10
 LARGE_BODIES_IN_MEMORY = 16  # bodies of the largest size that fit in memory at once; one caller may use half of it
+MAX_AGENT_LENGTH = 255  # characters of a User-Agent that an event keeps
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for the first one with its Idempotency-Key
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -288,7 +289,7 @@ class App:
 
     async def _mutate(self, route: Route, request: Request, body: Body) -> Response:
         """Calls the handler, or replays the stored response if the request repeats an Idempotency-Key."""
-        request_id = request.header(b"x-request-id")
+        request_id, agent = request.header(b"x-request-id"), request.header(b"user-agent")
         key = request.header(b"idempotency-key")
         digest = await body.digest(_resource(route, request), request.query_string)
         if key is not None and not _KEY.match(key):
@@ -298,7 +299,8 @@ class App:
             request_id=request_id,
             key=key.lower() if key is not None else None,
             request_hash=digest,
-            progress=Progress(),
+            client=agent[:MAX_AGENT_LENGTH] if agent is not None else None,
+            progress=Progress(time.perf_counter()),
         )
         if key is not None:
             return await self._once(route, request)
@@ -399,17 +401,17 @@ async def _compressed_body(response: Response, encoding: str) -> bytes:
 
 async def _call_handler(route: Route, request: Request) -> Response:
     """Calls the handler; an error becomes OutcomeUnknown if its status would deny a change that may be applied."""
-    started = time.perf_counter()
     try:
         response = await route.handler(request)
     except CatalogError as error:
         if request.caller.progress.may_answer(error.status):
-            spool_request(route, request, error.status, started, error)
+            spool_unchanged(route, request, error.status, error)
             raise
         unknown = OutcomeUnknown(f"The change was sent to the database, then the request failed: {error.message}")
-        spool_request(route, request, unknown.status, started, unknown)
+        spool_unchanged(route, request, unknown.status, unknown)
         raise unknown from error
-    spool_request(route, request, response.status, started)
+    if not request.caller.progress.changed:
+        spool_unchanged(route, request, response.status)
     return response
 
 

@@ -30,7 +30,7 @@ from nunatak.catalog import job_queue
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.job_queue import QueuedJob, find_job, no_such_job
 from nunatak.catalog.shadows import find_shadow
-from nunatak.catalog.write import write
+from nunatak.catalog.write import unaudited_event, write
 from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
@@ -229,8 +229,9 @@ async def heartbeat(request: Request) -> HeartbeatResponse:
 async def finish_job(request: Request) -> None:
     wanted = request.decode(FinishJobRequest)
     job = await _load(request)
-    told = {"type": job.kind, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
-    request.touched = [(job.securable, {**told, "size_bytes": wanted.size_bytes})]
+    facts = {"type": job.kind, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
+    facts["size_bytes"] = wanted.size_bytes
+    event = unaudited_event(request.catalog, request.caller, "finishMaintenanceJob", job.securable, facts)
     changes = job_queue.finish(
         job.job_id,
         job_queue.owner_of(request.caller.principal, wanted.worker),
@@ -241,7 +242,7 @@ async def finish_job(request: Request) -> None:
         result=wanted.result,
         error=wanted.error,
     )
-    await write(request.catalog, request.caller, changes, StoredResponse(204))
+    await write(request.catalog, request.caller, [*changes, event], StoredResponse(204))
 
 
 @handler
@@ -250,7 +251,9 @@ async def hand_back_job(request: Request) -> None:
     job = await _load(request)
     owner = job_queue.owner_of(request.caller.principal, wanted.worker)
     changes = job_queue.release(job.job_id, owner, request.catalog.now_ms())
-    await write(request.catalog, request.caller, changes, StoredResponse(204))
+    facts = {"type": job.kind}
+    event = unaudited_event(request.catalog, request.caller, "handBackMaintenanceJob", job.securable, facts)
+    await write(request.catalog, request.caller, [*changes, event], StoredResponse(204))
 
 
 # Shared helpers

@@ -72,7 +72,6 @@ async def create_table(request: Request) -> LoadResult[LoadTableResponse]:
     )
     if wanted.stage_create:
         return LoadResult(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
-    request.touched = [table.identifier]
     return load_result(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
 
 
@@ -113,7 +112,7 @@ async def commit_table(request: Request) -> LoadResult[CommitTableResponse]:
     if named is not None and (named.name != identifier.name or tuple(named.namespace) != identifier.namespace):
         other = identifier_of(named, "table")
         raise BadRequest(f"Invalid commit: the body names {other}, the path names {identifier}")
-    wanted = request.touched = [commits.table_commit(identifier, [commit], len(request.body))]
+    wanted = [commits.table_commit(identifier, [commit], len(request.body))]
     loaded = await commits.commit_tables(request.catalog, request.warehouse, request.caller, wanted)
     if request.caller.progress.repeated:  # an earlier request made this change: the response shows the current table
         await _require_read(request, identifier)
@@ -136,16 +135,13 @@ async def commit_transaction(request: Request) -> None:
     for change in transaction.table_changes:
         by_table.setdefault(identifier_of(change.identifier, "table"), []).append(change)
     commits.check_tables(len(by_table))
-    wanted = request.touched = [
-        commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()
-    ]
+    wanted = [commits.table_commit(identifier, parts, len(request.body)) for identifier, parts in by_table.items()]
     await commits.commit_transaction(request.catalog, request.warehouse, request.caller, wanted)
 
 
 @handler
 async def drop_table(request: Request) -> None:
     identifier = request.identifier("table")
-    request.touched = [identifier]
     purge = request.flag("purgeRequested")
     await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "TABLE", purge=purge)
 
@@ -158,7 +154,6 @@ async def rename_table(request: Request) -> None:
 async def rename_entry(request: Request, kind: Kind) -> None:
     wanted = request.decode(RenameRequest)
     source, to = identifier_of(wanted.source, kind.lower()), identifier_of(wanted.destination, kind.lower())
-    request.touched = [(source, to)]
     await tables.rename_entry(request.catalog, request.warehouse, request.caller, source, to, kind)
 
 
@@ -168,7 +163,6 @@ async def register_table(request: Request) -> LoadResult[LoadTableResponse]:
     mark_sender(request)
     wanted = request.decode(RegisterTableRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "table"))
-    request.touched = [identifier]
     loaded = await tables.register_table(
         request.catalog,
         request.warehouse,
@@ -185,7 +179,6 @@ async def register_table(request: Request) -> LoadResult[LoadTableResponse]:
 @handler
 async def unregister_table(request: Request) -> LoadResult[UnregisterTableResponse]:
     identifier = request.identifier("table")
-    request.touched = [identifier]
     loaded = await tables.unregister_table(request.catalog, request.warehouse, request.caller, identifier)
     return load_result(loaded)
 

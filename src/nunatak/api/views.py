@@ -36,7 +36,6 @@ async def create_view(request: Request) -> LoadResult[LoadViewResponse]:
         wanted.location,
         wanted.properties or {},
     )
-    request.touched = [view.identifier]
     return load_result(await views.create_view(request.catalog, request.warehouse, request.caller, view))
 
 
@@ -60,7 +59,6 @@ async def commit_view(request: Request) -> LoadResult[LoadViewResponse]:
     if commit.identifier is not None and identifier_of(commit.identifier, "view") != identifier:
         named = identifier_of(commit.identifier, "view")
         raise BadRequest(f"Invalid commit: the body names {named}, the path names {identifier}")
-    request.touched = [identifier]
     loaded = await views.commit_view(
         request.catalog, request.warehouse, request.caller, identifier, commit, len(request.body)
     )
@@ -70,7 +68,6 @@ async def commit_view(request: Request) -> LoadResult[LoadViewResponse]:
 @handler
 async def drop_view(request: Request) -> None:
     identifier = request.identifier("view")
-    request.touched = [identifier]
     await tables.drop_entry(request.catalog, request.warehouse, request.caller, identifier, "VIEW", purge=False)
 
 
@@ -85,7 +82,6 @@ async def register_view(request: Request) -> LoadResult[LoadViewResponse]:
     mark_sender(request)
     wanted = request.decode(RegisterViewRequest)
     identifier = Identifier(namespace, check_name(wanted.name, "view"))
-    request.touched = [identifier]
     loaded = await views.register_view(
         request.catalog, request.warehouse, request.caller, identifier, wanted.metadata_location
     )

@@ -26,8 +26,8 @@ class Caller(msgspec.Struct, frozen=True):
     """The principal and the request; `key` (the idempotency key) and `request_hash` identify a retried request.
 
     `policy` is the policy version under which the request was authorized; with `owns` the principal becomes the owner
-    of what it creates; `origin` is the origin of the request in the audit trail. `rights` returns the privileges on a
-    securable; None means all.
+    of what it creates; `origin` is the origin of the request in the audit trail, and `client` its User-Agent. `rights`
+    returns the privileges on a securable; None means all.
     """
 
     principal: str = "anonymous"
@@ -38,6 +38,7 @@ class Caller(msgspec.Struct, frozen=True):
     policy: int | None = None
     owns: bool = False
     origin: str | None = None
+    client: str | None = None
     rights: Callable[[str], Awaitable[int]] | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
 

@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -73,6 +74,7 @@ class TableCommit(msgspec.Struct, frozen=True):
     places: Sequence[ChosenPlace]  # locations for files that the updates set
     paths: Sequence[NamedPath]  # file paths that the updates add
     snapshot_id: int | None  # the last one added; with the request hash it identifies a retry of the same commit
+    summary: Mapping[str, Any] | None  # of that snapshot
     size_bytes: int = 0
 
 
@@ -86,7 +88,7 @@ def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest],
             hint="Send the updates of one table in one table change.",
         )
     places, paths = tuple(places_of_updates(merged)), tuple(paths_in_updates(merged))
-    return TableCommit(identifier, parts, merged, places, paths, _last_added_snapshot(merged), size_bytes)
+    return TableCommit(identifier, parts, merged, places, paths, *_last_added_snapshot(merged), size_bytes)
 
 
 def check_tables(count: int) -> None:
@@ -286,6 +288,7 @@ async def _plan(
         base,
         after,
         commit.snapshot_id,
+        commit.summary,
         references_outside=any(is_inside_any(warehouse.allowed, path) for _, path in outside),
         changes_after=_old_files_job(key, base, after) if base is not None and deletes_files else (),
     )
@@ -357,14 +360,15 @@ def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[
     return [AddJob("delete-files", msgspec.json.encode(payload))]
 
 
-def _last_added_snapshot(part: Sequence[Update]) -> int | None:
-    """Returns the id of the snapshot that is added last, or None."""
+def _last_added_snapshot(part: Sequence[Update]) -> tuple[int | None, Mapping[str, Any] | None]:
+    """Returns the id and the summary of the snapshot that is added last; None for what is missing."""
     for update in reversed(part):
         if isinstance(update, AddSnapshot):
-            found = update.snapshot.get("snapshot-id")
+            found, summary = update.snapshot.get("snapshot-id"), update.snapshot.get("summary")
             # Other values do not fit the database column; such a commit has no detection of retries.
-            return found if isinstance(found, int) and 0 <= found < 2**63 else None
-    return None
+            snapshot_id = found if isinstance(found, int) and 0 <= found < 2**63 else None
+            return snapshot_id, summary if isinstance(summary, dict) else None
+    return None, None
 
 
 async def _find_applied(

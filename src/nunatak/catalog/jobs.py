@@ -10,7 +10,7 @@ import msgspec
 
 from nunatak.access.audit_rows import audit_row
 from nunatak.catalog import job_queue
-from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.job_queue import LEASE_MS, QueuedJob
 from nunatak.catalog.ownership import securable_of
@@ -25,6 +25,7 @@ from nunatak.catalog.reachable_files import (
 )
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import unlisted_metadata_files
+from nunatak.catalog.write import unaudited_event
 from nunatak.database.records import Change, ForgetAnswers, Key, Write
 from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound
 from nunatak.iceberg import table_metadata, view_metadata
@@ -193,7 +194,7 @@ async def _current_places(catalog: Catalog, table_uuid: str) -> list[str]:
 
 async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> list[Change]:
     """Delete the files that the metadata reaches in the table's own places, the metadata file last: an interrupted
-    purge can start again from it. Returns an audit row if files were left."""
+    purge can start again from it. Returns its event, or an audit row if files were left."""
     metadata_location: str = payload["metadata-location"]
     location: str | None = payload["location"]
     if payload.get("shadow-of") is not None:
@@ -214,7 +215,8 @@ async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str,
     if location is not None:
         await _remove_if_unused(catalog, warehouse, location)
     if not left.outside and not left.needed:
-        return []
+        facts = {"metadata-location": metadata_location}
+        return [unaudited_event(catalog, Caller(SERVER), "purge", securable_of(_key(payload)), facts)]
     log.warning("the purge of %s kept files that other tables may need: %s", metadata_location, left.summary())
     return [_result_of(catalog, payload, {"left": left.summary()})]
 
@@ -248,11 +250,13 @@ async def _delete_reachable(
 
 def _result_of(catalog: Catalog, payload: dict[str, Any], detail: dict[str, object]) -> Write:
     """Returns an audit row with the result of a purge: the row of a finished job is deleted."""
-    key = Key(payload["catalog"], payload["namespace"], payload["name"])
+    securable = securable_of(_key(payload))
     detail = {"metadata-location": payload["metadata-location"], **detail}
-    return audit_row(
-        at_ms=catalog.now_ms(), principal=SERVER, action="purge", securable=securable_of(key), detail=detail
-    )
+    return audit_row(at_ms=catalog.now_ms(), principal=SERVER, action="purge", securable=securable, detail=detail)
+
+
+def _key(payload: dict[str, Any]) -> Key:
+    return Key(payload["catalog"], payload["namespace"], payload["name"])
 
 
 async def _delete(catalog: Catalog, files: list[str], lease: Lease) -> None:

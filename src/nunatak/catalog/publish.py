@@ -6,7 +6,8 @@ the database has refused the pointer. If the outcome is unknown, the files stay.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -49,6 +50,7 @@ class Publication(msgspec.Struct, frozen=True):
     base: Metadata | None
     after: Metadata
     snapshot_id: int | None = None  # that the change adds; identifies a retry of the same commit
+    summary: Mapping[str, Any] | None = None  # of that snapshot
     references_outside: bool = False  # a new path lies in the warehouse, but outside the table's own places
     registered: Loaded | None = None  # `after` in a file that another writer made: neither written nor deleted here
     folders: Sequence[str] = ()  # that must exist before the pointer does
@@ -72,14 +74,13 @@ async def publish(
     try:
         changes = [
             change
-            for each, stored, commit_id in zip(changed, written, commit_ids, strict=True)
-            for change in _changes(catalog, caller, each, stored, commit_id)
+            for each, stored, version, commit_id in zip(changed, written, versions, commit_ids, strict=True)
+            for change in _changes(catalog, caller, each, stored, commit_id, len(version.answer))
         ]
         # Without changes the response must still be stored for the idempotency key.
         if changes or caller.key is not None:
             kept = answer or StoredResponse(200, metadata_location=loaded[0].metadata_location)
-            sizes = {each.metadata_location: len(each.answer) for each in versions}
-            await write(catalog, caller, changes, kept, sizes)
+            await write(catalog, caller, changes, kept)
     except OutcomeUnknown:
         raise  # A pointer may lead to the files: they stay.
     except CatalogError:
@@ -183,13 +184,24 @@ async def _delete_files(catalog: Catalog, changed: Sequence[Publication], writte
 
 
 def _changes(
-    catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str
+    catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str, size_bytes: int
 ) -> list[Change]:
-    """Returns the change that sets or moves the pointer, with the changes that belong to its transaction."""
+    """Returns the change that sets or moves the pointer, with the changes that belong to its transaction.
+
+    `size_bytes` is the size of the metadata.
+    """
     key, before, base, after = publication.key, publication.before, publication.base, publication.after
     kind: Kind = "TABLE" if isinstance(after, TableMetadata) else "VIEW"
     printed, is_registered = str(publication.identifier), publication.registered is not None
-    line = entry(catalog, caller, publication.operation, commit_id, snapshot_id=publication.snapshot_id)
+    line = entry(
+        catalog,
+        caller,
+        publication.operation,
+        commit_id,
+        snapshot_id=publication.snapshot_id,
+        summary=publication.summary,
+        metadata_bytes=size_bytes,
+    )
     if before is None or base is None:
         parent = print_namespace(publication.identifier.namespace)
         owned = ownership.grant_ownership(catalog, caller, ownership.securable_of(key))

@@ -292,7 +292,7 @@ async def rename_entry(
         if caller.key is not None:
             await write(catalog, caller, [], StoredResponse(204))
         return
-    line = entry(catalog, caller, f"rename-{kind.lower()}")
+    line = entry(catalog, caller, f"rename-{kind.lower()}", renamed_to=to)
     change = RenamePointer(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
     async with catalog.table_locks.acquire([key, new_key]):
         await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], StoredResponse(204))

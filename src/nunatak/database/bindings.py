@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from nunatak.database.records import (
+    AddEvent,
     AddJob,
     Change,
     CommitEntry,
@@ -62,6 +63,43 @@ def log_values(entry: CommitEntry) -> dict[str, object]:
         "request_id": entry.request_id,
         "committed_ms": entry.committed_ms,
         "origin": entry.origin,
+        "detail": entry.detail,
+    }
+
+
+# Columns of an event that is not about a table or view.
+_NO_POINTER: Mapping[str, object] = dict.fromkeys(
+    ("catalog", "namespace", "name", "uuid", "new", "previous", "snapshot_id")
+)
+
+
+def event_values(change: AddEvent) -> dict[str, object]:
+    """Returns the parameters of `add_event`, which has the names of `log_commit`."""
+    return {
+        **_NO_POINTER,
+        "commit_id": change.event_id,
+        "operation": change.type,
+        "securable": change.securable,
+        "principal": change.principal,
+        "request_id": change.request_id,
+        "committed_ms": change.at_ms,
+        "detail": change.detail,
+    }
+
+
+def audit_event_values(row: Mapping[str, object]) -> dict[str, object]:
+    """Returns the parameters of `add_event` for an audit row (access/audit_rows.py)."""
+    return {
+        **_NO_POINTER,
+        "commit_id": row["event_id"],
+        "operation": row["action"],
+        "catalog": row["catalog"],
+        "namespace": row["namespace"],
+        "securable": row["securable"],
+        "principal": row["principal"],
+        "request_id": row["request_id"],
+        "committed_ms": row["at_ms"],
+        "detail": row["event_detail"],
     }
 
 

@@ -117,6 +117,7 @@ class SqliteStore(StoreReads):
                 migrate(writer)
                 # The lock proves that no other server runs, so all leases are left over from a crash.
                 writer.execute(self._statements["end_leases"])
+                writer.execute(self._statements["end_reader_leases"])
             elif missing_migrations(_applied_migrations(writer), "sqlite"):
                 with server_lock(path):  # an older server that runs now could not restart on the new schema
                     migrate(writer)
