@@ -206,6 +206,12 @@ TRIALS = (
         {"purges": 500},
     ),
     Trial(
+        "F1",
+        "Events",
+        "A server that is killed between a change and the telemetry spool loses no event.",
+        "faults/test_outbox.py",
+    ),
+    Trial(
         "F21",
         "Upgrades",
         "The database moves forward from every released schema, under load and through failures.",
