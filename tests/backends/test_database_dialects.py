@@ -452,7 +452,8 @@ def test_an_address_that_is_wrong_is_refused(url: str, problem: str) -> None:
 
 
 def test_another_machine_must_prove_who_it_is_unless_told_otherwise() -> None:
-    assert read_url("mysql://user@127.0.0.1/name")["ssl_disabled"]
+    for host in ("127.0.0.1", "127.0.0.2", "[::1]", "localhost"):
+        assert read_url(f"mysql://user@{host}/name")["ssl_disabled"]
     assert read_url("mysql://user@host/name?unix_socket=/run/socket")["ssl_disabled"]
     assert read_url("mysql://user@host/name?ssl=off")["ssl_disabled"]
     assert read_url("mysql://user@host/name")["ssl"].check_hostname

@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, urlsplit
 import httptools
 import msgspec
 
-from nunatak.access.addresses import is_loopback
 from nunatak.access.external import Undecided, intersect_rights, principals_asked_about, sum_of
 from nunatak.access.securables import chain, format_securable, parts
 from nunatak.access.sessions import Session
+from nunatak.addresses import is_loopback
 from nunatak.errors import ServiceUnavailable
 from nunatak.secret import Secret
 from nunatak.settings import Settings, SettingsError

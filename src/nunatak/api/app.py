@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nunatak.access.addresses import network_of
 from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
 from nunatak.access.decisions import PolicyChanged
 from nunatak.access.embedded import EmbeddedIdentity, WrongSecret
@@ -21,6 +20,7 @@ from nunatak.access.sessions import Proof
 from nunatak.access.setup import AccessSetup
 from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
+from nunatak.addresses import network_of
 from nunatak.api.admission import admit, require_current
 from nunatak.api.bodies import Body, BodyRoom, Receive
 from nunatak.api.http import (

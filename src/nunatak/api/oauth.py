@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl
 
-from nunatak.access.addresses import network_of
 from nunatak.access.credentials import API_KEY_PREFIX, StoredCredential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, format_scope, narrow_scope, parse_scope
+from nunatak.addresses import network_of
 from nunatak.api.http import Request, Response, error_response, json_response
 from nunatak.api.wire import KeySet, TokenError, TokenResponse
 from nunatak.errors import (

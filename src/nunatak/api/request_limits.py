@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from nunatak.access.addresses import network_of
+from nunatak.addresses import network_of
 from nunatak.errors import ServiceUnavailable, TooManyRequests
 from nunatak.settings import Settings
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from nunatak.addresses import is_loopback
 from nunatak.database.changes import NO_RESULT, Result, Step, Steps, drive
 from nunatak.database.refusals import key_taken
 from nunatak.database.statements import in_named_style, read_statements
@@ -52,8 +53,6 @@ _UNUSABLE = {1044, 1045, 1049, 1130, 1698}  # no such user or database, or not a
 # Quotes, the escape character, the statement separator, and characters that may terminate a string on the server.
 _UNQUOTED = re.compile(r"""['"`\\;\x00\x1a]""")
 _SEVERAL_ON, _SEVERAL_OFF = b"\0\0", b"\1\0"  # of COM_SET_OPTION
-
-_HERE = {"127.0.0.1", "::1", "localhost"}
 
 Statements = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -353,7 +352,7 @@ def read_url(url: str) -> dict[str, Any]:
         raise Unsuitable("database_url must name a user and a database: mariadb://user@host/name")
     host = parts.hostname or "127.0.0.1"
     socket = {"unix_socket": options["unix_socket"]} if "unix_socket" in options else {}
-    default = "off" if socket or host in _HERE else "verify"
+    default = "off" if socket or is_loopback(host) else "verify"
     return {
         "host": host,
         "port": parts.port or 3306,

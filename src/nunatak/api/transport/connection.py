@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nunatak.access.addresses import network_of
+from nunatak.addresses import network_of
 from nunatak.api.app import App
 from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooSlow
 from nunatak.settings import Settings
