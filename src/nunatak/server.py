@@ -266,7 +266,15 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     catalog = Catalog(
         store=store,
         objects=objects,
-        warehouses=Warehouses(places, store, objects, roots, settings.plain_locations, vault),
+        warehouses=Warehouses(
+            places,
+            store,
+            objects,
+            roots,
+            settings.plain_locations,
+            vault,
+            private_endpoints=settings.private_endpoints,
+        ),
         default_warehouse=settings.default_warehouse,
         now_ms=_now_ms,
         new_uuid=new_uuid,

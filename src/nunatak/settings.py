@@ -245,6 +245,13 @@ SETTINGS: tuple[Setting, ...] = (
         "empty: the folder `warehouses` in the data folder.",
     ),
     Setting(
+        "private_endpoints",
+        False,
+        _flag,
+        "Whether storage profiles may name endpoints on this machine or in private networks, such as a store of your "
+        "own; administrators could otherwise make the server connect to what only it can reach.",
+    ),
+    Setting(
         "plain_locations",
         (),
         _list,
@@ -438,6 +445,7 @@ class Settings:
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
     warehouse_roots: tuple[str, ...]
+    private_endpoints: bool
     plain_locations: tuple[str, ...]
     allowed_locations: tuple[str, ...]
     namespace_separator: str

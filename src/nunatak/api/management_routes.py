@@ -41,7 +41,6 @@ from nunatak.api.management_wire import (
     CreateCredentialRequest,
     CreatePrincipalRequest,
     CreateRoleRequest,
-    CreateWarehouseRequest,
     GrantRequest,
     NewCredential,
     RotateKeysRequest,
@@ -50,8 +49,9 @@ from nunatak.api.management_wire import (
     UpdateTablePropertiesRequest,
 )
 from nunatak.api.openapi_management import OpenApiDocument, management_document
-from nunatak.api.route import ANY_BODY, Operation, Route
+from nunatak.api.route import ANY_BODY, SMALL_BODY, Operation, Route
 from nunatak.api.securable_parameter import in_place, on_place, on_place_in_body
+from nunatak.api.warehouse_wire import ChangeWarehouseRequest, CreateWarehouseRequest, RotateSecretRequest
 
 P, S = Privilege, Securable
 BASE = "/management/v1"
@@ -126,10 +126,14 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
           described=Operation(tag="Access", query=("securable",), errors=(404,))),
     Route("listWarehouses", "GET", WAREHOUSES, warehouses.list_warehouses, P.CONFIG_READ, S.SERVER, "List warehouses", False,
           described=Operation(tag="Warehouses", query=PAGE)),
-    Route("createWarehouse", "POST", WAREHOUSES, warehouses.create_warehouse, P.SERVER_ADMIN, S.SERVER, "Create a warehouse", False,
-          described=Operation(tag="Warehouses", request=CreateWarehouseRequest, errors=(409,))),
+    Route("createWarehouse", "POST", WAREHOUSES, warehouses.create_warehouse, P.SERVER_ADMIN, S.SERVER, "Create a warehouse", False, body_bytes=SMALL_BODY,
+          described=Operation(tag="Warehouses", request=CreateWarehouseRequest, errors=(409, 422))),
     Route("loadWarehouse", "GET", WAREHOUSE, warehouses.load_warehouse, P.CONFIG_READ, S.SERVER, "Load a warehouse", False,
           described=Operation(tag="Warehouses", errors=(404,))),
+    Route("changeWarehouse", "PATCH", WAREHOUSE, warehouses.change_warehouse, P.SERVER_ADMIN, S.SERVER, "Change a warehouse", False, body_bytes=SMALL_BODY,
+          described=Operation(tag="Warehouses", request=ChangeWarehouseRequest, errors=(404, 409, 422))),
+    Route("rotateWarehouseSecret", "POST", WAREHOUSE + "/secret", warehouses.rotate_secret, P.SERVER_ADMIN, S.SERVER, "Replace the secret of a warehouse", False, body_bytes=SMALL_BODY,
+          described=Operation(tag="Warehouses", request=RotateSecretRequest, errors=(404, 409, 422))),
     Route("dropWarehouse", "DELETE", WAREHOUSE, warehouses.drop_warehouse, P.SERVER_ADMIN, S.SERVER, "Drop an empty warehouse", False,
           described=Operation(tag="Warehouses", errors=(404, 409))),
     Route("rotateKeys", "POST", BASE + "/keys/rotate", credentials.rotate_keys, P.SERVER_ADMIN, S.SERVER, "Sign tokens with a new key", False,

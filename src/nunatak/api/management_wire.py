@@ -1,4 +1,4 @@
-"""Request and response bodies of the management API: principals, roles, grants, credentials, warehouses and keys."""
+"""Request and response bodies of the management API: principals, roles, grants, credentials and keys."""
 
 from typing import Annotated, Literal
 
@@ -25,7 +25,6 @@ Securable = Annotated[
     ),
 ]
 PrivilegeName = Annotated[str, Meta(extra_json_schema={"enum": names_of(EVERYTHING)})]
-WarehouseName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,64}$"})]
 CredentialKind = Literal["client", "api-key", "access-key"]
 
 
@@ -179,26 +178,6 @@ class CreateCredentialRequest(Wire, frozen=True):
     expires_in_seconds: (
         Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX_LIFETIME_SECONDS})] | None
     ) = None
-
-
-# Warehouses
-
-
-class Warehouse(Wire, frozen=True):
-    name: WarehouseName
-    location: str
-    allowed_locations: Annotated[list[str], Meta(description="The locations that tables may use, its own first.")]
-    configured: Annotated[bool, Meta(description="Whether it is defined in the settings; then it cannot be dropped.")]
-    default: bool
-
-
-class ListWarehousesResponse(PagedResponse, frozen=True):
-    warehouses: list[Warehouse]
-
-
-class CreateWarehouseRequest(Wire, frozen=True):
-    name: WarehouseName
-    location: Annotated[str | None, Meta(description="Inside one of `warehouse_roots`.")] = None
 
 
 # Keys

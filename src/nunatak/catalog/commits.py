@@ -17,6 +17,7 @@ from nunatak.catalog.pointers import check_chosen, check_places, find_pointer, k
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
+from nunatak.catalog.warehouse_rules import check_format_version, require_writable
 from nunatak.database.records import AddJob, Change, Key, StoredResponse
 from nunatak.database.store import PointerMoved
 from nunatak.errors import (
@@ -45,6 +46,7 @@ from nunatak.iceberg.commit_request import (
     SetSnapshotRef,
     SetStatistics,
     Update,
+    UpgradeFormatVersion,
 )
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -150,6 +152,8 @@ async def commit_tables(
                     caller.progress.tries = attempt + 1
                     await _back_off(attempt)
                 try:
+                    # Here, since a commit that was applied before the warehouse became read-only is not refused.
+                    require_writable(warehouse)
                     # A lost compare-and-swap proves the cache outdated: only the first attempt may use it.
                     from_cache = None if attempt else await _plan_from_cache(catalog, warehouse, caller, keys, commits)
                     planned = from_cache or await _plan_all(
@@ -272,6 +276,7 @@ async def _plan(
     operation = "create-table" if base is None else "commit-table"
     if after is base:
         return Publication(key, commit.identifier, operation, before, base, after)
+    check_format_version(warehouse, after.format_version, base.format_version if base is not None else None)
     # Only changed properties are checked: most commits leave them alone.
     if base is None or after.properties is not base.properties:
         check_properties(after.properties)
@@ -323,7 +328,7 @@ def _is_large(commit: TableCommit, part: Sequence[Update], before: Loaded | None
 def _with_uuid_and_location(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, part: Sequence[Update]
 ) -> list[Update]:
-    """Adds a UUID and a location to the updates of a commit that creates a table, if the client left them out."""
+    """Adds what the client left out to the updates of a commit that creates a table: UUID, location, format version."""
     chosen: list[Update] = []
     table_uuid = next((update.uuid for update in part if isinstance(update, AssignUuid)), None)
     if table_uuid is None:
@@ -331,6 +336,8 @@ def _with_uuid_and_location(
         chosen.append(AssignUuid(table_uuid))
     if not any(isinstance(update, SetLocation) for update in part):
         chosen.append(SetLocation(default_location(warehouse, None, identifier, table_uuid)))
+    if not any(isinstance(update, UpgradeFormatVersion) for update in part):
+        chosen.append(UpgradeFormatVersion(warehouse.default_format_version))
     return [*chosen, *part]
 
 

@@ -27,6 +27,7 @@ from nunatak.catalog.pointers import (
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, register_changes
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
+from nunatak.catalog.warehouse_rules import check_format_version, require_writable
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
 from nunatak.database.records import AddJob, DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse
@@ -65,6 +66,7 @@ class NewTable:
 
 
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted, claims_folder=warehouse.plain)
     # Make the folders before the pointer: once the table exists, no later failure may turn the response into a refusal.
@@ -84,6 +86,7 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
 
 async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> bytes:
     """Returns the metadata that the table would have; only a commit with assert-create creates it."""
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
     place = parse_location(metadata.location)
@@ -145,7 +148,9 @@ async def _new_metadata(
             properties=wanted.properties,
             table_uuid=table_uuid,
             now_ms=catalog.now_ms(),
+            default_format_version=warehouse.default_format_version,
         )
+        check_format_version(warehouse, metadata.format_version)
         own = await check_places(catalog, warehouse, key, metadata)
         await refuse_foreign(catalog, caller, key, metadata, None, own, ())
     except CatalogError:
@@ -246,6 +251,7 @@ async def drop_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, kind: Kind, *, purge: bool
 ) -> None:
     """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches. Reads no file itself."""
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.table_locks.acquire([key]):
@@ -261,6 +267,7 @@ async def unregister_table(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier
 ) -> Loaded:
     """Delete the pointer and return the table's last metadata; deletes no file."""
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.acquire([key]):
         for _ in range(MAX_TRIES):
@@ -284,6 +291,7 @@ async def rename_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, source: Identifier, to: Identifier, kind: Kind
 ) -> None:
     """Rename the pointer; writes no file, and the table keeps its UUID and its folder."""
+    require_writable(warehouse)
     key, new_key = key_of(warehouse, source), key_of(warehouse, to)
     if key == new_key:
         # The names are equal: there is nothing to rename, but a missing table is still an error.
@@ -316,6 +324,7 @@ async def register_table(
     `shadow_of` names the table of another catalog that owns the file. Raises PolicyChanged if a table exists now, and
     the caller was authorized when there was none.
     """
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.acquire([key]):
         if not overwrite:
@@ -328,6 +337,7 @@ async def register_table(
         registering = Registering(catalog, caller, key, metadata_location)
         data = await registering.read()
         metadata = await catalog.large_work.run(_read_registered, data)
+        check_format_version(warehouse, metadata.format_version)
         await registering.check(metadata)
         registered = make_loaded(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
         await check_places(catalog, warehouse, key, metadata)

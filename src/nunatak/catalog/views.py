@@ -12,6 +12,7 @@ from nunatak.catalog.pointers import check_chosen, check_file, check_places, key
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location, is_wide, refuse_existing
+from nunatak.catalog.warehouse_rules import require_writable
 from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, NoSuchNamespace
 from nunatak.iceberg import java_readable, view_commit, view_metadata
@@ -34,6 +35,7 @@ class NewView:
 
 
 async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewView) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
@@ -76,6 +78,7 @@ async def commit_view(
 
     `size_bytes` is the size of the request body.
     """
+    require_writable(warehouse)
     check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
     async with catalog.table_locks.acquire([key]):
@@ -108,6 +111,7 @@ async def commit_view(
 async def register_view(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, metadata_location: str
 ) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     if not await catalog.store.namespace_exists(key.catalog, key.namespace):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
