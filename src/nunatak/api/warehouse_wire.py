@@ -7,13 +7,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from nunatak.api.wire import PagedResponse, Wire
 from nunatak.catalog.warehouse_record import Layout
-from nunatak.iceberg.shapes import Long
+from nunatak.iceberg.shapes import Int, Long
 from nunatak.objectstore.profile import StorageProfile, StorageSecret
 
 WarehouseName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,64}$"})]
 Version = Annotated[Long, Meta(description="Grows with every change of the warehouse.")]
-FormatVersions = Annotated[tuple[int, ...], Meta(description="That tables may have; empty: all that the server knows.")]
-DefaultFormatVersion = Annotated[int | None, Meta(description="Of new tables that ask for none.")]
+FormatVersions = Annotated[tuple[Int, ...], Meta(description="That tables may have; empty: all that the server knows.")]
+DefaultFormatVersion = Annotated[Int | None, Meta(description="Of new tables that ask for none.")]
 FurtherLocations = Annotated[list[str], Meta(description="Where tables may lie besides the warehouse's own location.")]
 Region = Annotated[str | None, Meta(description="Where the data must lie; the profile may name no other.")]
 Unscoped = Annotated[

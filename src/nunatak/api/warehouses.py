@@ -23,6 +23,7 @@ from nunatak.api.management_requests import (
     write_changes,
 )
 from nunatak.api.route import TOP_WORDS, handler
+from nunatak.api.warehouse_wire import ChangeWarehouseRequest, CreateWarehouseRequest, RotateSecretRequest
 from nunatak.catalog import warehouse_changes
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouse_record import LOCAL, WarehouseOptions, WarehouseRecord
@@ -59,7 +60,7 @@ async def load_warehouse(request: Request) -> wire.Warehouse:
 @handler
 async def create_warehouse(request: Request) -> wire.Warehouse:
     """Creates a warehouse after testing its store; this process serves it at once, others soon."""
-    wanted = request.decode(wire.CreateWarehouseRequest)
+    wanted = request.decode(CreateWarehouseRequest)
     warehouses, actor = request.catalog.warehouses, request.actor
     name = check_warehouse_name(wanted.name, TOP_WORDS)
     profile = wanted.profile or LOCAL
@@ -89,7 +90,7 @@ async def create_warehouse(request: Request) -> wire.Warehouse:
 @handler
 async def change_warehouse(request: Request) -> wire.Warehouse:
     """Changes a warehouse if it is still at the version that the caller has seen; its store is tested before."""
-    wanted = request.decode(wire.ChangeWarehouseRequest)
+    wanted = request.decode(ChangeWarehouseRequest)
     catalog, warehouses = request.catalog, request.catalog.warehouses
     before = await warehouse_changes.load_record(warehouses, path_name(request))
     _check_version(before, wanted.version)
@@ -120,7 +121,7 @@ async def change_warehouse(request: Request) -> wire.Warehouse:
 @handler
 async def rotate_secret(request: Request) -> wire.Warehouse:
     """Replaces the secret of a warehouse once the self-test has passed with the new one; no request fails meanwhile."""
-    wanted = request.decode(wire.RotateSecretRequest)
+    wanted = request.decode(RotateSecretRequest)
     warehouses = request.catalog.warehouses
     record = await warehouse_changes.load_record(warehouses, path_name(request))
     if isinstance(record.profile, LocalProfile):
