@@ -66,10 +66,10 @@ def test_names_of_parameters_become_numbers_and_casts_stay() -> None:
 def test_a_character_that_postgres_cannot_store_is_refused(database: str, run: Run[Any]) -> None:
     store = run(open_postgres(database))
 
-    with pytest.raises(BadRequest, match="cannot keep"):
+    with pytest.raises(BadRequest, match="cannot store a value"):
         run(store.apply([create_namespace("p", nul="\0")]))
     assert not run(store.namespace_exists(CATALOG, "p"))
-    with pytest.raises(BadRequest, match="cannot keep"):
+    with pytest.raises(BadRequest, match="cannot store a value"):
         run(store.find_kind(key("\0")))
     run(store.close())
 
