@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +29,7 @@ from nunatak.events.outbox import (
     hand_to_spool,
     number_events,
     release_spool,
+    run_outbox,
     trim,
 )
 from nunatak.events.spool import Spool
@@ -294,6 +296,67 @@ def test_a_crash_between_the_file_and_the_note_hands_the_same_ids_over_again(
     run(deliver(store, spooled.spool("two"), "two", spooled.now_ms))
 
     assert (spooled.events("one"), spooled.events("two")) == (["a", "b"], ["a", "b"])
+
+
+def test_a_server_that_hesitates_while_another_hands_over_and_stops_writes_nothing_again(
+    store: Store, run: Run[Any], spooled: Spooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, run, "a", "b")
+    real, others = store.rows, [spooled.spool("one")]
+
+    async def rows(statement: str, values: Any) -> Any:
+        found = await real(statement, values)
+        if statement == "events_after" and others:
+            await deliver(store, others.pop(), "one", spooled.now_ms)
+            await release_spool(store, "one")
+        return found
+
+    monkeypatch.setattr(store, "rows", rows)
+    run(deliver(store, spooled.spool("two"), "two", spooled.now_ms))
+
+    assert (spooled.events("one"), spooled.events("two")) == (["a", "b"], [])
+
+
+def test_a_shutdown_while_a_file_is_written_writes_nothing_again(
+    store: Store, run: Run[Any], spooled: Spooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = spooled.spool("one")
+    add(store, run, "a", "b")
+    begins, may_end, real = threading.Event(), threading.Event(), spool.write_file
+
+    def slowly(kind: Any, lines: Any) -> bool:
+        begins.set()
+        assert may_end.wait(30)
+        return real(kind, lines)
+
+    monkeypatch.setattr(spool, "write_file", slowly)
+
+    async def shut_down() -> None:
+        duty = asyncio.create_task(run_outbox(store, spool, "one", spooled.now_ms, LIMITS))
+        await asyncio.to_thread(begins.wait, 30)
+        duty.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.gather(duty, return_exceptions=True)
+        await deliver(store, spool, "one", spooled.now_ms)
+
+    run(shut_down())
+
+    assert spooled.events() == ["a", "b"]
+
+
+def test_a_row_that_cannot_be_written_does_not_hold_up_the_others(
+    store: Store, run: Run[Any], spooled: Spooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = spooled.spool("one")
+    add(store, run, "a")
+    run(store.apply([AddEvent("odd", "test", "", "ann", None, 1 << 62, "no JSON")]))  # no such year
+    add(store, run, "b")
+
+    run(deliver(store, spool, "one", spooled.now_ms))
+
+    assert spooled.events() == ["a", "b"]
+    assert spool.dropped == 1
 
 
 def test_many_events_are_read_in_pages(

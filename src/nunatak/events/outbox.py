@@ -7,6 +7,7 @@ same ids.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,20 +42,37 @@ class OutboxLimits:
 async def run_outbox(
     store: Store, spool: Spool | None, server_id: str, now_ms: Callable[[], int], limits: OutboxLimits
 ) -> None:
-    """Numbers new events, hands them to the spool and deletes old ones, every ROTATE_SECONDS until cancelled."""
-    loop = asyncio.get_running_loop()
-    trimmed = loop.time() - TRIM_SECONDS
+    """Numbers new events, hands them to the spool and deletes old ones, every ROTATE_SECONDS until cancelled.
+
+    A cancellation waits for the round that is under way.
+    """
+    trimmed_at = -TRIM_SECONDS
     while True:
+        trims = time.monotonic() - trimmed_at >= TRIM_SECONDS
+        if trims:
+            trimmed_at = time.monotonic()
+        work = asyncio.create_task(_run_once(store, spool, server_id, now_ms, limits if trims else None))
         try:
-            await deliver(store, spool, server_id, now_ms)
-            if loop.time() - trimmed >= TRIM_SECONDS:
-                trimmed = loop.time()
-                await trim(store, spool, now_ms(), limits)
-        except CatalogError:
-            log.warning("events cannot be read from the outbox now", exc_info=True)
-        except Exception:  # any failure: the next round may succeed, and the server must go on
-            log.exception("events cannot be handed over now")
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A file may just be written: without its note, the same events would be written again at the shutdown.
+            await work
+            raise
         await asyncio.sleep(ROTATE_SECONDS)
+
+
+async def _run_once(
+    store: Store, spool: Spool | None, server_id: str, now_ms: Callable[[], int], limits: OutboxLimits | None
+) -> None:
+    """Does one round; with `limits` it also deletes old events."""
+    try:
+        await deliver(store, spool, server_id, now_ms)
+        if limits is not None:
+            await trim(store, spool, now_ms(), limits)
+    except CatalogError:
+        log.warning("events cannot be read from the outbox now", exc_info=True)
+    except Exception:  # any failure: the next round may succeed, and the server must go on
+        log.exception("events cannot be handed over now")
 
 
 async def deliver(store: Store, spool: Spool | None, server_id: str, now_ms: Callable[[], int]) -> None:
@@ -113,7 +131,7 @@ async def hand_to_spool(store: Store, spool: Spool, server_id: str, now_ms: Call
     if leased_by not in (None, server_id) and until_ms > now_ms():
         return
     while events := await _next_events(store, position):
-        if not await _lease(store, server_id, now_ms()):
+        if not await _lease(store, server_id, position, now_ms()):
             return
         if not await asyncio.to_thread(_write_files, spool, events):
             return  # they wait in the outbox
@@ -142,8 +160,9 @@ async def _next_events(store: Store, position: int) -> list[ChangeEvent]:
     return events
 
 
-async def _lease(store: Store, server_id: str, now_ms: int) -> bool:
-    values = {"reader": SPOOL, "owner": server_id, "now_ms": now_ms, "until_ms": now_ms + LEASE_MS}
+async def _lease(store: Store, server_id: str, position: int, now_ms: int) -> bool:
+    until_ms = now_ms + LEASE_MS
+    values = {"reader": SPOOL, "position": position, "owner": server_id, "now_ms": now_ms, "until_ms": until_ms}
     (leased,) = await store.apply([Write("lease_reader", values)])
     return bool(leased)
 
@@ -152,8 +171,14 @@ def _write_files(spool: Spool, events: list[ChangeEvent]) -> bool:
     """Writes one file for each kind of record; returns whether all could be written. Runs in a thread."""
     lines: dict[Kind, list[bytes]] = {}
     for event in events:
-        kind, fields = spool_record(event)
-        lines.setdefault(kind, []).append(spool.line(event.event_id, event.at_ms, fields))
+        try:
+            kind, fields = spool_record(event)
+            line = spool.line(event.event_id, event.at_ms, fields)
+        except Exception:  # a row written by hand may hold anything; it must not hold up the others
+            log.exception("the event %s cannot be written to the spool", event.event_id)
+            spool.dropped += 1
+        else:
+            lines.setdefault(kind, []).append(line)
     return all(spool.write_file(kind, of_kind) for kind, of_kind in lines.items())
 
 

@@ -27,9 +27,9 @@ SELECT position, leased_by, until_ms FROM nunatak_outbox_readers WHERE reader = 
 INSERT INTO nunatak_outbox_readers (reader, position, until_ms) VALUES (:reader, 0, 0) ON CONFLICT (reader) DO NOTHING;
 
 -- lease_reader
--- Changes no row while another server holds the lease.
+-- Changes no row while another server holds the lease, or if another one moved the reader and ended its lease since.
 UPDATE nunatak_outbox_readers SET leased_by = :owner, until_ms = :until_ms
-WHERE reader = :reader AND (leased_by = :owner OR until_ms <= :now_ms);
+WHERE reader = :reader AND position = :position AND (leased_by = :owner OR until_ms <= :now_ms);
 
 -- release_reader
 UPDATE nunatak_outbox_readers SET leased_by = NULL, until_ms = 0 WHERE reader = :reader AND leased_by = :owner;
