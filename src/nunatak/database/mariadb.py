@@ -159,7 +159,7 @@ class MariadbStore(ServerStore):
         self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit + 1}
-        names = [row[0] for row in await self.rows("list_pointers", values)]
+        names = [row[0] for row in await self.rows("names_after", values)]
         page = names[:limit]
         text = ",".join(f"{prefix}{msgspec.json.encode(name).decode()}}}" for name in page)
         return text, page[-1] if page else None, len(names) > limit

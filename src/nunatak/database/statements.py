@@ -3,8 +3,9 @@
 A heading `-- insert_pointer + save_pointer` names a statement that also does the work of the later step `save_pointer`:
 one round trip instead of two. A statement without SQL is a step that this database does not need.
 
-All databases share the statements, except those in `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql`. MariaDB, which
-has neither ON CONFLICT nor UPDATE … RETURNING, also overrides shared statements.
+All databases share the statements, except those in `sqlite_*.sql`, `postgres_*.sql` and `mariadb_*.sql`. Where only
+words differ, a statement has placeholders, which `ddl.py` explains; `{statement find_administrator}` stands for the SQL
+of that statement. MariaDB, which has no UPDATE … RETURNING and uses other indexes, also overrides shared statements.
 """
 
 import re
@@ -12,11 +13,12 @@ from collections.abc import Callable
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from nunatak.database.ddl import DIALECTS, Dialect, in_dialect
+from nunatak.database.ddl import DIALECTS, Dialect, in_dialect, replace_placeholders
 
 MIGRATIONS: Traversable = resources.files(__package__).joinpath("migrations")  # tests replace it to add a migration
 
 _HEADING = re.compile(r"^-- ([a-z_]+(?: \+ [a-z_]+)*)$", re.MULTILINE)
+_INCLUDED = re.compile(r"\{statement ([a-z_]+)\}")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _RETURNS_ROWS = re.compile(r"\A(SELECT|WITH|SHOW|PRAGMA)\b|\bRETURNING\b")
 
@@ -41,7 +43,10 @@ def _read_dialect(dialect: Dialect) -> dict[tuple[str, ...], str]:
     twice = {heading[0] for heading in own} & {heading[0] for heading in shared}
     if dialect != "mariadb" and twice:
         raise ValueError(f"two statements are named {', '.join(sorted(twice))}")
-    return {heading: sql for heading, sql in shared.items() if heading[0] not in twice} | own
+    found = {heading: sql for heading, sql in shared.items() if heading[0] not in twice} | own
+    by_name = {heading[0]: sql.rstrip(";") for heading, sql in found.items()}
+    whole = {heading: _INCLUDED.sub(lambda match: by_name[match[1]], sql) for heading, sql in found.items()}
+    return {heading: replace_placeholders(sql, dialect) for heading, sql in whole.items()}
 
 
 def _read_files(wanted: Callable[[str], bool]) -> dict[tuple[str, ...], str]:

@@ -37,8 +37,7 @@ WHERE principal > :after ORDER BY principal LIMIT :limit;
 SELECT principal FROM nunatak_principals WHERE disabled <> 0;
 
 -- add_principal
-INSERT INTO nunatak_principals (principal, disabled, note, created_ms) VALUES (:principal, 0, :note, :created_ms)
-ON CONFLICT (principal) DO NOTHING;
+INSERT INTO nunatak_principals (principal, disabled, note, created_ms) VALUES (:principal, 0, :note, :created_ms);
 
 -- load_principal
 -- One row per role, or one with a null role; no row if there is no such principal.
@@ -69,14 +68,23 @@ WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
 
 -- require_administrator
 -- Matches the policy row only if find_administrator returns a row.
-UPDATE nunatak_policy SET version = version WHERE EXISTS (
-  SELECT 1 FROM nunatak_grants g
-  WHERE g.securable = '' AND (g.privileges & 1) = 1 AND (
-    EXISTS (SELECT 1 FROM nunatak_principals p WHERE p.disabled = 0 AND g.grantee = 'p:' || p.principal)
-    OR EXISTS (SELECT 1 FROM nunatak_role_members m JOIN nunatak_principals p ON p.principal = m.principal
-               WHERE p.disabled = 0 AND g.grantee = 'r:' || m.role)
-  )
-);
+UPDATE nunatak_policy SET version = version WHERE EXISTS ({statement find_administrator});
+
+-- find_administrators_credential
+-- Whether a credential valid beyond :until_ms gives a principal that is not disabled SERVER_ADMIN, the lowest bit; one
+-- limited to roles counts if one of these roles has it.
+SELECT 1 FROM nunatak_credentials c
+JOIN nunatak_principals p ON p.principal = c.principal AND p.disabled = 0
+JOIN nunatak_grants g ON g.securable = '' AND (g.privileges & 1) = 1
+WHERE (c.expires_ms IS NULL OR c.expires_ms > :until_ms) AND (
+  (c.roles IS NULL AND g.grantee = 'p:' || c.principal)
+  OR EXISTS (SELECT 1 FROM nunatak_role_members m WHERE m.principal = c.principal AND g.grantee = 'r:' || m.role
+             AND (c.roles IS NULL OR {role_is_listed}))
+) LIMIT 1;
+
+-- require_administrators_credential
+-- Matches the policy row only if find_administrators_credential returns a row.
+UPDATE nunatak_policy SET version = version WHERE EXISTS ({statement find_administrators_credential});
 
 -- drop_principal
 DELETE FROM nunatak_principals WHERE principal = :principal;
@@ -94,7 +102,7 @@ SELECT role, note, created_ms FROM nunatak_roles WHERE role > :after ORDER BY ro
 SELECT role, note, created_ms FROM nunatak_roles WHERE role = :role;
 
 -- add_role
-INSERT INTO nunatak_roles (role, note, created_ms) VALUES (:role, :note, :created_ms) ON CONFLICT (role) DO NOTHING;
+INSERT INTO nunatak_roles (role, note, created_ms) VALUES (:role, :note, :created_ms);
 
 -- drop_role
 DELETE FROM nunatak_roles WHERE role = :role;
@@ -109,7 +117,7 @@ SELECT principal FROM nunatak_role_members WHERE role = :role AND principal > :a
 SELECT role, principal FROM nunatak_role_members ORDER BY role, principal LIMIT :limit;
 
 -- add_member
-INSERT INTO nunatak_role_members (role, principal) VALUES (:role, :principal) ON CONFLICT (role, principal) DO NOTHING;
+INSERT INTO nunatak_role_members (role, principal) VALUES (:role, :principal);
 
 -- drop_member
 DELETE FROM nunatak_role_members WHERE role = :role AND principal = :principal;
@@ -117,9 +125,8 @@ DELETE FROM nunatak_role_members WHERE role = :role AND principal = :principal;
 -- grant_privileges
 INSERT INTO nunatak_grants (grantee, securable, privileges, granted_by, granted_ms)
 VALUES (:grantee, :securable, :privileges, :granted_by, :granted_ms)
-ON CONFLICT (grantee, securable) DO UPDATE SET
-  privileges = nunatak_grants.privileges | excluded.privileges,
-  granted_by = excluded.granted_by, granted_ms = excluded.granted_ms;
+{upsert grantee, securable} privileges = nunatak_grants.privileges | {new privileges},
+  granted_by = {new granted_by}, granted_ms = {new granted_ms};
 
 -- revoke_privileges
 -- `kept` has every bit but the revoked ones; matches no row if none of these was granted.
@@ -159,11 +166,32 @@ SELECT grantee, securable, privileges, granted_by, granted_ms FROM nunatak_grant
 WHERE grantee > :after_grantee OR (grantee = :after_grantee AND securable > :after_securable)
 ORDER BY grantee, securable LIMIT :limit;
 
+-- find_rights
+-- The policy version, and the grants of these grantees on these securables; a row of nulls if there are none.
+SELECT v.version, g.grantee, g.securable, g.privileges FROM nunatak_policy v
+LEFT JOIN nunatak_grants g ON g.grantee {in_list grantees} AND g.securable {in_list securables};
+
+-- granted_inside
+SELECT 1 FROM nunatak_grants
+WHERE grantee {in_list grantees} AND securable > :container AND securable < :behind LIMIT 1;
+
+-- granted_names
+-- Tables of a namespace that have grants; `prefix` is the common prefix of their securables.
+SELECT DISTINCT t.table_name FROM nunatak_grants g
+JOIN iceberg_tables t ON t.catalog_name = :catalog AND t.table_namespace = :namespace
+  AND t.table_name = substr(g.securable, {char_length}(:prefix) + 1)
+WHERE g.grantee {in_list grantees}
+  AND g.securable > :prefix || :after AND g.securable < :behind AND coalesce(t.iceberg_type, 'TABLE') = :type
+ORDER BY t.table_name LIMIT :limit;
+
+-- next_granted
+SELECT min(securable) FROM nunatak_grants
+WHERE grantee {in_list grantees} AND securable > :after AND securable < :behind;
+
 -- add_credential
 INSERT INTO nunatak_credentials
   (credential_id, principal, kind, secret, roles, note, created_ms, expires_ms)
-VALUES (:credential_id, :principal, :kind, :secret, :roles, :note, :created_ms, :expires_ms)
-ON CONFLICT (credential_id) DO NOTHING;
+VALUES (:credential_id, :principal, :kind, :secret, :roles, :note, :created_ms, :expires_ms);
 
 -- set_credential_secret
 UPDATE nunatak_credentials SET secret = :secret WHERE credential_id = :credential_id;

@@ -26,6 +26,11 @@ WHERE at_ms = :at_ms AND principal = :principal AND action = :action AND securab
 -- newest_records
 SELECT coalesce((SELECT max(sequence) FROM nunatak_commits), 0), coalesce((SELECT max(sequence) FROM nunatak_audit), 0);
 
+-- add_seal
+-- Compare and swap: if several servers seal the same records, only the first inserts its seal.
+{insert_if_missing} nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms){overriding_identity}
+VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms) {if_missing};
+
 -- newest_seal
 SELECT number, day, commits_to, audit_to, records, hash, sealed_ms FROM nunatak_seals
 WHERE number = (SELECT max(number) FROM nunatak_seals);

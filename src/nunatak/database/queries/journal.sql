@@ -49,10 +49,12 @@ INSERT INTO nunatak_reports (catalog_name, table_namespace, table_name, received
 VALUES (:catalog, :namespace, :name, :received_ms, :report);
 
 -- trim_reports
-DELETE FROM nunatak_reports WHERE report_id <= (SELECT max(report_id) FROM nunatak_reports) - :keep;
+-- MySQL reads the table that it changes only in a derived table.
+DELETE FROM nunatak_reports
+WHERE report_id <= (SELECT newest FROM (SELECT max(report_id) AS newest FROM nunatak_reports) AS reports) - :keep;
 
 -- find_secret
 SELECT value FROM nunatak_secrets WHERE name = :name;
 
 -- save_secret
-INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING;
+INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) {keep_existing name};

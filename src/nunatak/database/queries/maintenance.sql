@@ -1,8 +1,11 @@
 -- set_maintenance_policy
 INSERT INTO nunatak_maintenance_policies (securable, type, policy, changed_by, changed_ms)
 VALUES (:securable, :type, :policy, :changed_by, :changed_ms)
-ON CONFLICT (securable, type) DO UPDATE SET
-  policy = excluded.policy, changed_by = excluded.changed_by, changed_ms = excluded.changed_ms;
+{upsert securable, type} policy = {new policy}, changed_by = {new changed_by}, changed_ms = {new changed_ms};
+
+-- policies_at
+SELECT securable, type, policy, changed_by, changed_ms FROM nunatak_maintenance_policies
+WHERE securable {in_list securables};
 
 -- drop_maintenance_policy
 DELETE FROM nunatak_maintenance_policies WHERE securable = :securable AND type = :type;

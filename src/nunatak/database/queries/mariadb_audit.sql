@@ -7,8 +7,3 @@ FROM json_table(:rows, '$[*]' COLUMNS (
   securable TEXT PATH '$[3]', outcome TEXT PATH '$[4]', repeats BIGINT PATH '$[5]', request_id TEXT PATH '$[6]',
   origin TEXT PATH '$[7]')) AS given
 ORDER BY place;
-
--- add_seal
--- Compare and swap: if several servers seal the same records, only the first inserts its seal.
-INSERT IGNORE INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms)
-VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms);

@@ -57,11 +57,6 @@ ON DUPLICATE KEY UPDATE
   request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
 
--- lock_pointer
--- Reads the current pointer and locks it until this transaction ends; locks nothing if there is none.
-SELECT metadata_location, coalesce(iceberg_type, 'TABLE') FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
-
 -- clear_empty_pointer
 -- Deletes a row without a pointer, which JDBC clients could leave behind: it is no table and must not block the name.
 DELETE FROM iceberg_tables
@@ -89,27 +84,6 @@ WHERE h.catalog_name = :catalog AND h.table_namespace = :namespace AND h.table_n
 -- forget_taken_pointer
 DELETE FROM nunatak_heads WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
 
--- save_pointer
-INSERT INTO nunatak_heads
-  (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
-VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
-ON DUPLICATE KEY UPDATE
-  metadata_location = VALUES(metadata_location), table_uuid = VALUES(table_uuid),
-  location = VALUES(location), content = VALUES(content);
-
--- save_place
-INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
-VALUES (:place, :catalog, :namespace, :name);
-
--- save_namespace_property
-INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-VALUES (:catalog, :namespace, :key, :value) ON DUPLICATE KEY UPDATE property_value = VALUES(property_value);
-
--- mark_namespace
--- To JDBC clients a namespace exists if it has a property; `exists` is the one that they add for this.
-INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-VALUES (:catalog, :namespace, 'exists', 'true') ON DUPLICATE KEY UPDATE property_value = property_value;
-
 -- save_answer
 -- Fails as in answer_moved if the key is taken: a stored answer that has not expired.
 INSERT INTO nunatak_idempotency
@@ -118,13 +92,6 @@ VALUES (:principal, :key, :request_hash, :status, :body, :metadata_location, :ex
 ON DUPLICATE KEY UPDATE
   request_hash = IF(expires_ms <= :now_ms, VALUES(request_hash), NULL), status = VALUES(status), body = VALUES(body),
   metadata_location = VALUES(metadata_location), expires_ms = VALUES(expires_ms);
-
--- trim_reports
-DELETE FROM nunatak_reports
-WHERE report_id <= (SELECT newest FROM (SELECT max(report_id) AS newest FROM nunatak_reports) AS reports) - :keep;
-
--- save_secret
-INSERT INTO nunatak_secrets (name, value) VALUES (:name, :value) ON DUPLICATE KEY UPDATE name = name;
 
 -- hold_token
 -- Takes a lock that is held as long as the session lives.
@@ -156,7 +123,3 @@ SELECT count(*) FROM nunatak_outcomes WHERE transaction_id = :transaction_id;
 -- forget_outcomes
 -- Outcomes are looked up within seconds, if at all.
 DELETE FROM nunatak_outcomes WHERE noted_at < CURRENT_TIMESTAMP - INTERVAL 1 HOUR;
-
--- save_table_property
-INSERT INTO iceberg_table_properties (catalog_name, table_namespace, table_name, property_key, property_value)
-VALUES (:catalog, :namespace, :name, :key, :value) ON DUPLICATE KEY UPDATE property_value = VALUES(property_value);

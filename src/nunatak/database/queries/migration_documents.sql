@@ -1,8 +1,6 @@
 -- add_migration_document
--- Inserts no row if the document exists.
 INSERT INTO nunatak_migration_documents (migration, document, version, content, changed_ms)
-VALUES (:migration, :document, 1, :content, :changed_ms)
-ON CONFLICT (migration, document) DO NOTHING;
+VALUES (:migration, :document, 1, :content, :changed_ms);
 
 -- replace_migration_document
 -- Compare and swap: updates no row if the document was replaced meanwhile.

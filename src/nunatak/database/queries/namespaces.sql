@@ -16,13 +16,12 @@ WHERE catalog_name = :catalog AND namespace = :namespace ORDER BY property_key;
 -- save_namespace_property
 INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
 VALUES (:catalog, :namespace, :key, :value)
-ON CONFLICT (catalog_name, namespace, property_key) DO UPDATE SET property_value = excluded.property_value;
+{upsert catalog_name, namespace, property_key} property_value = {new property_value};
 
 -- mark_namespace
 -- To JDBC clients a namespace exists if it has a property; `exists` is the one that they add for this.
 INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-VALUES (:catalog, :namespace, 'exists', 'true')
-ON CONFLICT (catalog_name, namespace, property_key) DO NOTHING;
+VALUES (:catalog, :namespace, 'exists', 'true') {keep_existing property_value};
 
 -- remove_namespace_property
 DELETE FROM iceberg_namespace_properties
@@ -34,3 +33,8 @@ DELETE FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND names
 -- first_entry
 SELECT coalesce(iceberg_type, 'TABLE'), count(*) FROM iceberg_tables
 WHERE catalog_name = :catalog AND table_namespace = :namespace GROUP BY 1 ORDER BY 1 LIMIT 1;
+
+-- namespace_stands
+-- Whether the namespace is marked or holds a table itself, rather than existing only through a child.
+SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
+    OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);

@@ -3,8 +3,3 @@
 INSERT INTO nunatak_audit (at_ms, principal, action, securable, outcome, repeats, request_id, origin)
 SELECT (line ->> 0)::bigint, line ->> 1, line ->> 2, line ->> 3, line ->> 4, (line ->> 5)::bigint, line ->> 6, line ->> 7
 FROM jsonb_array_elements(:rows::text::jsonb) WITH ORDINALITY AS given (line, place) ORDER BY place;
-
--- add_seal
--- Compare and swap: if several servers seal the same records, only the first inserts its seal.
-INSERT INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms) OVERRIDING SYSTEM VALUE
-VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms) ON CONFLICT (number) DO NOTHING;

@@ -98,11 +98,6 @@ JOIN unnest(:catalogs::text[], :namespaces::text[], :names::text[]) AS wanted (c
 ORDER BY iceberg_tables.catalog_name, iceberg_tables.table_namespace, iceberg_tables.table_name
 FOR UPDATE OF iceberg_tables;
 
--- lock_pointer
--- Reads the current pointer and locks it until this transaction ends.
-SELECT metadata_location, iceberg_type FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name FOR UPDATE;
-
 -- this_transaction
 SELECT pg_current_xact_id()::text;
 

@@ -55,33 +55,3 @@ WITH RECURSIVE walk (number, listed, is_new, child, position) AS (
   WHERE next.found IS NOT NULL AND walk.listed <= :limit::integer
 )
 SELECT child, position FROM walk WHERE is_new ORDER BY number;
-
--- pointers_overlapping
--- Live tables and views whose folder is this one, lies inside it or is one of its ancestors; in all warehouses, since
--- these may share a folder. The join skips stored rows of tables that a JDBC client dropped.
-SELECT h.catalog_name, h.table_namespace, h.table_name, h.location, h.table_uuid FROM nunatak_heads h
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location = ANY (ARRAY(SELECT jsonb_array_elements_text(:around::text::jsonb)))
-   OR (h.location > :location::text || '/' AND h.location < :location::text || '0');
-
--- tables_writing_to
--- Live tables whose writers put files into exactly one of these places.
-SELECT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place = ANY (ARRAY(SELECT jsonb_array_elements_text(:places::text::jsonb)));
-
--- owners_at
--- Live tables and views whose location or write place is exactly one of these places, with that place.
-SELECT h.catalog_name, h.table_namespace, h.table_name, h.location FROM nunatak_heads h
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE h.location IN (SELECT jsonb_array_elements_text(:places::text::jsonb))
-UNION
-SELECT p.catalog_name, p.table_namespace, p.table_name, p.place FROM nunatak_places p
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb));
-
--- writers_around
--- Live tables whose writers put files into exactly one of these places, or anywhere inside a folder.
-SELECT DISTINCT p.catalog_name, p.table_namespace, p.table_name FROM nunatak_places p
-JOIN iceberg_tables USING (catalog_name, table_namespace, table_name)
-WHERE p.place IN (SELECT jsonb_array_elements_text(:places::text::jsonb)) OR (p.place > :first::text AND p.place < :behind::text);

@@ -13,7 +13,7 @@ WHERE s.catalog_name = :catalog ORDER BY h.table_namespace, h.table_name;
 -- Does not change `since_ms` of an existing row.
 INSERT INTO nunatak_shadows (catalog_name, table_uuid, source, state, since_ms)
 VALUES (:catalog, :uuid, :source, :state, :since_ms)
-ON CONFLICT (catalog_name, table_uuid) DO UPDATE SET source = excluded.source, state = excluded.state;
+{upsert catalog_name, table_uuid} source = {new source}, state = {new state};
 
 -- suspend_shadow
 -- Runs in the transaction that refreshes a shadow, to allow its own pointer move; no other transaction sees this state.

@@ -3,8 +3,3 @@
 INSERT INTO nunatak_audit (at_ms, principal, action, securable, outcome, repeats, request_id, origin)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
 FROM json_each(:rows) ORDER BY key;
-
--- add_seal
--- Compare and swap: if several servers seal the same records, only the first inserts its seal.
-INSERT INTO nunatak_seals (number, day, commits_to, audit_to, records, hash, sealed_ms)
-VALUES (:number, :day, :commits_to, :audit_to, :records, :hash, :sealed_ms) ON CONFLICT (number) DO NOTHING;

@@ -52,8 +52,3 @@ VALUES (:catalog, :namespace, :name, :new, NULL, :type)
 ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
   metadata_location = excluded.metadata_location, iceberg_type = excluded.iceberg_type
 WHERE iceberg_tables.metadata_location IS NULL;
-
--- lock_pointer
--- Needs no lock: only one connection writes.
-SELECT metadata_location FROM iceberg_tables
-WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;

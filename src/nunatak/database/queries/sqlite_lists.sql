@@ -35,8 +35,3 @@ SELECT min(name) FROM (
   UNION ALL
   SELECT min(table_namespace) FROM iceberg_tables
   WHERE catalog_name = :catalog AND table_namespace > :after AND table_namespace < :before) AS names;
-
--- namespace_stands
--- Whether the namespace is marked or holds a table itself, rather than existing only through a child.
-SELECT EXISTS (SELECT 1 FROM iceberg_namespace_properties WHERE catalog_name = :catalog AND namespace = :namespace)
-    OR EXISTS (SELECT 1 FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace = :namespace);

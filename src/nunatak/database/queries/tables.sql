@@ -31,9 +31,8 @@ LIMIT 1;
 INSERT INTO nunatak_heads
   (catalog_name, table_namespace, table_name, metadata_location, table_uuid, location, content)
 VALUES (:catalog, :namespace, :name, :new, :uuid, :location, :content)
-ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE SET
-  metadata_location = excluded.metadata_location, table_uuid = excluded.table_uuid,
-  location = excluded.location, content = excluded.content;
+{upsert catalog_name, table_namespace, table_name} metadata_location = {new metadata_location},
+  table_uuid = {new table_uuid}, location = {new location}, content = {new content};
 
 -- store_content
 -- Stores the bytes of a commit that stored only its pointer, unless another commit has followed.
@@ -43,8 +42,7 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- save_table_property
 INSERT INTO iceberg_table_properties (catalog_name, table_namespace, table_name, property_key, property_value)
 VALUES (:catalog, :namespace, :name, :key, :value)
-ON CONFLICT (catalog_name, table_namespace, table_name, property_key)
-DO UPDATE SET property_value = excluded.property_value;
+{upsert catalog_name, table_namespace, table_name, property_key} property_value = {new property_value};
 
 -- table_properties
 SELECT property_key, property_value FROM iceberg_table_properties
@@ -65,6 +63,11 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 -- rename_places
 UPDATE nunatak_places SET table_namespace = :to_namespace, table_name = :to_name
 WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name;
+
+-- lock_pointer
+-- Reads the current pointer and locks it until this transaction ends; locks nothing if there is none.
+SELECT metadata_location FROM iceberg_tables
+WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name{for_update};
 
 -- take_pointer
 -- Deletes a pointer and returns it. MariaDB, which cannot do both in one statement, deletes in delete_taken_pointer.
@@ -104,7 +107,7 @@ WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = 
 
 -- save_place
 INSERT INTO nunatak_places (place, catalog_name, table_namespace, table_name)
-VALUES (:place, :catalog, :namespace, :name) ON CONFLICT DO NOTHING;
+VALUES (:place, :catalog, :namespace, :name) {if_missing};
 
 -- forget_table_property
 DELETE FROM iceberg_table_properties

@@ -1,3 +1,0 @@
--- policies_at
-SELECT securable, type, policy, changed_by, changed_ms FROM nunatak_maintenance_policies
-WHERE securable IN (SELECT value FROM json_each(:securables));
