@@ -9,7 +9,7 @@ from nunatak.database import changes
 from nunatak.database.changes import NO_RESULT, ConstraintViolation, Result, Step, drive, steps_by_change
 from nunatak.database.ddl import DIALECTS, Dialect
 from nunatak.database.namespace_children import at_once
-from nunatak.database.records import Change
+from nunatak.database.records import Change, Write
 from nunatak.database.statements import read_covered, read_statements, returns_rows
 from nunatak.errors import AlreadyExists, CatalogError
 from tests.backends.builders import create_namespace, insert, key, rename
@@ -108,3 +108,14 @@ def test_a_plain_table_is_created_in_three_batches() -> None:
     _, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_pointer": Result(1, ())})
 
     assert [len(batch) for batch in batches] == [2, 1, 7]
+
+
+def test_a_write_that_meets_a_constraint_is_refused_as_its_caller_says() -> None:
+    """Two who add the same at one moment both find nothing there: the unique key decides."""
+    taken = AlreadyExists("it is there")
+
+    refusal, _ = apply(Write("add_role", {}, taken), {"add_role": KeyError("unique key")})
+
+    assert refusal is taken
+    with pytest.raises(KeyError):
+        apply(Write("add_role", {}), {"add_role": KeyError("unique key")})
