@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import httptools
 
-from nunatak.access.known_sessions import digest_of
 from nunatak.access.sessions import JoinedHeaders
 from nunatak.api.bodies import Receive
 from nunatak.api.http import RequestHead, Response, join_headers
+from nunatak.api.transport.request_cache import RequestCache
 from nunatak.api.transport.uvicorn_internals import FlowControl
 
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %b\r\n" % (each, each.phrase.encode("ascii")) for each in HTTPStatus}
@@ -71,48 +71,38 @@ class KnownHeads:
     """A cache of parsed heads by their bytes: clients send the same head repeatedly."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[RequestHead, int]] = {}
-        # By a digest of the head, with the position of the token in it: neither key nor value contains the token.
-        self._with_tokens: dict[bytes, tuple[RequestHead, int, slice]] = {}
+        # With the length of the body, and the position of a token, which is taken from the request each time.
+        self._known: RequestCache[tuple[RequestHead, int, slice | None]] = RequestCache(MOST_HEADS, LONGEST_HEAD)
 
     def find(self, request: bytes) -> tuple[RequestHead, bytes] | None:
         """Returns the head and body of `request`, if its head is cached and it is exactly one whole request."""
         end = request.find(_END) + len(_END)
-        known = self._known.get(request[:end]) or self._find_with_token(request, end)
+        known = self._known.find(request[:end])
         if known is None or len(request) - end != known[1]:
             return None
-        return known[0], request[end:]
-
-    def _find_with_token(self, request: bytes, end: int) -> tuple[RequestHead, int] | None:
-        found = (
-            self._with_tokens.get(digest_of(request[:end])) if self._with_tokens and end <= MAX_HEAD_LENGTH else None
-        )
-        if found is None:
-            return None
-        head, body_bytes, token = found
-        headers = {**head.headers, _TOKEN: request[token]}
-        return RequestHead(head.method, head.path, head.query, headers), body_bytes
+        head, _, token = known
+        if token is not None:
+            headers = {**head.headers, _TOKEN: request[token]}
+            head = RequestHead(head.method, head.path, head.query, headers)
+        return head, request[end:]
 
     def remember(self, request: bytes, head: RequestHead, body_bytes: int) -> None:
         """Caches `head`; `request` is exactly one whole request with this head and a body of `body_bytes`."""
         end = len(request) - body_bytes
         if (
-            end > MAX_HEAD_LENGTH
-            or request[:2] == b"\r\n"  # the parser skips empty lines before a request
+            request[:2] == b"\r\n"  # the parser skips empty lines before a request
             or request.find(_END) != end - len(_END)
             or not _NEVER_THE_SAME.isdisjoint(head.headers)
         ):
             return
-        if len(self._known) + len(self._with_tokens) >= MAX_CACHED_HEADS:
-            self._known.clear()
-            self._with_tokens.clear()
         token = head.headers.get(_TOKEN)
         if token is None:
-            self._known[request[:end]] = head, body_bytes
+            self._known.keep(request[:end], (head, body_bytes, None), has_token=False)
         # Not for JoinedHeaders: the copy is a plain dict and would lose `repeated`.
         elif not isinstance(head.headers, JoinedHeaders) and (start := request.find(token)) >= 0:
             without = RequestHead(head.method, head.path, head.query, {**head.headers, _TOKEN: b""})
-            self._with_tokens[digest_of(request[:end])] = without, body_bytes, slice(start, start + len(token))
+            place = slice(start, start + len(token))
+            self._known.keep(request[:end], (without, body_bytes, place), has_token=True)
 
 
 def format_head(status: int, headers: Headers) -> bytes:
