@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from nunatak.iceberg.conventions import DELETE_AFTER_COMMIT, PREVIOUS_VERSIONS_MAX
 from nunatak_spark.sql_text import literal, quote_identifier, quote_name
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ PROPERTIES = {
     "format-version": "2",
     "commit.retry.num-retries": "20",
     "commit.retry.max-wait-ms": "5000",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
+    DELETE_AFTER_COMMIT: "true",
+    PREVIOUS_VERSIONS_MAX: "20",
 }
 
 

@@ -24,7 +24,7 @@ MAX_NOTE_LENGTH = 1000
 ALL_BITS = (1 << 62) - 1
 LAST_CREDENTIAL_MS = 86_400_000  # a day: time to notice that the last administrator's credential expires
 ANONYMOUS = "anonymous"  # the principal of requests that are not authenticated
-_MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
+MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 _KINDS = {"principal": principal_grantee, "role": role_grantee}
 
 
@@ -300,7 +300,7 @@ def _check_place(securable: str, privileges: Privilege) -> None:
 def _check_granter(principal: str, rights: int, securable: str, privileges: Privilege, verb: str) -> None:
     where = securables.format_securable(securable)
     held = expand_rights(rights)
-    if not held & _MAY_GRANT:
+    if not held & MAY_GRANT:
         raise Forbidden(
             f"You may not {verb} privileges on {where}: that needs GRANT",
             hint=explain_hint(principal, Privilege.GRANT, securable),

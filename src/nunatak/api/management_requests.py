@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import UnsetType
 
 from nunatak.access import securables
+from nunatak.access.administration import MAY_GRANT
 from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import ENTRY_BITS, Privilege, expand_rights, names_of
 from nunatak.api.http import Request, decode_segment
@@ -22,7 +23,6 @@ from nunatak.errors import BadRequest, Forbidden, NotFound
 from nunatak.iceberg.identifiers import to_jdbc
 
 T = TypeVar("T")
-MAY_GRANT = Privilege.GRANT | Privilege.WAREHOUSE_ADMIN | Privilege.SERVER_ADMIN
 
 
 async def is_administrator(request: Request) -> bool:

@@ -48,6 +48,7 @@ from nunatak.iceberg.commit_request import (
     Update,
     UpgradeFormatVersion,
 )
+from nunatak.iceberg.conventions import DELETE_AFTER_COMMIT
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import is_inside_any
@@ -58,7 +59,6 @@ MAX_PARTS = 100  # of a transaction for the same table: each is applied before t
 QUICK_UPDATES = (AddSnapshot, SetSnapshotRef, SetProperties, RemoveProperties, SetStatistics, RemoveSnapshotRef)
 FIRST_BACKOFF_SECONDS = 0.005
 MAX_BACKOFF_SECONDS = 0.5
-DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 NOTHING_APPLIED = "Nothing of the transaction was applied."
 RENAMED_OR_DROPPED = "The commit was applied, but one of its tables was renamed or dropped since"
 
@@ -284,7 +284,7 @@ async def _plan(
     outside = paths_outside(own, commit.paths)
     if caller.rights is not None:
         await refuse_foreign(catalog, caller, key, after, base, own, outside)
-    deletes_files = after.properties.get(DELETE_OLD_METADATA, "false").lower() == "true"
+    deletes_files = after.properties.get(DELETE_AFTER_COMMIT, "false").lower() == "true"
     return Publication(
         key,
         commit.identifier,

@@ -17,9 +17,8 @@ from nunatak.database.records import AdoptPointer, Key, Kind, Stored
 from nunatak.errors import BadRequest, CatalogError, NoSuchTable, NoSuchView
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.chosen_places import ChosenPlace, places_of
-from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES, STEERING_PROPERTIES
 from nunatak.iceberg.identifiers import Identifier, from_jdbc, print_namespace, to_jdbc
-from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 from nunatak.objectstore.local_storage import is_regular_file

@@ -23,6 +23,7 @@ from nunatak.catalog.pointers import Metadata, find_pointer, metadata_uuid
 from nunatak.catalog.shadows import find_shadow
 from nunatak.database.records import InspectedPointer, Key
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
+from nunatak.iceberg.conventions import METADATA_SUFFIX
 from nunatak.iceberg.metadata_files import version_of
 from nunatak.objectstore.location import parse_location
 
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 PAGE = 500  # names per query
 SLEEP_FACTOR = 9  # a sweep sleeps nine times as long as it works: requests have priority
 
-ENDING = ".metadata.json"
 # VERSION-UUID.metadata.json, as this server names its files; other names may be of other writers.
 _OUR_NAME = re.compile(r"^\d{5,9}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
 
@@ -129,7 +129,7 @@ async def unlisted_metadata_files(catalog: Catalog, metadata_location: str, meta
     """Returns the metadata files of a table that is being purged, except the current one: files dropped from its
     metadata log and files of interrupted commits. Empty if another catalog may lead to them."""
     folder, uuid = f"{parse_location(metadata.location)}/metadata", metadata_uuid(metadata)
-    names = [file.name for file in await catalog.objects.list_files(folder, ENDING)]
+    names = [file.name for file in await catalog.objects.list_files(folder, METADATA_SUFFIX)]
     found = [name for name in names if _OUR_NAME.match(name) and name != file_name(metadata_location)]
     if not found or not (await read_history(catalog.store, uuid, {})).ours:
         return []
@@ -160,7 +160,7 @@ async def metadata_files(catalog: Catalog, key: Key, pointer: InspectedPointer, 
         if not home.contains(place) or not _is_allowed(catalog, key, str(place)):
             continue
         before_ms = catalog.now_ms() - age_ms
-        for file in await catalog.objects.list_files(str(place), ENDING):
+        for file in await catalog.objects.list_files(str(place), METADATA_SUFFIX):
             present.add(file.name)
             if file.modified_ms <= before_ms and _OUR_NAME.match(file.name):
                 old[file.name] = f"{place}/{file.name}"

@@ -10,7 +10,7 @@ import msgspec
 
 from nunatak.iceberg import commit_request, view_commit
 from nunatak.iceberg.commit_request import Update
-from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
+from nunatak.iceberg.conventions import STEERING_PROPERTIES
 from nunatak.iceberg.view_commit import ViewUpdate
 
 NAMESPACE_LOCATION = "location"

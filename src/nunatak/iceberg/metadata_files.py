@@ -5,14 +5,6 @@ from collections.abc import Mapping
 
 from nunatak.iceberg.identifiers import Identifier
 
-# Properties that set where clients write files; each must stay inside what the warehouse allows.
-STEERING_PROPERTIES = (
-    "write.data.path",
-    "write.metadata.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
-
 _VERSION = re.compile(r"v?(\d{1,9})(?:-[^/]*)?(?:\.gz)?\.metadata\.json$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _SLUG_LENGTH = 48  # enough for people to recognise; the UUID makes the folder unique

@@ -6,7 +6,6 @@ from nunatak.errors import IllegalArgument, InvalidMetadata
 from nunatak.iceberg.schema import Schema
 
 FORMAT_VERSION = "format-version"
-METADATA_PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
 METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT = 100
 PARQUET_COMPRESSION = "write.parquet.compression-codec"
 _METRICS_MODE_COLUMN_PREFIX = "write.metadata.metrics.column."

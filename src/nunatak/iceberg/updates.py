@@ -37,11 +37,10 @@ from nunatak.iceberg.commit_request import (
     Update,
     UpgradeFormatVersion,
 )
-from nunatak.iceberg.conventions import PIN_PREFIX
+from nunatak.iceberg.conventions import PIN_PREFIX, PREVIOUS_VERSIONS_MAX
 from nunatak.iceberg.definitions import Definitions, Keyed
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.properties import (
-    METADATA_PREVIOUS_VERSIONS_MAX,
     METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
     int_property,
     without_reserved,
@@ -706,7 +705,7 @@ class _TableDraft:
         log = self.base.metadata_log
         if base_location is None:
             return log
-        limit = int_property(self.properties, METADATA_PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
+        limit = int_property(self.properties, PREVIOUS_VERSIONS_MAX, METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT)
         # Leaves room for the new entry; the reference, too, keeps at least one.
         kept = log.without_first(len(log) - max(1, limit) + 1)
         return kept.with_last({"timestamp-ms": self.base.last_updated_ms, "metadata-file": base_location})

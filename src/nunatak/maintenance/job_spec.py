@@ -45,8 +45,3 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_de
     reasons: list[str] = []
     policy: str | None = None  # the securable it is set on; None if a principal requested the job
     version: int = 1
-
-
-def parse_job_spec(body: bytes | str) -> JobSpec:
-    """Decodes a job specification; raises msgspec.MsgspecError, a ValueError, if it is invalid."""
-    return msgspec.json.decode(body, type=JobSpec)

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from nunatak.access import securables
 from nunatak.errors import BadRequest
+from nunatak.iceberg.conventions import DELETE_AFTER_COMMIT, PREVIOUS_VERSIONS_MAX
 from nunatak.maintenance import windows
 from nunatak.maintenance.commands import Subject
 from nunatak.maintenance.facts import TARGET_FILE_SIZE, Facts, whole_property
@@ -37,9 +38,8 @@ OVERRIDES: dict[str, dict[str, tuple[str, int]]] = {
         "max-snapshot-age-seconds": ("history.expire.max-snapshot-age-ms", 1000),
         "min-snapshots-to-keep": ("history.expire.min-snapshots-to-keep", 1),
     },
-    "metadata-retention": {"previous-versions-max": ("write.metadata.previous-versions-max", 1)},
+    "metadata-retention": {"previous-versions-max": (PREVIOUS_VERSIONS_MAX, 1)},
 }
-DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)

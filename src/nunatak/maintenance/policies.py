@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from nunatak.access import securables
 from nunatak.errors import BadRequest
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 
 DAY_SECONDS = 86_400
 MAX_NOTE_LENGTH = 1000
@@ -174,7 +175,9 @@ class SnapshotExpiry(Policy, frozen=True, kw_only=True, tag="snapshot-expiry"):
 class MetadataRetention(Policy, frozen=True, kw_only=True, tag="metadata-retention"):
     """Limits the metadata log, and deletes the metadata files that drop out of it."""
 
-    usual = Trigger(metadata_bytes=8 << 20, max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=3600)
+    usual = Trigger(
+        metadata_bytes=LARGE_METADATA_FILE_BYTES, max_delay_seconds=7 * DAY_SECONDS, min_interval_seconds=3600
+    )
     triggers = frozenset({"metadata_bytes", "snapshots"})
 
     previous_versions_max: Annotated[int, Meta(ge=1, le=10_000)] = 20

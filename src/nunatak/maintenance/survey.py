@@ -11,6 +11,7 @@ from nunatak.catalog.reachable_files import OwnFiles
 from nunatak.catalog.shadows import find_shadow
 from nunatak.errors import BadRequest, InternalError, NotFound
 from nunatak.iceberg import table_metadata
+from nunatak.iceberg.conventions import METADATA_SUFFIX
 from nunatak.iceberg.identifiers import Identifier, Namespace, to_jdbc
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.maintenance.commands import Subject
@@ -20,7 +21,6 @@ from nunatak.maintenance.planning import HOUR_MS, Decision, JobHistory, JobRun, 
 from nunatak.maintenance.policies import Attached, nearest
 from nunatak.objectstore.live_files import ManifestFile, live_data_files, manifests_of
 
-METADATA_ENDING = ".metadata.json"
 LARGE_BYTES = 1 << 20  # metadata of this size is parsed in a thread: it would block the event loop for too long
 MAX_MANIFESTS = 2000  # read per table; with more manifests the counts cover only a part
 MANIFESTS_AT_ONCE = 4
@@ -58,7 +58,7 @@ async def _metadata_files(catalog: Catalog, own: OwnFiles, metadata_location: st
     """Returns the number of metadata files in the folder of the current one; None if that is not the table's own."""
     if not await own.holds(metadata_location):
         return None
-    return len(await catalog.objects.list_files(metadata_location.rpartition("/")[0], METADATA_ENDING))
+    return len(await catalog.objects.list_files(metadata_location.rpartition("/")[0], METADATA_SUFFIX))
 
 
 async def _layout(own: OwnFiles, metadata: TableMetadata, target_bytes: int) -> Layout | None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
+from nunatak.iceberg.conventions import DELETE_AFTER_COMMIT, LARGE_METADATA_FILE_BYTES
 from nunatak.maintenance.commands import Subject, sql_identifier
 from nunatak.maintenance.facts import MIB, Facts, whole_property
 from nunatak.maintenance.layout import MIN_INPUT_FILES
@@ -47,7 +47,6 @@ STALE_BRANCHES = (0.0, 5.0)
 STATISTICS_FROM_RECORDS = 100_000  # below this a query planner needs no statistics
 STATISTICS_BEHIND = (20.0, 200.0)  # commits since they were computed
 
-DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 
 

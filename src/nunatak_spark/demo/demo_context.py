@@ -3,12 +3,12 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nunatak.client import Client
 from nunatak_spark.demo.sample_data import DemoSize
-from nunatak_spark.jobs import Progress, no_progress
+from nunatak_spark.jobs import Progress
 from nunatak_spark.progress import report_task_progress
 
 if TYPE_CHECKING:
@@ -28,24 +28,6 @@ class Narrator(Protocol):
 
     @property
     def progress(self) -> Progress: ...
-
-
-@dataclass
-class SilentNarrator:
-    """A narrator that only collects the texts."""
-
-    said: list[str] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def act(self, title: str, sentence: str) -> Iterator[None]:
-        yield
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    @property
-    def progress(self) -> Progress:
-        return no_progress
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,10 @@
 """Metadata retention: sets how many earlier metadata files the table lists; the server deletes the others."""
 
+from nunatak.iceberg.conventions import DELETE_AFTER_COMMIT, PREVIOUS_VERSIONS_MAX
 from nunatak.maintenance.job_spec import Gain
 from nunatak_spark.maintenance.job_context import JobContext, JobOutcome
 from nunatak_spark.maintenance.loaded_table import LoadedTable, load_table
 from nunatak_spark.maintenance.rewrite_verification import run_verified_action
-
-PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
-DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 
 
 def retain_metadata(context: JobContext) -> JobOutcome:

@@ -8,11 +8,9 @@ from nunatak_spark.maintenance.deletion_journal import Deletions, finish_deletio
 from nunatak_spark.maintenance.job_context import JobContext, JobOutcome, JobRefused
 from nunatak_spark.maintenance.loaded_table import LoadedTable, load_table
 from nunatak_spark.maintenance.rewrite_verification import run_verified_action
-from nunatak_spark.maintenance.snapshot_removal import remove_snapshots
+from nunatak_spark.maintenance.snapshot_removal import FOREVER_MS, MAIN, remove_snapshots
 from nunatak_spark.progress import report_task_progress
 
-MAIN = "main"
-FOREVER_MS = 2**63 - 1
 REASON = "snapshot expired"
 
 

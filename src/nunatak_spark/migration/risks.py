@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from nunatak.iceberg.conventions import LARGE_METADATA_FILE_BYTES
 from nunatak_spark.migration.model import InventoryTable, MigrationFinding, table_title
 from nunatak_spark.migration.source_files import SourceFile, int96_columns, location_segments
 
-LARGE_METADATA_BYTES = 8 << 20  # every commit rewrites the metadata file; expire snapshots first
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MANAGED = "MANAGED_TABLE"
 # Property of the metastore entry, which Iceberg's metadata does not have.
@@ -32,7 +32,7 @@ def document_risks(found: InventoryTable) -> Iterator[MigrationFinding]:
         yield MigrationFinding(
             "gc-disabled", "gc.enabled is false: its files may belong to another table; expiry is refused"
         )
-    if found.metadata_bytes is not None and found.metadata_bytes > LARGE_METADATA_BYTES:
+    if found.metadata_bytes is not None and found.metadata_bytes > LARGE_METADATA_FILE_BYTES:
         yield MigrationFinding(
             "large-metadata", f"its metadata file has {found.metadata_bytes >> 20} MiB; expire snapshots first"
         )

@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from nunatak.client import Client, Json, Levels
 from nunatak.errors import BadRequest, CatalogError, NotFound
+from nunatak.iceberg.conventions import STEERING_PROPERTIES
 from nunatak_spark.migration.model import InventoryTable, MigrationSource, TablePlan, display_name, table_title
 from nunatak_spark.migration.source_files import location_segments
 
 SETTING = "NUNATAK_ALLOWED_LOCATIONS"
 NEWEST_FORMAT = 3  # highest format version that the target serves
 # Properties with write locations; the target refuses a table that writes outside of the allowed locations.
-STEERING = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 # Types of Spark and Hive that Iceberg does not have.
 UNKNOWN_TYPES = re.compile(r"\b(interval|void|null|uniontype|calendarinterval)\b")
 RIGHTS: Mapping[str, tuple[str, ...]] = {
@@ -124,7 +124,7 @@ def _base_uri(uri: str) -> str:
 
 def table_locations(found: InventoryTable) -> list[str]:
     """Returns the locations where a table keeps and writes its files."""
-    steered = [found.properties[key] for key in STEERING if found.properties.get(key)]
+    steered = [found.properties[key] for key in STEERING_PROPERTIES if found.properties.get(key)]
     return [place for place in (found.pointer, found.location, *steered) if place]
 
 

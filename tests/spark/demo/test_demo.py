@@ -1,9 +1,12 @@
 """The demo as an audience sees it, small: what every act shows is true, and the page needs nobody."""
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,11 +16,12 @@ import pytest
 
 from nunatak.client import Client
 from nunatak_spark.demo import engines, sample_data
-from nunatak_spark.demo.demo_context import DemoContext, SilentNarrator
+from nunatak_spark.demo.demo_context import DemoContext
 from nunatak_spark.demo.demo_page import render
 from nunatak_spark.demo.demo_run import DemoResult, run_demo
 from nunatak_spark.demo.sample_data import DemoSize
 from nunatak_spark.fingerprint import fingerprint
+from nunatak_spark.jobs import Progress, no_progress
 from tests.support.catalogs.process import RunningServer
 from tests.support.spark import Installation
 
@@ -31,6 +35,24 @@ CONTENT = {
     "corrections": ("792410fd4affd8c5", sample_data.raw_corrections),
 }
 COMMAND_SECONDS = 500
+
+
+@dataclass
+class SilentNarrator:
+    """A narrator that only collects the texts."""
+
+    said: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def act(self, title: str, sentence: str) -> Iterator[None]:
+        yield
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    @property
+    def progress(self) -> Progress:
+        return no_progress
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def test_a_specification_survives_its_way_to_the_worker() -> None:
     spec = decide(CROWDED, "data-compaction").spec
 
     assert spec is not None
-    assert job_spec.parse_job_spec(msgspec.json.encode(spec)) == spec
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=job_spec.JobSpec) == spec
 
 
 def test_the_policys_target_counts_unless_the_table_has_its_own() -> None:

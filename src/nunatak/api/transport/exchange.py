@@ -72,7 +72,9 @@ class KnownHeads:
 
     def __init__(self) -> None:
         # With the length of the body, and the position of a token, which is taken from the request each time.
-        self._known: RequestCache[tuple[RequestHead, int, slice | None]] = RequestCache(MOST_HEADS, LONGEST_HEAD)
+        self._known: RequestCache[tuple[RequestHead, int, slice | None]] = RequestCache(
+            MAX_CACHED_HEADS, MAX_HEAD_LENGTH
+        )
 
     def find(self, request: bytes) -> tuple[RequestHead, bytes] | None:
         """Returns the head and body of `request`, if its head is cached and it is exactly one whole request."""
