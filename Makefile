@@ -38,16 +38,16 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 unit: $(VENV)/.installed-tests ## Run the fast tests of tests/unit; 1 minute.
 	@$(PYTEST) -m 'not slow' tests/unit
 
-test-api: $(VENV)/.installed-tests .tools ## Run the tests of the HTTP API and of who may do what; 4 minutes.
+test-api: $(VENV)/.installed-tests .tools ## Run the tests of the HTTP API and of who may do what; 3 minutes.
 	@$(PYTEST) tests/api tests/access
 
 test-db: $(VENV)/.installed-tests .tools ## Run the tests of the three databases; 2 minutes.
 	@$(PYTEST) tests/backends
 
-test-spark: $(VENV)/.installed-tests ## Run the tests of maintenance, migration and telemetry on Spark; 15 minutes.
+test-spark: $(VENV)/.installed-tests ## Run the tests of maintenance, migration and telemetry on Spark; about 15 minutes.
 	@$(PYTEST) tests/unit/spark tests/spark
 
-test: $(VENV)/.installed-tests .tools ## Run every check and every test, JOBS=2 files at a time, 35 minutes; the last line is the count.
+test: $(VENV)/.installed-tests .tools ## Run every check and every test, JOBS=2 files at a time, 31 minutes; the last line is the count.
 	@$(MAKE) --no-print-directory check || { echo 'make check failed: no test was run'; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
 	@$(BIN)/python -m pytest -p tests.support.closing_line -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
