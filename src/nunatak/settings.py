@@ -4,13 +4,32 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nunatak.database_url import normal_url
 from nunatak.secret import Secret
+from nunatak.setting_values import (
+    MAX_PAGE_SIZE,
+    parse_authorizer,
+    parse_base_paths,
+    parse_connections,
+    parse_error_types,
+    parse_flag,
+    parse_lease,
+    parse_level,
+    parse_list,
+    parse_modes,
+    parse_not_negative,
+    parse_page_size,
+    parse_pairs,
+    parse_port,
+    parse_positive,
+    parse_properties,
+    parse_separator,
+)
 
 PREFIX = "NUNATAK_"
 CONFIG_FILE = "nunatak.toml"
@@ -43,177 +62,9 @@ class Setting:
         return PREFIX + self.name.upper()
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ValueError("a whole number is needed") from error
-
-
-def _port(text: str) -> int:
-    value = _whole(text)
-    if not 0 <= value <= 65535:
-        raise ValueError("a port lies between 0 and 65535")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = _whole(text)
-    if value < 1:
-        raise ValueError("must be at least 1")
-    return value
-
-
-def _lease(text: str) -> int:
-    value = _whole(text)
-    if not 3 <= value <= 3600:
-        raise ValueError("between 3 and 3600 seconds: a worker is to be heard of three times in it")
-    return value
-
-
-def _connections(text: str) -> int:
-    value = _whole(text)
-    if value < 3:
-        raise ValueError("at least 3: one for lookups, one for commits, one for everything else")
-    return value
-
-
-def _not_negative(text: str) -> int:
-    value = _whole(text)
-    if value < 0:
-        raise ValueError("must not be negative")
-    return value
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
-
-
-def _separator(text: str) -> str:
-    if len(text) != 1 or text in "/%":
-        raise ValueError("one character other than / and %")
-    return text
-
-
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for item in _list(text):
-        name, equals, location = item.partition("=")
-        if not equals or not name or not location:
-            raise ValueError("write name=location, separated by commas")
-        pairs.append((name, location))
-    return tuple(pairs)
-
-
-AUTH_MODES = ("none", "embedded", "oidc", "proxy", "certificate")
-
-
-def _modes(text: str) -> tuple[str, ...]:
-    modes = _list(text)
-    unknown = [mode for mode in modes if mode not in AUTH_MODES]
-    if unknown or not modes:
-        raise ValueError(f"choose from {', '.join(AUTH_MODES)}")
-    if "none" in modes and len(modes) > 1:
-        raise ValueError("none cannot be combined with another")
-    return modes
-
-
-def _authorizer(text: str) -> str:
-    if text not in ("builtin", "opa", "cedar"):
-        raise ValueError("choose builtin, opa or cedar")
-    return text
-
-
-def _page_size(text: str) -> int:
-    value = _whole(text)
-    if not 1 <= value <= MAX_PAGE_SIZE:
-        raise ValueError(f"between 1 and {MAX_PAGE_SIZE}")
-    return value
-
-
-def _error_types(text: str) -> str:
-    if text not in ("iceberg", "distinct"):
-        raise ValueError("choose iceberg or distinct")
-    return text
-
-
-def _base_paths(text: str) -> tuple[str, ...]:
-    """Parses base paths to the form /a/b, without a trailing /v1, which clients append themselves."""
-    paths = []
-    for item in _list(text):
-        words = item.strip("/").removesuffix("/v1").split("/")
-        if not all(_PATH_WORD.fullmatch(word) for word in words) or "v1" in words:
-            raise ValueError("write paths such as /lakehouse or /data/iceberg, of letters, digits and . _ ~ -")
-        paths.append("/" + "/".join(words))
-    return tuple(dict.fromkeys(paths))
-
-
-def _properties(text: str) -> tuple[tuple[str, str], ...]:
-    """Parses properties for clients: name=value separated by commas, or a JSON object."""
-    if text.lstrip().startswith("{"):
-        try:
-            pairs = tuple(_flattened("", json.loads(text)))
-        except ValueError as error:
-            raise ValueError("not a JSON object of texts") from error
-    else:
-        items = [item.partition("=") for item in _list(text)]
-        if not all(name and equals for name, equals, _ in items):
-            raise ValueError("write name=value, separated by commas")
-        pairs = tuple((name.strip(), value.strip()) for name, _, value in items)
-    for name, value in pairs:
-        _check_property(name, value)
-    if len(pairs) > MAX_CLIENT_PROPERTIES or len(dict(pairs)) != len(pairs):
-        raise ValueError(f"at most {MAX_CLIENT_PROPERTIES} names, each once")
-    return pairs
-
-
-def _flattened(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Joins the names of nested tables by dots: TOML reads an unquoted name with dots as nested tables."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flattened(f"{prefix}{name}.", value)
-        elif isinstance(value, bool):
-            yield f"{prefix}{name}", str(value).lower()
-        elif isinstance(value, str | int | float):
-            yield f"{prefix}{name}", str(value)
-        else:
-            raise ValueError("a value is a text or a number")
-
-
-def _check_property(name: str, value: str) -> None:
-    if not name or len(name) > 255 or len(value) > 1000 or not (name + value).isprintable():
-        raise ValueError("names have at most 255 characters and values 1000, none of them a control character")
-    if name in OWN_PROPERTIES:
-        raise ValueError(f"{name} is set by the server itself")
-    if _SECRET_PROPERTY.search(name):
-        raise ValueError(f"{name[:100]} would tell a secret to everybody who asks for the configuration")
-
-
-OWN_PROPERTIES = frozenset({"prefix", "warehouse", "namespace-separator"})
-MAX_CLIENT_PROPERTIES = 100
-MAX_PAGE_SIZE = 1000
-_PATH_WORD = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")
-_SECRET_PROPERTY = re.compile(
-    r"secret|passw|private-key|access-key|account-key|shared-key|authorization|(^|[._-])(token|credential|credentials)$",
-    re.IGNORECASE,
-)
-
-
-def _level(text: str) -> str:
-    if text.lower() not in ("debug", "info", "warning", "error"):
-        raise ValueError("choose debug, info, warning or error")
-    return text.lower()
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.lower() == "true"
-
-
 SETTINGS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", str, "Address to listen on."),
-    Setting("port", 8181, _port, "Port to listen on; 0 takes a free one and prints it."),
+    Setting("port", 8181, parse_port, "Port to listen on; 0 takes a free one and prints it."),
     Setting("data", Path("nunatak-data"), Path, "Folder of the embedded default: database and local warehouse."),
     Setting(
         "database_url",
@@ -225,10 +76,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "database_connections",
         10,
-        _connections,
+        parse_connections,
         "Most connections each server process keeps to its database; some five per core of the database are plenty.",
     ),
-    Setting("workers", 1, _positive, "Server processes; SQLite takes exactly one."),
+    Setting("workers", 1, parse_positive, "Server processes; SQLite takes exactly one."),
     Setting(
         "warehouse",
         "",
@@ -236,71 +87,71 @@ SETTINGS: tuple[Setting, ...] = (
         "Location of the default warehouse; empty means the folder `warehouse` in the data folder.",
     ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
-    Setting("warehouses", (), _pairs, "Further warehouses as name=location, separated by commas."),
+    Setting("warehouses", (), parse_pairs, "Further warehouses as name=location, separated by commas."),
     Setting(
         "warehouse_roots",
         (),
-        _list,
+        parse_list,
         "Places inside which warehouses may be made while the server runs, separated by commas; "
         "empty: the folder `warehouses` in the data folder.",
     ),
     Setting(
         "private_endpoints",
         False,
-        _flag,
+        parse_flag,
         "Whether storage profiles may name endpoints on this machine or in private networks, such as a store of your "
         "own; administrators could otherwise make the server connect to what only it can reach.",
     ),
     Setting(
         "plain_locations",
         (),
-        _list,
+        parse_list,
         "Warehouses, by name, whose new tables lie at <namespace>/<table> if that folder is free, as JDBC catalogs put "
         "them; separated by commas. Tables of other warehouses have a uuid in their folder's name.",
     ),
     Setting(
         "allowed_locations",
         (),
-        _list,
+        parse_list,
         "Further places where tables of the default warehouse may lie, e.g. file:///tmp; separated by commas.",
     ),
     Setting(
         "namespace_separator",
         "\x1f",
-        _separator,
+        parse_separator,
         "Separator of namespace levels in URLs; %1F is always understood too.",
     ),
     Setting(
         "base_paths",
         (),
-        _base_paths,
+        parse_base_paths,
         "Further paths under which the API is served, such as /lakehouse, besides /, /iceberg, /apis/iceberg and "
         "/api/catalog; separated by commas.",
     ),
     Setting(
         "page_size",
         MAX_PAGE_SIZE,
-        _page_size,
+        parse_page_size,
         f"Entries on a page for a client that sends pageToken without pageSize; at most {MAX_PAGE_SIZE}. A client that "
         "sends neither gets the whole list, as the specification wants it.",
     ),
     Setting(
         "config_defaults",
         (),
-        _properties,
+        parse_properties,
         "Properties that clients use unless they were configured with others, as name=value, separated by commas, as "
         "JSON, or as a table of the file: `defaults` of /v1/config. Nothing secret, for everybody may ask for it.",
     ),
     Setting(
         "config_overrides",
         (),
-        _properties,
+        parse_properties,
         "Properties that clients use whatever they were configured with: `overrides` of /v1/config.",
     ),
     Setting(
         "error_types",
         "iceberg",
-        _error_types,
+        parse_error_types,
         "Types of errors: iceberg, as Iceberg's own server names them; or distinct: NotAuthenticatedException for 401, "
         "NotAuthorizedException for 403, ValidationException for 422, ServiceException for 500, and 404 "
         "NotFoundException for a path that no route has.",
@@ -308,53 +159,57 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "max_body_bytes",
         8 * 1024 * 1024,
-        _positive,
+        parse_positive,
         "Largest request body, before and after decompression; many routes take less. A body of 8 MiB holds up others "
         "for some 50 ms.",
     ),
-    Setting("idempotency_seconds", 1800, _positive, "How long an Idempotency-Key is remembered at least."),
-    Setting("cache_bytes", 64 * 1024 * 1024, _not_negative, "Memory for metadata bytes that were served or committed."),
+    Setting("idempotency_seconds", 1800, parse_positive, "How long an Idempotency-Key is remembered at least."),
+    Setting(
+        "cache_bytes", 64 * 1024 * 1024, parse_not_negative, "Memory for metadata bytes that were served or committed."
+    ),
     Setting(
         "sweep_seconds",
         3600,
-        _positive,
+        parse_positive,
         "How often the server looks for metadata files that a crash left behind and deletes them.",
     ),
     Setting(
         "sweep_age_seconds",
         86_400,
-        _not_negative,
+        parse_not_negative,
         "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
     ),
     Setting(
         "maintenance_lease_seconds",
         90,
-        _lease,
+        parse_lease,
         "How long a worker that is not heard of keeps its maintenance job; it is asked to report three times in it.",
     ),
     Setting(
         "auth",
         ("none",),
-        _modes,
+        parse_modes,
         "How callers prove who they are: none, on a loopback address only, or any of embedded, oidc, proxy, "
         "certificate; separated by commas.",
     ),
     Setting(
         "allow_open",
         False,
-        _flag,
+        parse_flag,
         "Whether a catalog that has an administrator is served with auth none; otherwise it does not start.",
     ),
-    Setting("token_seconds", 900, _positive, "Life of an access token that this server issues."),
-    Setting("oidc_issuers", (), _list, "Issuers whose tokens are accepted, as `iss` names them; separated by commas."),
+    Setting("token_seconds", 900, parse_positive, "Life of an access token that this server issues."),
+    Setting(
+        "oidc_issuers", (), parse_list, "Issuers whose tokens are accepted, as `iss` names them; separated by commas."
+    ),
     Setting("oidc_audience", "", str, "What `aud` of their tokens must name; must be set to use oidc."),
     Setting(
         "oidc_keys",
         (),
-        _pairs,
+        parse_pairs,
         "Where an issuer's keys are, as issuer=url, separated by commas; otherwise its discovery document says so.",
     ),
-    Setting("oidc_algorithms", ("RS256", "ES256"), _list, "Signatures accepted from them; asymmetric ones only."),
+    Setting("oidc_algorithms", ("RS256", "ES256"), parse_list, "Signatures accepted from them; asymmetric ones only."),
     Setting("oidc_principal_claim", "sub", str, "Claim that names the principal; dots lead into nested claims."),
     Setting("oidc_roles_claim", "roles", str, "Claim that lists roles; dots lead into nested claims; empty: none."),
     Setting("proxy_header", "x-forwarded-user", str, "Header in which a trusted proxy names the principal."),
@@ -362,10 +217,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "trusted_proxies",
         (),
-        _list,
+        parse_list,
         "Addresses or networks (10.0.0.0/8) of proxies whose headers are believed, X-Forwarded-For among them.",
     ),
-    Setting("authorizer", "builtin", _authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
+    Setting("authorizer", "builtin", parse_authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
     Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights."),
     Setting("opa_token", Secret(""), Secret, "Bearer token for OPA; empty: none."),
     Setting("cedar_policies", "", str, "File with Cedar policies."),
@@ -373,30 +228,32 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "rate_limit",
         1000,
-        _not_negative,
+        parse_not_negative,
         "Requests a second of one principal to one server process when auth is on, twice as many after a pause; "
         "0: no limit.",
     ),
     Setting(
         "address_rate_limit",
         2000,
-        _not_negative,
+        parse_not_negative,
         "The same for one address; for IPv6, for one /64 network.",
     ),
     Setting(
         "address_connections",
         1000,
-        _not_negative,
+        parse_not_negative,
         "Connections of one address, or one IPv6 /64 network, to one server process at once; 0: no limit. "
         "Trusted proxies have none.",
     ),
-    Setting("max_in_flight", 2000, _positive, "Requests worked on at once; more are asked to come back."),
-    Setting("receive_seconds", 30, _positive, "How long a request may take to arrive before its connection is closed."),
-    Setting("audit_reads", True, _flag, "Whether reads are audited, summed up by who and what, when auth is on."),
+    Setting("max_in_flight", 2000, parse_positive, "Requests worked on at once; more are asked to come back."),
+    Setting(
+        "receive_seconds", 30, parse_positive, "How long a request may take to arrive before its connection is closed."
+    ),
+    Setting("audit_reads", True, parse_flag, "Whether reads are audited, summed up by who and what, when auth is on."),
     Setting(
         "audit_retention_days",
         0,
-        _not_negative,
+        parse_not_negative,
         "Age in days from which on denials, logins and reads are deleted from the audit trail; changes never are; "
         "0: nothing is deleted.",
     ),
@@ -407,10 +264,17 @@ SETTINGS: tuple[Setting, ...] = (
         "Folder where telemetry waits to be ingested by Spark; empty: `spool` in the data folder; off: none is kept.",
     ),
     Setting(
-        "spool_bytes", 256 * 1024 * 1024, _positive, "The size of the spool; the oldest records are deleted beyond it."
+        "spool_bytes",
+        256 * 1024 * 1024,
+        parse_positive,
+        "The size of the spool; the oldest records are deleted beyond it.",
     ),
-    Setting("outbox_days", 7, _positive, "Days that the database keeps the events of changes; older ones are deleted."),
-    Setting("outbox_events", 1_000_000, _positive, "Events that it keeps at most, about 0.5 KB each; the oldest go."),
+    Setting(
+        "outbox_days", 7, parse_positive, "Days that the database keeps the events of changes; older ones are deleted."
+    ),
+    Setting(
+        "outbox_events", 1_000_000, parse_positive, "Events that it keeps at most, about 0.5 KB each; the oldest go."
+    ),
     Setting(
         "tls_certificate",
         "",
@@ -422,11 +286,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "linux_syscalls",
         True,
-        _flag,
+        parse_flag,
         "Whether files of a local warehouse are written by direct Linux system calls (openat2, io_submit), which takes "
         "less CPU; false: by Python's own functions and os.fsync in threads, as on every other system.",
     ),
-    Setting("log_level", "warning", _level, "debug, info, warning or error."),
+    Setting("log_level", "warning", parse_level, "debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -548,7 +412,7 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
 def _parse_value(setting: Setting, value: object, source: str) -> Any:
     if isinstance(value, list):
         value = ",".join(str(item) for item in value)
-    elif isinstance(value, dict) and setting.parse is _properties:
+    elif isinstance(value, dict) and setting.parse is parse_properties:
         value = json.dumps(value)
     elif isinstance(value, dict):
         value = ",".join(f"{name}={item}" for name, item in value.items())

@@ -36,6 +36,7 @@ BESIDE = {
     "database_url": (set[str](), {"settings", "checks", "server", "cli"}),
     "addresses": (set[str](), {"checks", "api", "access", "database"}),
     "address_file": (set[str](), {"cli", "server"}),
+    "setting_values": (set[str](), {"settings", "api"}),
 }
 DRIVERS = {
     "nunatak.database.sqlite",

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from nunatak.catalog.catalog import Caller
 from nunatak.errors import BadRequest
-from nunatak.settings import MAX_PAGE_SIZE
+from nunatak.setting_values import MAX_PAGE_SIZE
 
 MAX_PAGE = MAX_PAGE_SIZE
 EVERYTHING = 1_000_000_000  # the limit of a list that is requested without paging
