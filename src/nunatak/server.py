@@ -36,7 +36,7 @@ from nunatak.api.transport.protocol import protocol_with
 from nunatak.api.transport.tls import keep_certificate
 from nunatak.api.transport.workers import Lifeline, Workers
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.catalog import Catalog
+from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
@@ -255,7 +255,8 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Builds the application without a listener; close it with `close_app`. SQLite is locked if `exclusive`."""
     places, roots, spool_folder = read_places(settings)
     objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
-    objects.attach(objects.local, [place for each in places.values() for place in each.allowed])
+    for each in places.values():
+        _serve_files(objects, each)
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     vault = open_vault(settings)
     new_uuid = uuid_maker()
@@ -303,6 +304,14 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         await close_app(app)
         raise
     return app
+
+
+def _serve_files(objects: ObjectStore, warehouse: WarehousePlace) -> None:
+    """Opens the storage of a configured warehouse; raises SettingsError if its library is not installed."""
+    try:
+        objects.serve(warehouse.profile, warehouse.secret, warehouse.allowed)
+    except CatalogError as error:
+        raise SettingsError(f"warehouse {warehouse.name}: {error.message}. {error.hint or ''}".rstrip(" .")) from error
 
 
 def _now_ms() -> int:

@@ -189,6 +189,22 @@ def _check_property(name: str, value: str) -> None:
         raise ValueError(f"{name[:100]} would tell a secret to everybody who asks for the configuration")
 
 
+def _tables(text: str) -> tuple[tuple[str, str], ...]:
+    """Parses a JSON object of objects, by name of warehouse; returns each as JSON text."""
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise ValueError('write a table for each warehouse, or JSON such as {"default": {"region": "eu-north-1"}}')
+    return tuple((name, json.dumps(each)) for name, each in found.items())
+
+
+def _secret_tables(text: str) -> Secret:
+    _tables(text)
+    return Secret(text)
+
+
 OWN_PROPERTIES = frozenset({"prefix", "warehouse", "namespace-separator"})
 MAX_CLIENT_PROPERTIES = 100
 MAX_PAGE_SIZE = 1000
@@ -234,6 +250,29 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         str,
         "Location of the default warehouse; empty means the folder `warehouse` in the data folder.",
+    ),
+    Setting(
+        "storage",
+        (),
+        _tables,
+        "How the stores of warehouses are reached, by name of warehouse: a table of the file for each, such as "
+        "[storage.default], or JSON. Its fields are those of a storage profile: endpoint, region, role-arn, ….",
+    ),
+    Setting(
+        "storage_secrets",
+        Secret(""),
+        _secret_tables,
+        "The server's own credentials for these stores, by name of warehouse, in the same way: access-key-id and "
+        "secret-access-key, or account-key, or service-account-key; none: the usual chain of the cloud.",
+    ),
+    Setting("s3_endpoint", "", str, "Address of a store that speaks S3, for warehouses without `storage`; empty: AWS."),
+    Setting("s3_region", "us-east-1", str, "Region of S3 warehouses without `storage`."),
+    Setting("s3_access_key_id", "", str, "The server's own key for S3 warehouses without `storage_secrets`."),
+    Setting(
+        "s3_secret_access_key", Secret(""), Secret, "Its secret part; without both the usual chain of AWS applies."
+    ),
+    Setting(
+        "s3_role_arn", "", str, "Role that the server assumes to vend credentials, for warehouses without `storage`."
     ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
     Setting("warehouses", (), _pairs, "Further warehouses as name=location, separated by commas."),
@@ -431,6 +470,13 @@ class Settings:
     database_connections: int
     workers: int
     warehouse: str
+    storage: tuple[tuple[str, str], ...]
+    storage_secrets: Secret
+    s3_endpoint: str
+    s3_region: str
+    s3_access_key_id: str
+    s3_secret_access_key: Secret
+    s3_role_arn: str
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
     warehouse_roots: tuple[str, ...]
@@ -534,14 +580,14 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
 def _parse_value(setting: Setting, value: object, source: str) -> Any:
     if isinstance(value, list):
         value = ",".join(str(item) for item in value)
-    elif isinstance(value, dict) and setting.parse is _properties:
+    elif isinstance(value, dict) and setting.parse in (_properties, _tables, _secret_tables):
         value = json.dumps(value)
     elif isinstance(value, dict):
         value = ",".join(f"{name}={item}" for name, item in value.items())
     try:
         return setting.parse(str(value))
     except ValueError as error:
-        shown = without_password(str(value))
+        shown = "a secret" if isinstance(setting.default, Secret) else without_password(str(value))
         raise SettingsError(f"{setting.name} from {source} is {shown!r}: {error}") from error
 
 
