@@ -39,6 +39,7 @@ from nunatak.catalog.cache import MetadataCache
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
+from nunatak.catalog.unpublished_files import run_unpublished
 from nunatak.catalog.warehouses import Warehouses, keep_fresh
 from nunatak.catalog.write_behind import WriteBehind, run_write_behind
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
@@ -211,6 +212,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     """Yields the background tasks, which run until shutdown."""
     catalog = app.catalog
     yield run_jobs(catalog)
+    yield run_unpublished(catalog.unpublished, catalog.store, catalog.job_added.set)
     yield run_seals(catalog.store, catalog.now_ms)
     if app.audit is not None:
         yield run_audit(app.audit, catalog.store)
@@ -223,7 +225,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     if not on_sqlite(settings):  # no other server adds warehouses to a SQLite database
         yield keep_fresh(catalog.warehouses)
     if settings.sweep_age_seconds:
-        yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
+        yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds, settings.object_sweep_seconds)
 
 
 @contextlib.asynccontextmanager
@@ -398,6 +400,8 @@ async def close_app(app: App) -> None:
     if app.catalog.write_behind is not None:
         with contextlib.suppress(CatalogError):  # metadata that is not stored is read from its file later
             await app.catalog.write_behind.store(everything=True)
+    with contextlib.suppress(CatalogError):
+        await app.catalog.unpublished.store(app.catalog.store)
     await app.catalog.store.close()
     await app.catalog.objects.close()
 

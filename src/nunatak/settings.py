@@ -359,6 +359,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
     ),
     Setting(
+        "object_sweep_seconds",
+        604_800,
+        _not_negative,
+        "How often it lists the metadata folders of warehouses on object stores for such files; every listing is paid "
+        "for, and only a server that was killed during a commit leaves any; 0: never.",
+    ),
+    Setting(
         "maintenance_lease_seconds",
         90,
         _lease,
@@ -493,6 +500,7 @@ class Settings:
     cache_bytes: int
     sweep_seconds: int
     sweep_age_seconds: int
+    object_sweep_seconds: int
     maintenance_lease_seconds: int
     auth: tuple[str, ...]
     allow_open: bool

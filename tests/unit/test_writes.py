@@ -21,6 +21,7 @@ DIRECT_WRITES = {
     ("events/audit_buffer.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
+    ("catalog/unpublished_files.py", "UnpublishedFiles.store"): "jobs that look at the files of failed commits",
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
     ("catalog/jobs.py", "run_next"): "gives a job back when the server stops",
     ("catalog/jobs.py", "_end"): "ends a job of the server with its result, or gives it back",
@@ -50,8 +51,8 @@ PUBLISHING = {"InsertPointer", "MovePointer", "write_new", "write_metadata"}
 PUBLISHED_BY = {
     ("catalog/publish.py", "_changes", "InsertPointer"): "sets a pointer",
     ("catalog/publish.py", "_changes", "MovePointer"): "moves a pointer",
-    ("catalog/publish.py", "_write_file", "write_new"): "writes a small file",
-    ("catalog/publish.py", "_write_file", "write_metadata"): "writes a large or compressed file",
+    ("catalog/publish.py", "_write_new_file", "write_new"): "writes a small file",
+    ("catalog/publish.py", "_write_new_file", "write_metadata"): "writes a large or compressed file",
     ("catalog/fsck_repair.py", "_write_again", "write_metadata"): "restores a lost file from the database's copy",
 }
 

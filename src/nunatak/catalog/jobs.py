@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nunatak.access.audit_rows import audit_row
-from nunatak.catalog import job_queue
+from nunatak.catalog import job_queue, unpublished_files
 from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.job_queue import LEASE_MS, QueuedJob
@@ -153,6 +153,10 @@ async def _run(catalog: Catalog, job: QueuedJob, lease: Lease) -> list[Change]:
         return []
     if job.kind == "remove-staged":
         await _remove_if_unused(catalog, warehouse, payload["location"])
+        return []
+    if job.kind == unpublished_files.KIND:
+        if is_inside(warehouse, payload["location"]):
+            await unpublished_files.delete_unpublished(catalog.store, catalog.objects, payload)
         return []
     raise BadRequest(f"no such kind of job: {job.kind}")
 
