@@ -256,9 +256,7 @@ def _fast_path(app: App) -> FastPath | None:
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Builds the application without a listener; close it with `close_app`. SQLite is locked if `exclusive`."""
     places, roots, spool_folder = read_places(settings)
-    objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
-    for each in places.values():
-        _serve_files(objects, each)
+    objects = open_objects(settings, places)
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     vault = open_vault(settings)
     new_uuid = uuid_maker()
@@ -308,12 +306,15 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     return app
 
 
-def _serve_files(objects: ObjectStore, warehouse: WarehousePlace) -> None:
-    """Opens the storage of a configured warehouse; raises SettingsError if its library is not installed."""
-    try:
-        objects.serve(warehouse.profile, warehouse.secret, warehouse.allowed)
-    except CatalogError as error:
-        raise SettingsError(f"warehouse {warehouse.name}: {error.message}. {error.hint or ''}".rstrip(" .")) from error
+def open_objects(settings: Settings, places: Mapping[str, WarehousePlace]) -> ObjectStore:
+    """Opens the storages of the configured warehouses; raises SettingsError if a library is not installed."""
+    objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
+    for each in places.values():
+        try:
+            objects.serve(each.profile, each.secret, each.allowed)
+        except CatalogError as error:
+            raise SettingsError(f"warehouse {each.name}: {error.message}. {error.hint or ''}".rstrip(" .")) from error
+    return objects
 
 
 def _now_ms() -> int:

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
+from nunatak.catalog.fsck import check
+from nunatak.catalog.fsck_repair import repair
 from nunatak.catalog.sweep import sweep
+from nunatak.catalog.write_behind import content_reader
 from nunatak.errors import OutcomeUnknown
+from nunatak.server import open_objects
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -23,7 +28,7 @@ from tests.api.wire import (
     set_branch,
     set_properties,
 )
-from tests.support.catalogs.local import LocalCatalog
+from tests.support.catalogs.local import LocalCatalog, settings_of
 from tests.support.faulty_s3 import FaultyS3, S3Fault, faulty_s3
 from tests.support.object_stores import S3Emulator
 
@@ -288,14 +293,48 @@ def test_an_hourly_sweep_lists_no_bucket_and_a_rare_one_deletes_what_a_kill_left
     assert fast_lake.keys() == fast_lake.referenced()
 
 
+def test_a_purge_whose_deletes_fail_is_finished_later(fast_lake: CatalogOnS3) -> None:
+    fast_lake.catalog.table("ns", "t")
+    ok(fast_lake.catalog.call("POST", T, a_commit(set_properties(a="1"))))
+    fast_lake.proxy.inject(r"^(DELETE|POST .*\?delete)", S3Fault.REFUSE, status=503)
+    assert fast_lake.catalog.call("DELETE", f"{T}?purgeRequested=true").status == 204
+    fast_lake.catalog.work_off_jobs()
+    assert fast_lake.keys() != set()
+
+    fast_lake.clean_up()
+
+    assert fast_lake.keys() == set()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["all there", "current file lost"])
+def test_a_check_finds_a_lost_file_and_a_repair_writes_it_again(fast_lake: CatalogOnS3, lost: bool) -> None:
+    table = fast_lake.catalog.table("ns", "t")
+    fast_lake.catalog.restart()  # stores the content beside the pointer
+    if lost:
+        fast_lake.delete(table["metadata-location"])
+    catalog = fast_lake.catalog.app.catalog
+
+    async def check_and_repair() -> list[str]:
+        found = [each async for each in check(catalog, DAY_MS)]
+        for each in found:
+            await repair(catalog, each, DAY_MS)
+        return [each.kind for each in found]
+
+    assert fast_lake.catalog.run(check_and_repair()) == (["lost-file"] if lost else [])
+    assert fast_lake.keys() == fast_lake.referenced()
+
+
 def test_a_purged_table_leaves_no_object(lake: CatalogOnS3) -> None:
     lake.catalog.table("ns", "t")
     for number in range(1, 4):
         ok(lake.catalog.call("POST", T, a_commit(set_properties(a=str(number)))))
     lake.catalog.table("ns", "kept")
+    lake.requests()
 
     assert lake.catalog.call("DELETE", f"{T}?purgeRequested=true").status == 204
     lake.catalog.work_off_jobs()
+
+    assert lake.proxy.counts(r"^(DELETE|POST)").total() <= 3  # in stages; each deletes its files by one request
 
     assert lake.keys() == lake.referenced()
     assert len(lake.keys()) == 1
@@ -317,6 +356,22 @@ def test_staged_registered_and_renamed_tables_and_views_work(lake: CatalogOnS3) 
     )
     assert answer.status == 204
     assert lake.catalog.load("ns", "b")["metadata"] == table["metadata"]
+
+
+def test_a_backup_holds_the_content_that_is_not_stored_yet(fast_lake: CatalogOnS3, tmp_path: Path) -> None:
+    fast_lake.catalog.table("ns", "t")
+    committed = ok(fast_lake.catalog.call("POST", T, a_commit(set_properties(a="1"))))
+    places = {"default": fast_lake.catalog.app.catalog.warehouse("")}
+    uuid = committed["metadata"]["table-uuid"]
+
+    with content_reader(open_objects(settings_of(tmp_path), places)) as read_compressed:
+        content = read_compressed(committed["metadata-location"], uuid)
+        assert read_compressed(committed["metadata-location"], "00000000-0000-4000-8000-000000000000") is None
+        assert read_compressed(f"{fast_lake.location}/missing.metadata.json", uuid) is None
+        assert read_compressed("s3://other/missing.metadata.json", uuid) is None
+
+    assert content is not None
+    assert json.loads(zstandard.decompress(content)) == committed["metadata"]
 
 
 def test_clients_may_name_the_warehouse_by_its_location(fast_lake: CatalogOnS3) -> None:

@@ -19,7 +19,7 @@ from nunatak.catalog.reachable_files import NOBODY, Left, OwnFiles, Unneeded, fi
 from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import leftovers
 from nunatak.database.records import Change, ForgetAnswers, Key, Write
-from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound
+from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound, ServiceUnavailable
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import parse_location
@@ -32,6 +32,7 @@ OUTAGE_SECONDS = 5.0  # pause after a database error
 HAND_OVER_SECONDS = 2.0
 MAX_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
+OBJECTS_AT_ONCE = 1000  # the most that one request of S3 takes
 SERVER = "nunatak"  # the principal in the audit trail: the server itself
 
 
@@ -251,6 +252,14 @@ def _result_of(catalog: Catalog, payload: dict[str, Any], detail: dict[str, obje
 
 
 async def _delete(catalog: Catalog, files: list[str], lease: Lease) -> None:
-    for start in range(0, len(files), DELETES_AT_ONCE):
+    """Deletes the files; those of an object store in few requests."""
+    local = [path for path in files if parse_location(path).scheme == "file"]
+    for start in range(0, len(local), DELETES_AT_ONCE):
         lease.check()
-        await asyncio.gather(*(catalog.objects.delete(path) for path in files[start : start + DELETES_AT_ONCE]))
+        await asyncio.gather(*(catalog.objects.delete(path) for path in local[start : start + DELETES_AT_ONCE]))
+    objects = [path for path in files if parse_location(path).scheme != "file"] if len(local) < len(files) else []
+    for start in range(0, len(objects), OBJECTS_AT_ONCE):
+        lease.check()
+        failed = await catalog.objects.delete_many(objects[start : start + OBJECTS_AT_ONCE])
+        if failed:  # the job is run again
+            raise ServiceUnavailable(f"{len(failed)} objects could not be deleted, such as {failed[0]}")
