@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from nunatak.access.addresses import is_loopback
 from nunatak.access.setup import check_access
+from nunatak.addresses import is_loopback
 from nunatak.api.route import TOP_WORDS
 from nunatak.api.router import first_words
 from nunatak.api.transport.tls import tls_context

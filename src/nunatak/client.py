@@ -231,7 +231,9 @@ class Client:
         for each in self.manage_pages(("warehouses",), "warehouses"):
             if each["default"]:
                 return str(each["name"])
-        raise errors.NoSuchWarehouse("You may not see the default warehouse", hint="Name another one with --warehouse.")
+        raise errors.NoSuchWarehouse(
+            "The caller may not see the default warehouse", hint="Name another one with --warehouse."
+        )
 
     # Shadows: tables that another catalog still owns
 

@@ -113,6 +113,16 @@ class ShadowTable(CatalogError):
     iceberg_type = "ShadowTableException"
 
 
+class ReadOnlyWarehouse(CatalogError):
+    """An operator has made the warehouse read-only. Nothing was applied.
+
+    Not a 409, after which clients would refresh and retry.
+    """
+
+    status = 403
+    iceberg_type = "ReadOnlyWarehouseException"
+
+
 class NotFound(CatalogError):
     status = 404
     iceberg_type = "NotFoundException"
@@ -186,6 +196,13 @@ class Unprocessable(CatalogError):
     status = 422
     iceberg_type = "UnprocessableEntityException"
     deterministic = True
+
+
+class StorageTestFailed(CatalogError):
+    """The object store of a warehouse failed the self-test. Nothing was applied; a later test may pass."""
+
+    status = 422
+    iceberg_type = "StorageTestFailedException"
 
 
 class TooManyRequests(CatalogError):

@@ -40,7 +40,7 @@ from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
 from nunatak.catalog.unpublished_files import run_unpublished
-from nunatak.catalog.warehouses import Warehouses, keep_fresh
+from nunatak.catalog.warehouses import Warehouses, refresh_periodically
 from nunatak.catalog.write_behind import WriteBehind, run_write_behind
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
 from nunatak.database import mariadb, mariadb_connections
@@ -52,6 +52,7 @@ from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.events.audit_buffer import AuditBuffer, run_audit
 from nunatak.events.metrics import Metrics
+from nunatak.events.outbox import OutboxLimits, deliver, release_spool, run_outbox
 from nunatak.events.retention import run_retention
 from nunatak.events.seals import run_seals
 from nunatak.events.spool import Spool, run_spool
@@ -218,12 +219,14 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
         yield run_audit(app.audit, catalog.store)
     if settings.audit_retention_days:
         yield run_retention(catalog.store, catalog.now_ms, settings.audit_retention_days, app.router.reads)
+    limits = OutboxLimits(settings.outbox_days, settings.outbox_events)
+    yield run_outbox(catalog.store, catalog.spool, catalog.server_id, catalog.now_ms, limits)
     if catalog.spool is not None:
         yield run_spool(catalog.spool)
     if catalog.write_behind is not None:
         yield run_write_behind(catalog.write_behind)
     if not on_sqlite(settings):  # no other server adds warehouses to a SQLite database
-        yield keep_fresh(catalog.warehouses)
+        yield refresh_periodically(catalog.warehouses)
     if settings.sweep_age_seconds:
         yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds, settings.object_sweep_seconds)
 
@@ -264,7 +267,15 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     catalog = Catalog(
         store=store,
         objects=objects,
-        warehouses=Warehouses(places, store, objects, roots, settings.plain_locations, vault),
+        warehouses=Warehouses(
+            places,
+            store,
+            objects,
+            roots,
+            settings.plain_locations,
+            vault,
+            private_endpoints=settings.private_endpoints,
+        ),
         default_warehouse=settings.default_warehouse,
         now_ms=_now_ms,
         new_uuid=new_uuid,
@@ -275,7 +286,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         maintenance_lease_seconds=settings.maintenance_lease_seconds,
         client_defaults=dict(settings.config_defaults),
         client_overrides=dict(settings.config_overrides),
-        tells_names=settings.auth == ("none",),
+        hints_show_names=settings.auth == ("none",),
         spool=Spool(spool_folder, server_id, _now_ms, settings.spool_bytes) if exclusive and spool_folder else None,
         write_behind=WriteBehind(store) if exclusive and on_sqlite(settings) else None,
     )
@@ -395,6 +406,7 @@ async def close_app(app: App) -> None:
     if app.audit is not None:
         await app.audit.flush(app.catalog.store, everything=True)
     if app.catalog.spool is not None:
+        await _deliver_last(app.catalog, app.catalog.spool)
         await app.catalog.spool.flush(finish=True)
     if app.access_setup is not None:
         await app.access_setup.close()
@@ -405,6 +417,15 @@ async def close_app(app: App) -> None:
         await app.catalog.unpublished.store(app.catalog.store)
     await app.catalog.store.close()
     await app.catalog.objects.close()
+
+
+async def _deliver_last(catalog: Catalog, spool: Spool) -> None:
+    """Hands the last events to the spool and lets another server continue; what fails stays in the outbox."""
+    try:
+        await deliver(catalog.store, spool, catalog.server_id, catalog.now_ms)
+        await release_spool(catalog.store, catalog.server_id)
+    except CatalogError:
+        log.warning("the last events are left in the outbox", exc_info=True)
 
 
 def database_path(settings: Settings) -> Path:

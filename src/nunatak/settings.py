@@ -284,6 +284,13 @@ SETTINGS: tuple[Setting, ...] = (
         "empty: the folder `warehouses` in the data folder.",
     ),
     Setting(
+        "private_endpoints",
+        False,
+        _flag,
+        "Whether storage profiles may name endpoints on this machine or in private networks, such as a store of your "
+        "own; administrators could otherwise make the server connect to what only it can reach.",
+    ),
+    Setting(
         "plain_locations",
         (),
         _list,
@@ -445,7 +452,11 @@ SETTINGS: tuple[Setting, ...] = (
         str,
         "Folder where telemetry waits to be ingested by Spark; empty: `spool` in the data folder; off: none is kept.",
     ),
-    Setting("spool_bytes", 256 * 1024 * 1024, _positive, "Room for it; the oldest is deleted if nobody ingests it."),
+    Setting(
+        "spool_bytes", 256 * 1024 * 1024, _positive, "The size of the spool; the oldest records are deleted beyond it."
+    ),
+    Setting("outbox_days", 7, _positive, "Days that the database keeps the events of changes; older ones are deleted."),
+    Setting("outbox_events", 1_000_000, _positive, "Events that it keeps at most, about 0.5 KB each; the oldest go."),
     Setting(
         "tls_certificate",
         "",
@@ -487,6 +498,7 @@ class Settings:
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
     warehouse_roots: tuple[str, ...]
+    private_endpoints: bool
     plain_locations: tuple[str, ...]
     allowed_locations: tuple[str, ...]
     namespace_separator: str
@@ -528,6 +540,8 @@ class Settings:
     audit_retention_days: int
     spool_location: str
     spool_bytes: int
+    outbox_days: int
+    outbox_events: int
     tls_certificate: str
     tls_key: str
     tls_client_ca: str

@@ -57,7 +57,7 @@ def print_lines() -> Iterator[PrintEvent]:
     """Prints one line per event; for a step at its start and then every STEP_SECONDS."""
     last: tuple[str, float] | None = None
 
-    def tell(event: WorkerEvent) -> None:
+    def print_event(event: WorkerEvent) -> None:
         nonlocal last
         event = redact_event(event)
         if event.step is not None:
@@ -67,7 +67,7 @@ def print_lines() -> Iterator[PrintEvent]:
             last = (event.step.text, now)
         echo(event.text)
 
-    yield tell
+    yield print_event
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def print_with_bars() -> Iterator[PrintEvent]:
     with rich.progress.Progress(console=Console(), transient=True) as shown:
         tasks: dict[str, rich.progress.TaskID] = {}
 
-        def tell(event: WorkerEvent) -> None:
+        def print_event(event: WorkerEvent) -> None:
             event = redact_event(event)
             if event.step is None:
                 for task in tasks.values():
@@ -94,4 +94,4 @@ def print_with_bars() -> Iterator[PrintEvent]:
                 tasks[event.step.text] = shown.add_task(escape(printable(event.step.text)))
             shown.update(tasks[event.step.text], completed=event.step.done, total=event.step.total)
 
-        yield tell
+        yield print_event

@@ -19,18 +19,18 @@ GROUP, DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
 @contextlib.contextmanager
 def report_task_progress(spark: "SparkSession", text: str, progress: Progress) -> Iterator[None]:
     """Reports the done and total tasks of the block's statements; each count once, and the full total at the end."""
-    told = _ProgressReporter(text, progress)
+    reporter = _ProgressReporter(text, progress)
     watch = _watch_connect if import_pyspark("pyspark.sql.utils").is_remote() else _watch_local
-    with watch(spark, told):
+    with watch(spark, reporter):
         yield
-    told.finish()
+    reporter.finish()
 
 
 class _ProgressReporter:
     def __init__(self, text: str, progress: Progress) -> None:
         self._text, self._progress, self._last = text, progress, (0, 0)
 
-    def tell(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         if total and (done, total) != self._last:
             self._last = (done, total)
             self._progress(ProgressStep(self._text, done, total))
@@ -38,14 +38,14 @@ class _ProgressReporter:
     def finish(self) -> None:
         """Reports the total as done. Stages that Spark skipped never count as done, so its last count may be lower."""
         total = max(self._last[1], 1)
-        self.tell(total, total)
+        self.update(total, total)
 
 
 @contextlib.contextmanager
-def _watch_connect(spark: Any, told: _ProgressReporter) -> Iterator[None]:
+def _watch_connect(spark: Any, reporter: _ProgressReporter) -> Iterator[None]:
     def heard(stages: Any, **_: Any) -> None:
         found = list(stages or ())
-        told.tell(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
+        reporter.update(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
 
     spark.registerProgressHandler(heard)
     try:
@@ -55,13 +55,13 @@ def _watch_connect(spark: Any, told: _ProgressReporter) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watch_local(spark: "SparkSession", told: _ProgressReporter) -> Iterator[None]:
+def _watch_local(spark: "SparkSession", reporter: _ProgressReporter) -> Iterator[None]:
     """Tags the statements of this thread with a job group; another thread counts the tasks of that group."""
     context: Any = spark.sparkContext
     group, before = f"nunatak-{uuid4()}", {key: context.getLocalProperty(key) for key in (GROUP, DESCRIPTION)}
     tracker = context.statusTracker()
     ended = threading.Event()
-    watcher = threading.Thread(target=_poll, args=(lambda: _count(tracker, group), told, ended), daemon=True)
+    watcher = threading.Thread(target=_poll, args=(lambda: _count(tracker, group), reporter, ended), daemon=True)
     context.setLocalProperty(GROUP, group)
     watcher.start()
     try:
@@ -73,10 +73,10 @@ def _watch_local(spark: "SparkSession", told: _ProgressReporter) -> Iterator[Non
             context.setLocalProperty(key, value)
 
 
-def _poll(count: Callable[[], tuple[int, int]], told: _ProgressReporter, ended: threading.Event) -> None:
+def _poll(count: Callable[[], tuple[int, int]], reporter: _ProgressReporter, ended: threading.Event) -> None:
     while not ended.wait(LOOK_SECONDS):
-        told.tell(*count())
-    told.tell(*count())
+        reporter.update(*count())
+    reporter.update(*count())
 
 
 def _count(tracker: Any, group: str) -> tuple[int, int]:

@@ -90,8 +90,8 @@ def run_job(
                 uri, warehouse=warehouse, catalog=catalog, master=master, remote=remote, config=settings, app_name=name
             )
     try:
-        with PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]() as tell:
-            outcome = run(job, spark, parsed, tell)
+        with PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]() as print_event:
+            outcome = run(job, spark, parsed, print_event)
     finally:
         spark.stop()
     _write_report(outcome, report)
@@ -170,12 +170,12 @@ def _bar() -> Iterator[Progress]:
     with rich.progress.Progress(console=Console(stderr=True)) as bars:
         lines: dict[str, rich.progress.TaskID] = {}
 
-        def tell(step: ProgressStep) -> None:
+        def print_event(step: ProgressStep) -> None:
             if step.text not in lines:
                 lines[step.text] = bars.add_task(escape(printable(step.text)))
             bars.update(lines[step.text], completed=step.done, total=step.total)
 
-        yield tell
+        yield print_event
 
 
 PROGRESS_PRINTERS = {"bar": _bar, "text": _text, "json": _json, "none": _nothing}

@@ -136,10 +136,10 @@ class Worker:
         session: SharedSession,
         maintain: MaintenanceFunction,
         shutdown: ShutdownSignal,
-        tell: PrintEvent,
+        print_event: PrintEvent,
     ) -> None:
         self._options, self._client, self._heartbeat_client, self._session = options, client, heartbeat_client, session
-        self._maintain, self._tell = maintain, tell
+        self._maintain, self._print_event = maintain, print_event
         self.shutdown = shutdown
         self.results: list[JobResult] = []
 
@@ -152,7 +152,7 @@ class Worker:
     def run(self) -> None:
         """Runs jobs until a shutdown; with `once` until nothing is due, with `max_jobs` until so many jobs ran."""
         options, idle_since = self._options, None
-        self._tell(WorkerEvent(event="started", text=f"worker {options.name} takes jobs of {options.securable}"))
+        self._print_event(WorkerEvent(event="started", text=f"worker {options.name} takes jobs of {options.securable}"))
         while not self.shutdown.requested and len(self.results) != options.max_jobs:
             leased = self._retry_until_answered(self._lease_next)
             if leased is not None:
@@ -164,12 +164,12 @@ class Worker:
             if idle_since is None:
                 idle_since = time.monotonic()
                 text = f"nothing to do; looking again every {options.poll_seconds:g} s"
-                self._tell(WorkerEvent(event="waiting", text=text))
+                self._print_event(WorkerEvent(event="waiting", text=text))
             self._stop_if_idle(idle_since)
             self.shutdown.sleep(
                 options.poll_seconds * random.uniform(0.8, 1.2)
             )  # jitter, so that workers do not poll at the same time
-        self._tell(WorkerEvent(event="stopped", text=f"the worker ends; it took {len(self.results)} jobs"))
+        self._print_event(WorkerEvent(event="stopped", text=f"the worker ends; it took {len(self.results)} jobs"))
 
     def run_one(self, job_id: int) -> None:
         """Runs this job only; raises Conflict if another worker holds it."""
@@ -200,7 +200,7 @@ class Worker:
                 break
             body["page-token"] = page["next-page-token"]
         if added:
-            self._tell(WorkerEvent(event="planned", text=f"{added} jobs are due by policy"))
+            self._print_event(WorkerEvent(event="planned", text=f"{added} jobs are due by policy"))
 
     def _retry_until_answered(self, ask: Callable[[], LeasedJob | None]) -> LeasedJob | None:
         """Repeats the request until the catalog answers or a shutdown is requested.
@@ -216,7 +216,7 @@ class Worker:
                     raise
                 pause = wait * random.uniform(0.5, 1.0)
                 text = f"the catalog does not answer ({failure_reason(error)}); asking again in {pause:.0f} s"
-                self._tell(WorkerEvent(event="unreachable", text=text, error=failure_reason(error)))
+                self._print_event(WorkerEvent(event="unreachable", text=text, error=failure_reason(error)))
                 self.shutdown.sleep(pause)
                 wait = min(MAX_WAIT_SECONDS, 2 * wait)
             if self.shutdown.requested:
@@ -251,7 +251,7 @@ class Worker:
             lease.mark_work_ended()
             ended = self._report_result(job, lease, ended)
         self.results.append(ended)
-        self._tell(_ended_event(job, ended, time.monotonic() - began))
+        self._print_event(_ended_event(job, ended, time.monotonic() - began))
         if ended.error is not None:
             self._session.require_alive()
             self.shutdown.sleep(FIRST_WAIT_SECONDS)  # a job that was handed back is due again at once
@@ -268,7 +268,7 @@ class Worker:
             spec = msgspec.convert(job["job"], JobSpec)
         except msgspec.ValidationError as error:
             return JobResult("failed", error=f"this worker does not understand the job: {error}")
-        self._tell(_begun_event(job, spec))
+        self._print_event(_begun_event(job, spec))
         try:
             return JobResult("done", self._maintain(self._job_context(job, spec, lease)))
         except CannotRun:
@@ -287,11 +287,11 @@ class Worker:
     def _job_context(self, job: Json, spec: JobSpec, lease: JobLease) -> JobContext:
         def progress(step: ProgressStep) -> None:
             lease.set_progress(step)
-            self._tell(progress_event(job["job-id"], step))
+            self._print_event(progress_event(job["job-id"], step))
 
         lease.check()
         if not self._session.started:
-            self._tell(WorkerEvent(event="starting", text="starting Spark", job_id=job["job-id"]))
+            self._print_event(WorkerEvent(event="starting", text="starting Spark", job_id=job["job-id"]))
         spark = self._session.get()
         lease.check()
         return JobContext(

@@ -315,7 +315,7 @@ def test_the_last_administrator_is_kept(two_administrators: Office) -> None:
         admin.drop_role(store, ROOT, "admins"),
         admin.revoke(store, ROOT, ALL, "r:admins", securables.SERVER, P.SERVER_ADMIN),
     ):
-        with pytest.raises(Conflict, match="Nobody would be left"):
+        with pytest.raises(Conflict, match="No principal would be left"):
             office.does(change)
 
     assert office.rights("alice", securables.SERVER) & P.SERVER_ADMIN
@@ -333,7 +333,7 @@ def test_two_administrators_who_remove_each_other_at_once_do_not_both_succeed(tw
 
     refused = [each for each in outcomes if isinstance(each, CatalogError)]
     assert len(refused) == 1
-    assert "Nobody would be left" in refused[0].message
+    assert "No principal would be left" in refused[0].message
 
 
 def test_where_nobody_is_kept_as_administrator_nobody_needs_to_be_left(office: Office) -> None:
@@ -418,7 +418,7 @@ def test_an_administrator_from_outside_needs_no_credential_to_be_left(two_admini
     outside = replace(ROOT, principal="alice", external=True)
 
     office.does(admin.drop_principal(store, outside, "root"))
-    with pytest.raises(Conflict, match="Nobody would be left"):
+    with pytest.raises(Conflict, match="No principal would be left"):
         office.does(admin.drop_principal(store, outside, "alice"))
 
 

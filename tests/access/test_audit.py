@@ -179,7 +179,7 @@ def test_little_is_read_for_one_page_and_still_everything_is_found(
     tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch, newest_first: bool
 ) -> None:
     monkeypatch.setattr(audit_trail, "PAGE", 2)
-    monkeypatch.setattr(audit_trail, "LOOKED_AT", 2)
+    monkeypatch.setattr(audit_trail, "MAX_ROWS_READ", 2)
     store = SqliteStore(tmp_path / "catalog.db")
     expected = run(filled(store))
 

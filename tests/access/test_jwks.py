@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from nunatak.access.addresses import is_loopback
 from nunatak.access.jwks import NotFetched, fetch_json
+from nunatak.addresses import is_loopback
 from tests.backends.conftest import Run
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"keys":[]}'

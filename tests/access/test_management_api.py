@@ -157,7 +157,7 @@ def test_everybody_sees_themselves_and_nobody_else(catalog: LocalCatalog) -> Non
 
 def test_who_is_not_known_gets_nothing_but_the_document(catalog: LocalCatalog) -> None:
     for route in MANAGEMENT_ROUTES:
-        answer = LocalCatalog.call(catalog, route.method, route.template.replace("{", "").replace("}", ""))
+        answer = catalog.call_anonymously(route.method, route.template.replace("{", "").replace("}", ""))
         assert answer.status == (200 if route.operation == "managementDocument" else 401), route
 
 
@@ -227,9 +227,9 @@ def test_a_secret_is_shown_once_and_works(catalog: LocalCatalog) -> None:
     listed = catalog.call("GET", f"{M}/principals/alice/credentials")
     form = f"grant_type=client_credentials&client_id={made['credential-id']}&client_secret={quote(made['secret'])}"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    token = shown(LocalCatalog.call(catalog, "POST", "/v1/oauth/tokens", form.encode(), headers))["access_token"]
+    token = shown(catalog.call_anonymously("POST", "/v1/oauth/tokens", form.encode(), headers))["access_token"]
 
-    me = shown(LocalCatalog.call(catalog, "GET", f"{M}/me", None, {"Authorization": f"Bearer {token}"}))
+    me = shown(catalog.call_anonymously("GET", f"{M}/me", None, {"Authorization": f"Bearer {token}"}))
 
     assert me["principal"] == "alice"
     assert made["secret"].encode() not in listed.body
@@ -257,7 +257,7 @@ def test_everybody_manages_their_own_keys_but_not_those_of_others(catalog: Local
     refused(catalog.call("DELETE", f"{other}/{made['credential-id']}"), 404)
     done(catalog.call_as("alice", "DELETE", f"{own}/{made['credential-id']}"))
     refused(catalog.call("POST", own, {"expires-in-seconds": 0}), 400)
-    refused(LocalCatalog.call(catalog, "GET", f"{M}/me", None, {"Authorization": f"Bearer {made['secret']}"}), 401)
+    refused(catalog.call_anonymously("GET", f"{M}/me", None, {"Authorization": f"Bearer {made['secret']}"}), 401)
 
 
 def test_a_key_for_one_role_makes_no_key_for_more(catalog: LocalCatalog) -> None:
@@ -294,7 +294,7 @@ def token_of(catalog: LocalCatalog, principal: str, scope: str = "catalog") -> s
         }
     )
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = shown(LocalCatalog.call(catalog, "POST", "/v1/oauth/tokens", form.encode(), headers))
+    answer = shown(catalog.call_anonymously("POST", "/v1/oauth/tokens", form.encode(), headers))
     token: str = answer["access_token"]
     return token
 
@@ -469,7 +469,7 @@ def test_a_caller_is_told_what_its_login_may_do_not_what_its_principal_may(catal
     key = shown(catalog.call("POST", f"{M}/principals/carol/credentials", {"kind": "api-key", "roles": ["analyst"]}))
     question = f"{M}/access/explain?securable=namespace:default/sales&privilege=NS_DROP"
 
-    limited = shown(LocalCatalog.call(catalog, "GET", question, None, {"Authorization": f"Bearer {key['secret']}"}))
+    limited = shown(catalog.call_anonymously("GET", question, None, {"Authorization": f"Bearer {key['secret']}"}))
 
     assert shown(catalog.call_as("carol", "GET", question))["allowed"] is True
     assert limited["allowed"] is False
@@ -564,20 +564,20 @@ def test_everybody_sees_the_warehouses_they_have_something_in(catalog: LocalCata
 def test_tokens_outlive_a_new_key_unless_older_keys_are_forgotten(catalog: LocalCatalog) -> None:
     made = shown(catalog.call("POST", f"{M}/principals/alice/credentials", {"kind": "client"}))
     form = f"grant_type=client_credentials&client_id={made['credential-id']}&client_secret={quote(made['secret'])}"
-    token = shown(LocalCatalog.call(catalog, "POST", "/v1/oauth/tokens", form.encode()))["access_token"]
+    token = shown(catalog.call_anonymously("POST", "/v1/oauth/tokens", form.encode()))["access_token"]
     headers = {"Authorization": f"Bearer {token}"}
 
     shown(catalog.call("POST", f"{M}/keys/rotate"))
-    after_first = LocalCatalog.call(catalog, "GET", f"{M}/me", None, headers)
+    after_first = catalog.call_anonymously("GET", f"{M}/me", None, headers)
     shown(catalog.call("POST", f"{M}/keys/rotate", {"forget-older": True}))
-    after_second = LocalCatalog.call(catalog, "GET", f"{M}/me", None, headers)
+    after_second = catalog.call_anonymously("GET", f"{M}/me", None, headers)
 
     assert after_first.status == 200
     refused(after_second, 401)
 
 
 def test_the_server_serves_its_own_document(catalog: LocalCatalog) -> None:
-    served = shown(LocalCatalog.call(catalog, "GET", f"{M}/openapi.json"))
+    served = shown(catalog.call_anonymously("GET", f"{M}/openapi.json"))
 
     assert served == json.loads(json.dumps(management_document(MANAGEMENT_ROUTES)))
 

@@ -278,7 +278,7 @@ def test_the_server_may_start_before_opa_and_outlive_it(program: Path, tmp_path:
         uvloop.run(scene())
 
     said = [record.getMessage() for record in caplog.records if record.name == opa_module.__name__]
-    assert said[-1] == "OPA decides again"
+    assert said[-1] == "OPA answers again"
     assert 2 <= len(said) <= 4  # not one line for each request that was refused
 
 

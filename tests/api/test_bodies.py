@@ -285,5 +285,5 @@ async def test_a_client_that_leaves_has_sent_no_body() -> None:
         return {"type": "http.disconnect"}
 
     body = Body(gone, {}, BodyRoom(MIB, MIB), InFlight(1), MIB)
-    with pytest.raises(CatalogError, match="cut off"):
+    with pytest.raises(CatalogError, match="client disconnected"):
         await body.raw()

@@ -368,7 +368,8 @@ def test_a_commit_rewrites_no_index_of_what_stays(catalog: LocalCatalog) -> None
         ok(catalog.commit("ns", "t", a_commit(set_properties(number=str(number)))))
         frames.append(log_frames(catalog) - before)
 
-    assert min(frames) <= 4, frames  # of iceberg_tables, nunatak_heads, nunatak_commits and its index
+    # Of iceberg_tables, nunatak_heads, nunatak_commits and its index, and nunatak_outbox, which has no index.
+    assert min(frames) <= 5, frames
 
 
 def log_frames(catalog: LocalCatalog) -> int:

@@ -111,9 +111,9 @@ def test_a_torn_file_is_set_aside_and_written_again(catalog: LocalCatalog, codec
     assert kinds(catalog) == ["torn-file"]
     (said,) = mend(catalog)
 
-    (aside,) = [each for each in file.parent.iterdir() if ".torn-" in each.name]
-    assert aside.name in said
-    assert aside.read_bytes() == whole[:100]
+    (damaged_name,) = [each for each in file.parent.iterdir() if ".torn-" in each.name]
+    assert damaged_name.name in said
+    assert damaged_name.read_bytes() == whole[:100]
     assert found(catalog) == []
     catalog.restart()
     assert catalog.load("ns", "t")["metadata"]["properties"]
@@ -137,7 +137,7 @@ def test_a_file_that_can_be_read_is_never_written_again(catalog: LocalCatalog) -
     key = Key("default", "ns", "t")
     late = Finding("torn-file", "default/ns.t", "it was torn when it was looked at", repairable=True, key=key)
 
-    assert catalog.run(repair(catalog.app.catalog, late, HOUR_MS)) == "the file can be read; left alone"
+    assert catalog.run(repair(catalog.app.catalog, late, HOUR_MS)) == "the file is readable; not changed"
     assert file.read_bytes() == changed
 
 
@@ -204,7 +204,7 @@ def test_a_line_missing_from_the_commit_log_is_found(catalog: LocalCatalog) -> N
     (finding,) = found(catalog)
 
     assert finding.kind == "broken-log"
-    assert "line 4 moves on from" in finding.text
+    assert "line 4 moves the pointer from" in finding.text
 
 
 def test_a_doubled_line_and_a_missing_last_line_are_found(catalog: LocalCatalog) -> None:
@@ -278,7 +278,7 @@ def test_answers_beyond_their_time_and_stuck_jobs_are_found(catalog: LocalCatalo
     catalog.clock.added_ms = 10 * HOUR_MS
 
     assert kinds(catalog, 24 * HOUR_MS) == ["stuck-job", "expired-answers"]
-    assert mend(catalog, 24 * HOUR_MS) == ["forgot the expired answers"]
+    assert mend(catalog, 24 * HOUR_MS) == ["deleted the expired responses"]
     assert kinds(catalog, 24 * HOUR_MS) == ["stuck-job"]
 
 
@@ -294,7 +294,7 @@ def test_a_file_that_lost_its_server_is_an_orphan_once_it_is_old(catalog: LocalC
     before = catalog.files()
 
     assert kinds(catalog, 72 * HOUR_MS) == []
-    assert [each.text for each in found(catalog)] == [f"nothing leads to file://{lost}"]
+    assert [each.text for each in found(catalog)] == [f"no table references file://{lost}"]
     aged(torn)
     assert kinds(catalog) == ["orphan", "orphan"]
     mend(catalog)

@@ -15,7 +15,7 @@ from nunatak.api import bodies
 from nunatak.api.request_limits import InFlight
 from nunatak.catalog import commits, publish
 from nunatak.catalog.catalog import Caller
-from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork, interpreter_shared
+from nunatak.catalog.large_work import SENDER, SWITCH_SECONDS, LargeWork, short_switch_interval
 from nunatak.catalog.pointers import key_of
 from nunatak.iceberg import commit_request, create, table_metadata, updates, view_commit, view_metadata
 from nunatak.iceberg.identifiers import Identifier
@@ -178,7 +178,7 @@ def test_others_get_their_turn_between_the_tables_of_a_transaction(catalog: Loca
     caller = Caller()
     planned = catalog.run(commits._plan_all(server, warehouse, caller, keys, wanted, is_transaction=True))
     for work in (
-        commits._plan_from_memory(server, warehouse, caller, keys, wanted),
+        commits._plan_from_cache(server, warehouse, caller, keys, wanted),
         commits._plan_all(server, warehouse, caller, keys, wanted, is_transaction=True),
         publish._new_versions(server, planned),
     ):
@@ -236,7 +236,7 @@ def test_a_commit_to_a_view_is_bounded(catalog: LocalCatalog) -> None:
     [
         ({f"k{number}": "v" for number in range(1001)}, "Too many properties: 1001"),
         ({"k": "v" * 32 * 1024}, "larger than 32768 bytes"),
-        ({"s3.secret-access-key": "x"}, "it names a secret"),
+        ({"s3.secret-access-key": "x"}, "the name suggests a secret"),
         ({"": "x"}, "its key is empty"),
     ],
     ids=["too many", "too large", "a secret", "no key"],
@@ -285,7 +285,7 @@ def test_a_request_takes_its_turn_as_its_sender(catalog: LocalCatalog, monkeypat
     ok(catalog.commit("ns", "t", a_commit(set_properties(**MANY))))
 
     assert [name.rpartition("_")[0] for name in seen] == ["large-work"]
-    assert catalog.app.catalog.large_work._turns == {}
+    assert catalog.app.catalog.large_work._sender_locks == {}
 
 
 def test_a_large_work_leaves_the_interpreter_as_it_was() -> None:
@@ -304,7 +304,7 @@ def test_a_large_work_leaves_the_interpreter_as_it_was() -> None:
 def test_two_large_works_that_overlap_leave_the_interpreter_as_it_was() -> None:
     """The one that began first ends first: the other must not restore what it found."""
     before = sys.getswitchinterval(), gc.isenabled()
-    first, second = interpreter_shared(), interpreter_shared()
+    first, second = short_switch_interval(), short_switch_interval()
 
     first.__enter__()
     second.__enter__()

@@ -1,5 +1,6 @@
 """Maintenance jobs over HTTP: planned into the queue, asked for, leased by workers, watched and cancelled."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,9 @@ def test_a_worker_leases_keeps_alive_and_finishes_a_job(messy: LocalCatalog) -> 
     done(messy.call("POST", f"{JOBS}/{job['job-id']}/finish", result, KEY))
     over = ok(messy.call("GET", f"{JOBS}/{job['job-id']}"))
 
+    ((securable, detail),) = messy.rows("SELECT securable, detail FROM nunatak_outbox WHERE type LIKE 'finish%'")
+    told = {"type": "data-compaction", "state": "done", "changed": True, "error": "", "size_bytes": 9}
+    assert (securable, json.loads(detail)["facts"]) == ("default\x1fns.\x1ea", told)
     assert job["job"]["options"]["strategy"] == "binpack"
     assert job["worker"] == "anonymous/w1"
     assert beat == {"cancelled": False}

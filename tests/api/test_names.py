@@ -117,8 +117,8 @@ def test_a_404_names_the_other_kind_of_that_name(catalog: LocalCatalog) -> None:
     catalog.table("ns", "t")
     catalog.view("ns", "v")
 
-    assert catalog.call("GET", path_of("ns", "views", "t")).hint == "There is a table of that name."
-    assert catalog.call("GET", path_of("ns", "tables", "v")).hint == "There is a view of that name."
+    assert catalog.call("GET", path_of("ns", "views", "t")).hint == "A table with this name exists."
+    assert catalog.call("GET", path_of("ns", "tables", "v")).hint == "A view with this name exists."
 
 
 @pytest.mark.parametrize("separator", [".", "$", "~", "é"])

@@ -293,7 +293,7 @@ def test_a_pointer_that_moves_again_and_again_refuses_the_transaction_in_the_sam
 ) -> None:
     full.table("ns", "u")
     monkeypatch.setattr("nunatak.catalog.commits.MAX_TRIES", 2)
-    there = failing(full, monkeypatch, PointerMoved("Cannot commit ns.u: it was changed by somebody else meanwhile"))
+    there = failing(full, monkeypatch, PointerMoved("Cannot commit ns.u: another writer changed it meanwhile"))
 
     refused = both(full, set_properties(x="y"))
 

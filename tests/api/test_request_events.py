@@ -9,6 +9,7 @@ import pytest
 
 from nunatak.database import bindings
 from nunatak.events import reports
+from nunatak.events.outbox import deliver
 from tests.api.conftest import MakeCatalog
 from tests.api.wire import (
     a_commit,
@@ -33,9 +34,10 @@ KEY = "0198c2c4-0000-7000-8000-000000000001"
 
 def spooled(catalog: LocalCatalog, kind: str = "events") -> list[dict[str, Any]]:
     """Everything of a kind that was noted until now."""
-    spool = catalog.app.catalog.spool
-    assert spool is not None
-    catalog.run(spool.flush(finish=True))
+    inner = catalog.app.catalog
+    assert inner.spool is not None
+    catalog.run(deliver(inner.store, inner.spool, inner.server_id, inner.now_ms))
+    catalog.run(inner.spool.flush(finish=True))
     files = sorted((catalog.data / "spool" / kind).rglob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
 
@@ -235,18 +237,19 @@ def test_the_bytes_of_kept_reports_are_bounded_and_not_only_their_number(
     assert stored < 3_000_000, "of 19 MB that were sent"
 
 
-def test_a_large_commit_is_told_without_keeping_it_in_memory(catalog: LocalCatalog) -> None:
+def test_a_refused_commit_is_told_without_keeping_it_in_memory(catalog: LocalCatalog) -> None:
     catalog.table("ns", "t")
     spool = catalog.app.catalog.spool
     assert spool is not None
     catalog.run(spool.flush())
 
-    ok(catalog.commit("ns", "t", a_commit(set_properties(large="x" * 30_000))))
-    ok(catalog.commit("ns", "t", a_commit(set_properties(small="x" * 3_000))))
+    body = a_commit(set_properties(large="x" * 30_000), requires=[branch_is_at(3)])
+    assert catalog.commit("ns", "t", body).status == 409
 
-    assert [callable(record) for _, _, record in spool._waiting] == [False, True]
-    assert 3_000 < spool._waiting_bytes < 4_000
-    assert [event["operation"] for event in spooled(catalog)].count("commit-table") == 2
+    ((_, _, record),) = spool._waiting
+    assert isinstance(record, dict)
+    assert len(json.dumps(record)) < 1000
+    assert [event["status"] for event in spooled(catalog) if event["operation"] == "commit-table"] == [409]
 
 
 def test_of_loads_only_their_number_is_told(catalog: LocalCatalog) -> None:
@@ -266,18 +269,27 @@ def test_administration_is_told_without_its_body(catalog: LocalCatalog) -> None:
     assert answer.status < 300, answer.body
 
     (told,) = spooled(catalog, "audit")
-    assert (told["action"], told["outcome"], told["detail"]) == ("setPolicy", "allowed", None)
+    assert (told["action"], told["outcome"], told["detail"]) == ("set-policy", "allowed", None)
 
 
-def test_a_spool_that_cannot_be_written_is_nobodys_problem(make_catalog: MakeCatalog, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    catalog = make_catalog(spool_location=str(tmp_path / "file" / "spool"))
+def test_changes_wait_for_a_spool_that_cannot_be_written(make_catalog: MakeCatalog, tmp_path: Path) -> None:
+    blocking = tmp_path / "file"
+    blocking.write_text("not a folder")
+    catalog = make_catalog(spool_location=str(blocking / "spool"))
     catalog.namespace("ns")
     catalog.table("ns", "t")
+    assert catalog.commit("ns", "t", a_commit(requires=[branch_is_at(3)])).status == 409
 
     assert spooled(catalog) == []
+    assert b"nunatak_spool_dropped_total 1.0" in catalog.call("GET", "/metrics").body, "the refusal"
     catalog.load("ns", "t")
-    assert b"nunatak_spool_dropped_total 2.0" in catalog.call("GET", "/metrics").body
+
+    blocking.unlink()
+    inner = catalog.app.catalog
+    catalog.run(deliver(inner.store, inner.spool, inner.server_id, inner.now_ms))
+    (file,) = (blocking / "spool" / "events").rglob("*.jsonl")
+    told = [json.loads(line)["operation"] for line in file.read_text().splitlines()]
+    assert told == ["create-namespace", "create-table"]
 
 
 def test_without_a_spool_nothing_is_kept(make_catalog: MakeCatalog) -> None:

@@ -64,9 +64,9 @@ def longest_stretch(catalog: LocalCatalog, query: str) -> int:
 def test_the_steps_of_a_search_between_other_requests_do_not_grow_with_the_catalog(
     catalog: LocalCatalog, query: str
 ) -> None:
-    catalog.rows(MANY, 3 * search.PIECE)
+    catalog.rows(MANY, 3 * search.NAMES_PER_QUERY)
     few = longest_stretch(catalog, query)
-    catalog.rows(MANY.replace("'ns'", "'other'"), 20 * search.PIECE)
+    catalog.rows(MANY.replace("'ns'", "'other'"), 20 * search.NAMES_PER_QUERY)
 
     many = longest_stretch(catalog, query)
 
@@ -76,8 +76,8 @@ def test_the_steps_of_a_search_between_other_requests_do_not_grow_with_the_catal
 def test_a_page_looks_at_so_many_names_and_the_next_goes_on(
     catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PIECE", 2)
-    monkeypatch.setattr(search, "LOOKED_AT", 4)
+    monkeypatch.setattr(search, "NAMES_PER_QUERY", 2)
+    monkeypatch.setattr(search, "MAX_NAMES_READ", 4)
     catalog.rows(MANY, 9)  # table_1 … table_9
 
     assert all_pages(catalog, "query=table_9") == [[], [], ["table_9"]]

@@ -79,7 +79,6 @@ def test_the_metrics_page_counts_requests_by_operation_and_status(catalog: Local
 
 
 def test_the_metrics_page_tells_how_long_answers_took(catalog: LocalCatalog) -> None:
-    """MISSION: 003-48, 003-49, 003-50, 003-54, 003-77"""
     metrics = catalog.app.metrics
     for status, seconds in ((200, 0.0009), (200, 0.002), (409, 0.3), (500, 11.0)):
         metrics.count("updateTable", "POST", status, seconds)
@@ -115,7 +114,6 @@ def test_workers_tell_together_how_long_answers_took(catalog: LocalCatalog) -> N
 
 
 def test_the_metrics_page_tells_how_large_metadata_is(catalog: LocalCatalog) -> None:
-    """MISSION: 003-55"""
     catalog.table("ns", "t")
 
     page = catalog.call("GET", "/metrics").body.decode()
@@ -126,7 +124,6 @@ def test_the_metrics_page_tells_how_large_metadata_is(catalog: LocalCatalog) -> 
 
 
 def test_the_rules_of_the_docs_watch_what_the_page_tells(catalog: LocalCatalog) -> None:
-    """MISSION: 003-48, 003-49, 003-50, 003-51, 003-52, 003-54, 003-55, 003-77"""
     families = text_string_to_metric_families(catalog.call("GET", "/metrics").body.decode())
     told = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     told |= {f"{name}_bucket" for name, kind, _ in METRICS if kind == "histogram"}

@@ -36,8 +36,8 @@ def commit_outside(catalog: LocalCatalog, name: str) -> None:
 @pytest.fixture
 def rivalled(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> tuple[LocalCatalog, list[int]]:
     """Two tables, and another client that commits to the second one before as many of our tries as the list says."""
-    monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(commits, "MAX_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(commits, "FIRST_BACKOFF_SECONDS", 0.0001)
+    monkeypatch.setattr(commits, "MAX_BACKOFF_SECONDS", 0.001)
     catalog.table("ns", "a")
     catalog.table("ns", "b")
     left = [0, 0]  # commits of the other client that are still to come, and tries of ours

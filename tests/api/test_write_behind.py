@@ -10,7 +10,7 @@ import zstandard
 
 from nunatak.catalog import write_behind
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.write_behind import PATIENCE_SECONDS, QUIET_SECONDS, SMALL_BYTES, WriteBehind, run_write_behind
+from nunatak.catalog.write_behind import MAX_DELAY_SECONDS, QUIET_SECONDS, SMALL_BYTES, WriteBehind, run_write_behind
 from nunatak.database.records import Change
 from nunatak.database.sqlite import SqliteStore
 from nunatak.errors import ServiceUnavailable
@@ -91,13 +91,13 @@ def test_a_commit_leaves_its_bytes_for_later_and_a_quiet_table_has_them(watched:
 
 def test_of_many_commits_one_is_stored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[int] = []
-    pack = write_behind._pack
+    pack = write_behind._compress
 
     def counting(versions: Any) -> Any:
         packed.append(len(versions))
         return pack(versions)
 
-    monkeypatch.setattr(write_behind, "_pack", counting)
+    monkeypatch.setattr(write_behind, "_compress", counting)
     for number in range(1, 21):
         location = watched.commit(number)
         watched.store()
@@ -115,7 +115,7 @@ def test_a_table_that_is_never_quiet_is_stored_now_and_then(watched: Watched) ->
         location = watched.commit(number)
         watched.store()
         stored += watched.stored() == content_of(location)
-        watched.clock.now += PATIENCE_SECONDS / 40
+        watched.clock.now += MAX_DELAY_SECONDS / 40
     assert stored == 2
 
 

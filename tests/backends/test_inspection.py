@@ -101,8 +101,8 @@ def test_stock_counts_what_should_have_gone_by_itself(store: Store, run: Run[Any
     for attempt in range(3):  # a job whose server was lost comes after those that were due before
         run(job_queue.lease(store, "server", "a", attempt, 1))
 
-    stock = run(store.take_stock(1001, 2))
+    summary = run(store.summarize(1001, 2))
 
-    assert (stock.pointers, stock.expired_answers) == (1, 2)
-    assert [(job.kind, job.attempts, job.last_error) for job in stock.stuck_jobs] == [("purge", 2, None)]
-    assert run(store.take_stock(0, 3)).stuck_jobs == ()
+    assert (summary.pointers, summary.expired_answers) == (1, 2)
+    assert [(job.kind, job.attempts, job.last_error) for job in summary.stuck_jobs] == [("purge", 2, None)]
+    assert run(store.summarize(0, 3)).stuck_jobs == ()

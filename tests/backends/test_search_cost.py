@@ -14,9 +14,9 @@ from nunatak.database.postgres import open_store
 from nunatak.database.statements import in_named_style, number_parameters, read_statements
 from tests.backends.conftest import Run
 
-MANY, PIECE = 3000, 10
+MANY, NAMES_PER_QUERY = 3000, 10
 SLACK = 3  # the first row behind the piece, and how databases find the place to start at
-VALUES = search_values("default", "nothing", None, ("ns", "t002000"), PIECE)
+VALUES = search_values("default", "nothing", None, ("ns", "t002000"), NAMES_PER_QUERY)
 
 
 def rows_of_many() -> list[tuple[str, str, str, str]]:
@@ -38,7 +38,7 @@ def test_postgres_reads_no_more_rows_than_a_search_looks_at(database: str, run: 
         await connection.close()
         return most_rows(json.loads(plan)[0]["Plan"])
 
-    assert PIECE <= run(read()) <= PIECE + SLACK
+    assert NAMES_PER_QUERY <= run(read()) <= NAMES_PER_QUERY + SLACK
 
 
 def most_rows(plan: dict[str, Any]) -> float:
@@ -65,7 +65,7 @@ def test_mariadb_reads_no_more_rows_than_a_search_looks_at(mariadb_database: str
         cursor.fetchall()
         read = rows_read(cursor) - before
 
-    assert PIECE <= read <= 2 * (PIECE + SLACK)
+    assert NAMES_PER_QUERY <= read <= 2 * (NAMES_PER_QUERY + SLACK)
 
 
 def rows_read(cursor: pymysql.cursors.Cursor) -> int:

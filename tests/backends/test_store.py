@@ -124,7 +124,7 @@ def test_a_list_of_changes_happens_whole_or_not_at_all(full: Store, run: Run[ANY
     """MISSION: 000-37"""
     """MISSION: 004-10"""
     first = insert("t").new
-    fine = [create_namespace("new"), insert("u"), move("t", first, stored("v2")), AddJob("purge", b"{}")]
+    fine: list[Change] = [create_namespace("new"), insert("u"), move("t", first, stored("v2")), AddJob("purge", b"{}")]
 
     for position in range(len(fine) + 1):
         changes = [*fine[:position], delete("no"), *fine[position:]]
@@ -143,7 +143,7 @@ def test_changes_that_arrive_together_each_have_their_own_outcome(full: Store, r
     """They may share one commit of the database; one that fails takes nobody along."""
 
     async def together() -> list[Any]:
-        changes = [
+        changes: list[list[Change]] = [
             [insert(f"n{number}")] if number % 3 else [insert(f"n{number}"), delete("no")] for number in range(30)
         ]
         return await asyncio.gather(*(full.apply(change) for change in changes), return_exceptions=True)
@@ -325,7 +325,7 @@ def all_pages(store: Store, run: Run[ANY], parent: str, size: int) -> list[str]:
     found: list[str] = []
     after: str | None = ""
     for _ in range(1000):
-        page, after = run(store.list_namespaces(CATALOG, parent, after, size))
+        page, after = run(store.list_namespaces(CATALOG, parent, after or "", size))
         assert len(page) <= size
         found += page
         if after is None:
@@ -666,7 +666,7 @@ def test_properties_of_a_table_are_those_of_its_uuid(full: Store, run: Run[ANY])
         changes = run(update_table_properties(full, key("t"), "uuid-of-t", updates, removals))
         run(full.apply(changes))
 
-    update(owner="ann", **{"k" * 255: "v" * 1000})
+    update((), owner="ann", **{"k" * 255: "v" * 1000})
     update(("k" * 255,), owner="bo", tier="gold")
 
     assert properties("t") == {"owner": "bo", "tier": "gold"}

@@ -107,6 +107,9 @@ def lacking(attempts: list[Attempt], tables: list[FoundTable], began: float, end
     return findings(map(as_seen_by_backup, attempts), [], tables)
 
 
+WITHOUT_EVENT = "SELECT commit_id FROM nunatak_commits WHERE commit_id NOT IN (SELECT event_id FROM nunatak_outbox)"
+
+
 def test_a_backup_under_load_restored_elsewhere_holds_what_was_acknowledged(homes: Homes, tmp_path: Path) -> None:
     """MISSION: 003-46"""
     chance = seeded(f"backup-{homes.kind}")
@@ -133,6 +136,7 @@ def test_a_backup_under_load_restored_elsewhere_holds_what_was_acknowledged(home
             tables = find_tables(second.catalog, heir.port, NAMES)
             lives(heir.port)
 
+    assert second.execute(WITHOUT_EVENT) == []
     held = sum(len(table.chain) for table in tables)
     print(f"{run.summary()}; the backup holds {held}")
     assert BEFORE <= held < run.applied

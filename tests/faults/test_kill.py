@@ -68,7 +68,7 @@ def test_a_killed_server_loses_doubles_and_dangles_nothing(tmp_path: Path, monke
         last = move_on(server.port, tables.names, chance)
         found = find_tables(server.data, server.port, tables.names)
     sentences = findings([*run.attempts, *last.attempts], [*run.reads, *last.reads], found)
-    monkeypatch.setattr(sweep, "REST", 0)  # nobody asks for anything meanwhile
+    monkeypatch.setattr(sweep, "SLEEP_FACTOR", 0)  # nobody asks for anything meanwhile
     swept = asyncio.run(sweep_once(server.data))
     remaining = orphans(server.data / "warehouse", found)
     kinds = kinds_of(sentences)

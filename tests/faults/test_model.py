@@ -713,7 +713,7 @@ def _a_commit_sent_again_is_not_recognised(patch: pytest.MonkeyPatch) -> None:
     async def find_nothing(*_: object) -> None:
         return None
 
-    patch.setattr(commits, "_already_done", find_nothing)
+    patch.setattr(commits, "_find_applied", find_nothing)
 
 
 def _a_property_cannot_be_removed(patch: pytest.MonkeyPatch) -> None:
@@ -742,7 +742,7 @@ def _whoever_commits_last_wins(patch: pytest.MonkeyPatch) -> None:
         yield
 
     patch.setattr(Writer, "_move_pointer", move)
-    patch.setattr(TableLocks, "take", take)
+    patch.setattr(TableLocks, "acquire", take)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_a_bad_disk_makes_no_answer_wrong(
     held = {snapshot_id for table in tables for snapshot_id in table.snapshots}
     failed = [attempt for attempt in run.attempts if (attempt.status or 0) >= 500]
     faults = disk.faults()
-    monkeypatch.setattr(sweep, "REST", 0)
+    monkeypatch.setattr(sweep, "SLEEP_FACTOR", 0)
     swept = asyncio.run(sweep_once(data))
     left = {file for file in orphans(data / "warehouse", tables) if name_of(file) not in made}
     kinds = kinds_of(sentences)

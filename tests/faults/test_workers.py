@@ -124,7 +124,7 @@ def test_workers_that_are_killed_come_back_and_nothing_is_lost_or_doubled(
         print(run.summary())
         assert found == []
         assert server.process.poll() is None
-        assert server.log.read_text().count("is gone and begun again") == KILLS
+        assert server.log.read_text().count("ended and is restarted") == KILLS
     show("F2", "workers of one server killed", commits=run.applied, kills=KILLS, workers=WORKERS, findings=0)
 
 
@@ -227,7 +227,7 @@ def test_workers_that_cannot_start_say_why_once(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr.count("The database cannot be reached now") == 1
+    assert ended.stderr.count("Cannot connect to PostgreSQL") == 1
     assert "Traceback" not in ended.stderr
 
 

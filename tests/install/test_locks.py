@@ -1,8 +1,11 @@
 """What `make` installs is pinned: a version and at least one hash for everything, and everything that we ask for."""
 
+import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,34 @@ def test_every_line_of_a_lock_has_a_hash(lock: str) -> None:
     assert "".join(entry[0] + "\n" for entry in entries) == text
     assert names_in((*PROJECT["project"]["dependencies"], *LOCKS[lock])) - {entry["name"] for entry in entries} == set()
     assert {"hatchling", "editables"} <= {entry["name"] for entry in entries}, "what builds the project is pinned, too"
+
+
+def imported_by(file: Path) -> set[str]:
+    """The packages that a file imports, without the standard library and our own."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"nunatak", "nunatak_spark", "tests"}
+
+
+def test_whatever_is_imported_is_asked_for_by_its_own_name() -> None:
+    """A package that only comes with another one is gone when the other one no longer needs it."""
+    groups = (*EXTRAS.values(), *GROUPS.values())
+    asked = names_in((*PROJECT["project"]["dependencies"], *(one for group in groups for one in group)))
+    distributions = packages_distributions()
+
+    files = [file for folder in ("src", "tests", "docs") for file in (ROOT / folder).rglob("*.py")]
+    unasked = {
+        f"{file.relative_to(ROOT)}: {package}"
+        for file in files
+        for package in imported_by(file)
+        if asked.isdisjoint(name_of(each) for each in distributions.get(package, [package]))
+    }
+
+    assert unasked == set()
 
 
 def test_only_what_users_choose_is_published() -> None:

@@ -20,13 +20,14 @@ from tests.conftest import Say
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1200  # about a minute on a quiet machine
-# Where a library shows: requests cut in odd places, malformed ones, TLS, forged tokens, and all three databases.
+# Where a library shows: requests cut in odd places, malformed ones, TLS, forged tokens, and every database and store.
 FILES = (
     "tests/api/test_exchange.py",
     "tests/api/test_malformed.py",
     "tests/access/test_tls.py",
     "tests/access/test_forged_oidc_tokens.py",
     "tests/backends/test_store.py",
+    "tests/backends/test_object_store_emulators.py",
 )
 _BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)(?:,<[0-9.]+)?")
 
@@ -34,7 +35,8 @@ _BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)(?:,<[0-9.]+)?")
 def lower_bounds() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    written = [*project["dependencies"], *extras["postgres"], *extras["mariadb"]]
+    used = ("postgres", "mariadb", "s3", "azure", "gcs")
+    written = list(dict.fromkeys([*project["dependencies"], *(each for extra in used for each in extras[extra])]))
     bounds = {found[1]: found[2] for found in map(_BOUND.fullmatch, written) if found}
     assert len(bounds) == len(written), "each has a lower bound"
     return bounds

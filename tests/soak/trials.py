@@ -206,6 +206,12 @@ TRIALS = (
         {"purges": 500},
     ),
     Trial(
+        "F1",
+        "Events",
+        "A server that is killed between a change and the telemetry spool loses no event.",
+        "faults/test_outbox.py",
+    ),
+    Trial(
         "F21",
         "Upgrades",
         "The database moves forward from every released schema, under load and through failures.",
@@ -225,6 +231,17 @@ TRIALS = (
         {"FSCK_TABLES": 10_000},
         {},
         {"tables": 10_000},
+    ),
+    Trial(
+        "S1",
+        "Scopes of credentials",
+        "A vended credential opens its table and nothing else, whatever the table's location is called: on S3, on "
+        "stores that speak its protocol, on ADLS and on GCS. An evaluator of policies that shares no code with "
+        "them decides.",
+        "unit/test_vended_scope.py",
+        {"TABLES": 100_000},
+        {},
+        {"tables": 500_000},
     ),
 )
 

@@ -7,6 +7,7 @@ fake-gcs-server stands behind a front that enforces access boundaries. `tests/co
 import base64
 import contextlib
 import json
+import os
 import shutil
 import sys
 import time
@@ -305,7 +306,10 @@ def _seaweedfs_identities(role_arn: str) -> dict[str, Any]:
 
 def _python_program(name: str) -> str:
     """Returns a program that a package of the test group brings."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent))
+    # An environment that takes packages from another one has no programs of theirs.
+    shared = [Path(entry).parents[2] / "bin" for entry in sys.path if Path(entry).name == "site-packages"]
+    folders = [Path(sys.executable).parent, *shared]
+    found = shutil.which(name, path=os.pathsep.join(map(str, folders)))
     if found is None:
         raise ToolMissing(f"NOT RUN: `{name}` is not installed beside {sys.executable}")
     return found

@@ -107,4 +107,4 @@ def test_a_plain_table_is_created_in_three_batches() -> None:
     """What need not be known for the next question is asked together: a driver may send it in one round trip."""
     _, batches = apply(insert("t"), {"namespace_exists": THERE, "insert_pointer": Result(1, ())})
 
-    assert [len(batch) for batch in batches] == [2, 1, 6]
+    assert [len(batch) for batch in batches] == [2, 1, 7]

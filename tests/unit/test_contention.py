@@ -21,7 +21,7 @@ async def _is_waiting(load: "asyncio.Task[None]") -> bool:
 def test_nobody_waits_for_a_table_without_conflicts() -> None:
     async def scene() -> None:
         quiet = Contention()
-        await asyncio.wait_for(quiet.await_turn(TABLE, ANN), 1)
+        await asyncio.wait_for(quiet.wait_before_load(TABLE, ANN), 1)
         assert quiet.tables == {}
 
     asyncio.run(scene())
@@ -30,13 +30,13 @@ def test_nobody_waits_for_a_table_without_conflicts() -> None:
 def test_refused_writers_reload_one_after_the_other() -> None:
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
-        hot.refused(TABLE, BOB)
+        hot.add_conflict(TABLE, ANN)
+        hot.add_conflict(TABLE, BOB)
 
-        await hot.await_turn(TABLE, ANN)
-        second = asyncio.create_task(hot.await_turn(TABLE, BOB))
+        await hot.wait_before_load(TABLE, ANN)
+        second = asyncio.create_task(hot.wait_before_load(TABLE, BOB))
         assert await _is_waiting(second)
-        hot.attempted(TABLE, ANN)
+        hot.commit_ended(TABLE, ANN)
         await asyncio.wait_for(second, 1)
 
     asyncio.run(scene())
@@ -45,10 +45,10 @@ def test_refused_writers_reload_one_after_the_other() -> None:
 def test_a_reader_never_waits_for_writers() -> None:
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
-        await hot.await_turn(TABLE, ANN)
+        hot.add_conflict(TABLE, ANN)
+        await hot.wait_before_load(TABLE, ANN)
 
-        reader = asyncio.create_task(hot.await_turn(TABLE, EVE))
+        reader = asyncio.create_task(hot.wait_before_load(TABLE, EVE))
         assert not await _is_waiting(reader)
 
     asyncio.run(scene())
@@ -57,10 +57,10 @@ def test_a_reader_never_waits_for_writers() -> None:
 def test_whoever_holds_the_turn_may_load_again() -> None:
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
-        await hot.await_turn(TABLE, ANN)
+        hot.add_conflict(TABLE, ANN)
+        await hot.wait_before_load(TABLE, ANN)
 
-        again = asyncio.create_task(hot.await_turn(TABLE, ANN))
+        again = asyncio.create_task(hot.wait_before_load(TABLE, ANN))
         assert not await _is_waiting(again)
 
     asyncio.run(scene())
@@ -71,10 +71,10 @@ def test_a_writer_that_never_commits_loses_its_turn(monkeypatch: pytest.MonkeyPa
 
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
-        hot.refused(TABLE, BOB)
-        await hot.await_turn(TABLE, ANN)
-        await asyncio.wait_for(hot.await_turn(TABLE, BOB), 5)
+        hot.add_conflict(TABLE, ANN)
+        hot.add_conflict(TABLE, BOB)
+        await hot.wait_before_load(TABLE, ANN)
+        await asyncio.wait_for(hot.wait_before_load(TABLE, BOB), 5)
 
     asyncio.run(scene())
 
@@ -84,14 +84,14 @@ def test_a_commit_that_has_arrived_keeps_its_turn(monkeypatch: pytest.MonkeyPatc
 
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
-        hot.refused(TABLE, BOB)
-        await hot.await_turn(TABLE, ANN)
-        hot.arrived(TABLE, ANN)
-        second = asyncio.create_task(hot.await_turn(TABLE, BOB))
+        hot.add_conflict(TABLE, ANN)
+        hot.add_conflict(TABLE, BOB)
+        await hot.wait_before_load(TABLE, ANN)
+        hot.commit_started(TABLE, ANN)
+        second = asyncio.create_task(hot.wait_before_load(TABLE, BOB))
         await asyncio.sleep(0.05)
         assert not second.done()
-        hot.attempted(TABLE, ANN)
+        hot.commit_ended(TABLE, ANN)
         await asyncio.wait_for(second, 5)
 
     asyncio.run(scene())
@@ -102,7 +102,7 @@ def test_a_quiet_table_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scene() -> None:
         hot = Contention()
-        hot.refused(TABLE, ANN)
+        hot.add_conflict(TABLE, ANN)
         for _ in range(500):
             if not hot.tables:
                 break

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from nunatak.catalog.fsck import KINDS
 from nunatak.catalog.fsck_repair import _REPAIRS
 from nunatak.catalog.history import CommitHistory
-from nunatak.catalog.sweep import is_passed
+from nunatak.catalog.sweep import is_superseded
 from nunatak.database.records import InspectedPointer, LogLine
 from nunatak.iceberg.entries import Entries
 from nunatak.iceberg.java_readable import contradictions
@@ -82,12 +82,12 @@ def test_reading_the_same_file_again_leaves_the_history_ours() -> None:
 @pytest.mark.parametrize(
     ("lines", "gap"),
     [
-        ([("commit-table", "t", "2", "3")], "line 2 moves on from 2, but the line before left 1"),
+        ([("commit-table", "t", "2", "3")], "line 2 moves the pointer from 2, but the line before it set 1"),
         (
             [("commit-table", "t", "1", "2"), ("commit-table", "t", "1", "2")],
-            "line 3 moves on from 1, but the line before left 2",
+            "line 3 moves the pointer from 1, but the line before it set 2",
         ),
-        ([("commit-table", "other", "1", "2")], "line 2 moves on from 1, but the line before left nothing"),
+        ([("commit-table", "other", "1", "2")], "line 2 moves the pointer from 1, but the line before it set nothing"),
         ([("create-table", "t", None, "1b")], "line 2 creates the table a second time"),
     ],
     ids=["a line is missing", "a line is doubled", "another name", "created twice"],
@@ -110,7 +110,7 @@ def test_a_broken_chain_is_told(lines: list[tuple[str, str, str | None, str | No
 def test_a_file_is_passed_when_the_pointer_is_at_its_version(file: str, current: str, passed: bool) -> None:
     pointer = InspectedPointer(f"file:///w/t/metadata/{current}", None, "TABLE", None, namespace_marked=True)
 
-    assert is_passed(f"file:///w/t/metadata/{file}", pointer) == passed
+    assert is_superseded(f"file:///w/t/metadata/{file}", pointer) == passed
 
 
 def with_snapshot(metadata: TableMetadata, snapshot_id: int, sequence: int) -> TableMetadata:

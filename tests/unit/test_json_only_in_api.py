@@ -20,6 +20,7 @@ LOADED = "the answer to a load around the bytes of the metadata file: encoding i
 
 ALLOWED = {
     "access/administration.py create_credential": COLUMN,
+    "access/audit_rows.py _event_detail": COLUMN,
     "access/audit_rows.py audit_row": COLUMN,
     "access/audit_rows.py origin_text": COLUMN,
     "access/bootstrap.py": FILE,
@@ -31,7 +32,8 @@ ALLOWED = {
     "catalog/commits.py": JOB,
     "catalog/foreign_paths.py": PARAMETER,
     "catalog/job_queue.py": COLUMN,
-    "catalog/tables.py _later_removal": JOB,
+    "catalog/warehouse_record.py encode_json": COLUMN,
+    "catalog/tables.py _removal_job": JOB,
     "catalog/tables.py list_entries": HOT_LIST,
     "catalog/tables.py stage_table": LOADED,
     "database/changes.py json_list": PARAMETER,
@@ -39,6 +41,7 @@ ALLOWED = {
     "database/mariadb.py list_pointers": HOT_LIST,
     "database/bindings.py purge_payload": JOB,
     "events/audit_buffer.py": PARAMETER,
+    "events/change_events.py": COLUMN,
     "events/reports.py": COLUMN,
     "events/seals.py": "a seal, which is a line of the exported audit trail",
     "events/spool.py": FILE,
@@ -46,6 +49,7 @@ ALLOWED = {
     "iceberg": METADATA,
     "maintenance/policies.py encode_policy": COLUMN,
     "maintenance/policy_store.py": PARAMETER,
+    "objectstore/vending/gcs_token.py": "the access boundary that the token exchange is sent",
     "objectstore/vending/s3_policy.py policy_text": "the policy that STS is sent",
     "maintenance/worker_jobs.py": COLUMN,
     "settings.py": FILE,

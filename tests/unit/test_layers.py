@@ -34,6 +34,7 @@ BESIDE = {
     "terminal": (set[str](), {"cli"}),
     "secret": (set[str](), set(LAYERS) | {"client"}),
     "database_url": (set[str](), {"settings", "checks", "server", "cli"}),
+    "addresses": (set[str](), {"checks", "api", "access", "database"}),
     "address_file": (set[str](), {"cli", "server"}),
 }
 DRIVERS = {

@@ -89,31 +89,12 @@ def test_the_declared_request_type_is_the_one_that_is_decoded(route: Route) -> N
 
 # Routes whose handlers make the bytes of their answers themselves, and why; all others return the declared type.
 ANSWERED_IN_BYTES = {
-    "commitTransaction": "nothing, as the hot path of commits has it",
     "createCredential": "with a header that forbids to keep it",
-    "createTable": "metadata, as it was written",
-    "createView": "metadata, as it was written",
-    "dropTable": "nothing",
-    "dropView": "nothing",
     "explainToken": "always an error",
     "getKeys": "with a header that allows to keep it",
     "getToken": "with a header that forbids to keep it",
-    "listTables": "identifiers, joined by the database",
-    "listViews": "identifiers, joined by the database",
-    "loadTable": "metadata, as it was read",
-    "loadView": "metadata, as it was read",
     "managementDocument": "encoded once",
     "metrics": "text",
-    "registerTable": "metadata, as it was read",
-    "registerView": "metadata, as it was read",
-    "renameTable": "nothing",
-    "renameView": "nothing",
-    "replaceView": "metadata, as it was written",
-    "reportMetrics": "nothing",
-    "tableExists": "nothing",
-    "unregisterTable": "metadata, as it was read",
-    "updateTable": "metadata, as it was written",
-    "viewExists": "nothing",
 }
 
 

@@ -25,11 +25,11 @@ def within_seconds(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_only_one_holds_the_turn_of_a_table() -> None:
     async def scenario() -> None:
-        turns, inside, most = TableLocks(), 0, 0
+        locks, inside, most = TableLocks(), 0, 0
 
         async def work() -> None:
             nonlocal inside, most
-            async with turns.take([key("t")]):
+            async with locks.acquire([key("t")]):
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0)
@@ -37,17 +37,17 @@ def test_only_one_holds_the_turn_of_a_table() -> None:
 
         await asyncio.gather(*(work() for _ in range(20)))
         assert most == 1
-        assert turns._taken == {}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_turns_come_in_the_order_they_were_asked_for() -> None:
     async def scenario() -> None:
-        turns, order = TableLocks(), []
+        locks, order = TableLocks(), []
 
         async def work(number: int) -> None:
-            async with turns.take([key("t")]):
+            async with locks.acquire([key("t")]):
                 order.append(number)
                 await asyncio.sleep(0)
 
@@ -59,90 +59,90 @@ def test_turns_come_in_the_order_they_were_asked_for() -> None:
 
 def test_different_tables_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
-        turns = TableLocks()
-        async with turns.take([key("a")]), turns.take([key("b")]):
-            assert set(turns._taken) == {key("a"), key("b")}
-        assert turns._taken == {}
+        locks = TableLocks()
+        async with locks.acquire([key("a")]), locks.acquire([key("b")]):
+            assert set(locks._waiters) == {key("a"), key("b")}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_several_tables_in_any_order_never_block_for_ever() -> None:
     async def scenario() -> None:
-        turns = TableLocks()
+        locks = TableLocks()
 
         async def work(number: int) -> None:
             names = ["a", "b", "c"] if number % 2 else ["c", "b", "a"]
-            async with turns.take([key(name) for name in names]):
+            async with locks.acquire([key(name) for name in names]):
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(work(number) for number in range(30)))
-        assert turns._taken == {}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_a_table_named_twice_is_taken_once() -> None:
     async def scenario() -> None:
-        turns = TableLocks()
-        async with turns.take([key("a"), key("a")]):
-            assert set(turns._taken) == {key("a")}
-        assert turns._taken == {}
+        locks = TableLocks()
+        async with locks.acquire([key("a"), key("a")]):
+            assert set(locks._waiters) == {key("a")}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_whoever_fails_passes_the_turn_on() -> None:
     async def scenario() -> None:
-        turns = TableLocks()
+        locks = TableLocks()
         with pytest.raises(ValueError, match="broken"):
-            async with turns.take([key("a"), key("b")]):
+            async with locks.acquire([key("a"), key("b")]):
                 raise ValueError("broken")
-        async with turns.take([key("a"), key("b")]):
+        async with locks.acquire([key("a"), key("b")]):
             pass
-        assert turns._taken == {}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
     async def scenario() -> None:
-        turns = TableLocks()
+        locks = TableLocks()
 
         async def work() -> None:
-            async with turns.take([key("a"), key("b")]):
-                raise AssertionError("it never got its turn")
+            async with locks.acquire([key("a"), key("b")]):
+                raise AssertionError("it never got the lock")
 
-        async with turns.take([key("b")]):
+        async with locks.acquire([key("b")]):
             waiting = asyncio.create_task(work())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert set(turns._taken) == {key("a"), key("b")}
+            assert set(locks._waiters) == {key("a"), key("b")}
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert set(turns._taken) == {key("b")}
-        assert turns._taken == {}
+            assert set(locks._waiters) == {key("b")}
+        assert locks._waiters == {}
 
     within_seconds(scenario)
 
 
 def test_a_turn_that_comes_to_somebody_who_just_went_away_is_passed_on() -> None:
     async def scenario() -> None:
-        turns, order = TableLocks(), []
+        locks, order = TableLocks(), []
 
         async def work(name: str) -> None:
-            async with turns.take([key("t")]):
+            async with locks.acquire([key("t")]):
                 order.append(name)
 
-        async with turns.take([key("t")]):
+        async with locks.acquire([key("t")]):
             gone, next_one = asyncio.create_task(work("gone")), asyncio.create_task(work("next"))
             await asyncio.sleep(0)
-        gone.cancel()  # it has been given the turn, and has not run since
+        gone.cancel()  # it has been given the lock, and has not run since
         with pytest.raises(asyncio.CancelledError):
             await gone
         await next_one
         assert order == ["next"]
-        assert turns._taken == {}
+        assert locks._waiters == {}
 
     within_seconds(scenario)

@@ -22,10 +22,17 @@ DIRECT_WRITES = {
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
     ("catalog/unpublished_files.py", "UnpublishedFiles.store"): "jobs that look at the files of failed commits",
+    ("events/outbox.py", "number_events"): "assigns positions to events that are committed already",
+    ("events/outbox.py", "_find_reader"): "adds a reader of events on first use",
+    ("events/outbox.py", "_lease"): "leases the reader that hands events to the spool",
+    ("events/outbox.py", "hand_to_spool"): "notes how far the spool has got",
+    ("events/outbox.py", "release_spool"): "ends that lease",
+    ("events/outbox.py", "trim"): "deletes events at the end of their retention; the changes themselves stay logged",
+    ("events/outbox.py", "_skip_deleted"): "moves the spool behind deleted events",
     # Leases of jobs: taken, kept and ended by servers and workers many times a minute.
     ("catalog/jobs.py", "run_next"): "gives a job back when the server stops",
     ("catalog/jobs.py", "_end"): "ends a job of the server with its result, or gives it back",
-    ("catalog/jobs.py", "Lease._extend_again_and_again"): "keeps the lease of a job",
+    ("catalog/jobs.py", "Lease._extend_periodically"): "keeps the lease of a job",
     ("catalog/job_queue.py", "lease"): "leases a job to a server or worker, or ends one that was tried too often",
     ("catalog/job_queue.py", "lease_this"): "leases a job to a worker",
     ("api/maintenance_jobs.py", "_forget"): "ends a job whose table is gone, when a worker asks for one",
@@ -41,10 +48,10 @@ DIRECT_WRITES = {
     ("access/vault.py", "Vault._sealed_in_place"): "encrypts a secret that an older version kept in the clear",
     ("api/encryption_keys.py", "_audit"): "an audit row before the work: what is refused afterwards is still refused",
     # Repairs by an operator, whose server is stopped.
-    ("catalog/fsck_repair.py", "_store_again"): "`nunatak fsck --repair` copies metadata beside its pointer",
-    ("catalog/fsck_repair.py", "_forget"): "`nunatak fsck --repair` forgets what no pointer leads to",
-    ("catalog/fsck_repair.py", "_mark_namespace"): "`nunatak fsck --repair` marks the namespace of a table",
-    ("catalog/fsck_repair.py", "_forget_answers"): "`nunatak fsck --repair` forgets answers whose keys have expired",
+    ("catalog/fsck_repair.py", "_store_file"): "`nunatak fsck --repair` copies metadata beside its pointer",
+    ("catalog/fsck_repair.py", "_delete_row"): "`nunatak fsck --repair` forgets what no pointer leads to",
+    ("catalog/fsck_repair.py", "_add_namespace_row"): "`nunatak fsck --repair` marks the namespace of a table",
+    ("catalog/fsck_repair.py", "_delete_expired"): "`nunatak fsck --repair` forgets answers whose keys have expired",
 }
 # What makes a pointer lead to a file, and what writes such a file: only `publish` does both, in the right order.
 PUBLISHING = {"InsertPointer", "MovePointer", "write_new", "write_metadata"}
@@ -53,7 +60,7 @@ PUBLISHED_BY = {
     ("catalog/publish.py", "_changes", "MovePointer"): "moves a pointer",
     ("catalog/publish.py", "_write_new_file", "write_new"): "writes a small file",
     ("catalog/publish.py", "_write_new_file", "write_metadata"): "writes a large or compressed file",
-    ("catalog/fsck_repair.py", "_write_again", "write_metadata"): "restores a lost file from the database's copy",
+    ("catalog/fsck_repair.py", "_rewrite_file", "write_metadata"): "restores a lost file from the database's copy",
 }
 
 FILES = sorted(

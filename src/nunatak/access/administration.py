@@ -142,7 +142,7 @@ def parse_privileges(names: Sequence[str]) -> Privilege:
 def create_principal(actor: Actor, name: str, note: str | None = None) -> list[Change]:
     check_principal_name(name)
     if name == ANONYMOUS:
-        raise BadRequest(f"Invalid name of a principal: {name} stands for whoever is not known")
+        raise BadRequest(f"Invalid name of a principal: {name} is reserved for unauthenticated callers")
     values = {"principal": name, "note": _note(note), "created_ms": actor.at_ms}
     exists = AlreadyExists(f"Principal already exists: {name}")
     return _changes(actor, "create-principal", {"principal": name}, [Write("add_principal", values, exists)])
@@ -309,7 +309,7 @@ def _check_granter(principal: str, rights: int, securable: str, privileges: Priv
     if beyond:
         raise Forbidden(
             f"You may not {verb} {', '.join(names_of(beyond))} on {where}",
-            hint="Nobody grants or revokes a privilege that they do not hold there. "
+            hint="A principal grants and revokes only privileges that it holds there. "
             + explain_hint(principal, beyond, securable),
         )
 
@@ -501,8 +501,8 @@ async def _keep_an_administrator(store: Store, actor: Actor) -> list[Write]:
     if not await store.rows("find_administrator", {}):
         return []
     refusal = Conflict(
-        "Nobody would be left who may administer the server",
-        hint="Grant SERVER_ADMIN on server to somebody else first.",
+        "No principal would be left that may administer the server",
+        hint="Grant SERVER_ADMIN on server to another principal first.",
     )
     # Checked in the transaction, after the writes: a concurrent change may remove another administrator.
     return [Write("require_administrator", {}, refusal), *await keep_a_credential(store, actor)]

@@ -89,9 +89,9 @@ class Cedar:
         try:
             allowed = [self._evaluate(session, principal, securable) for principal in principals_asked_about(session)]
         except Undecided as error:
-            log.error("Cedar decides nothing about %s: %s; answered 503", format_securable(securable), error)
+            log.error("Cedar failed to decide about %s: %s; answered 503", format_securable(securable), error)
             raise ServiceUnavailable(
-                "Nobody can say now whether this is allowed: the policies gave no usable answer",
+                "Cedar could not decide whether this is allowed",
                 hint="Nothing was done. The server's log has the reason.",
             ) from error
         (held,) = intersect_rights([[sum_of(actions)] for actions in allowed])

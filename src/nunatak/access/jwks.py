@@ -13,7 +13,7 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from nunatak.access.addresses import is_loopback
+from nunatak.addresses import is_loopback
 from nunatak.errors import ServiceUnavailable
 from nunatak.settings import SettingsError
 

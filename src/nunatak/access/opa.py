@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, urlsplit
 import httptools
 import msgspec
 
-from nunatak.access.addresses import is_loopback
 from nunatak.access.external import Undecided, intersect_rights, principals_asked_about, sum_of
 from nunatak.access.securables import chain, format_securable, parts
 from nunatak.access.sessions import Session
+from nunatak.addresses import is_loopback
 from nunatak.errors import ServiceUnavailable
 from nunatak.secret import Secret
 from nunatak.settings import Settings, SettingsError
@@ -89,7 +89,7 @@ class Opa:
         self._token = token
         self._tls = ssl.create_default_context() if url.scheme == "https" else None
         self._idle: list[_Connection] = []
-        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._trouble: str | None = None
 
     async def rights(self, session: Session, securables: Sequence[str]) -> list[int]:
@@ -117,7 +117,7 @@ class Opa:
         except Undecided as error:
             self._note(str(error))
             raise ServiceUnavailable(
-                "Nobody can say now whether this is allowed: the decision point gave no usable answer",
+                "OPA could not decide whether this is allowed",
                 hint="Nothing was done; try again. The server's log has the reason.",
             ) from error
         self._note(None)
@@ -125,7 +125,7 @@ class Opa:
 
     async def _ask(self, question: _Input) -> list[int]:
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS), self._turns:
+            async with asyncio.timeout(DEADLINE_SECONDS), self._slots:
                 status, body = await self._post(msgspec.json.encode(_Question(question)))
         except TimeoutError as error:
             raise Undecided(f"no answer within {DEADLINE_SECONDS:g} seconds") from error
@@ -186,9 +186,9 @@ class Opa:
     def _note(self, trouble: str | None) -> None:
         """Logs when the trouble begins and when it ends, not for every request in between."""
         if trouble is not None and trouble != self._trouble:
-            log.error("OPA decides nothing: %s; requests are answered 503", trouble)
+            log.error("OPA gives no decisions: %s; requests are answered 503", trouble)
         elif trouble is None and self._trouble is not None:
-            log.warning("OPA decides again")
+            log.warning("OPA answers again")
         self._trouble = trouble
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nunatak.access.addresses import network_of
 from nunatak.access.audit_rows import ALLOWED, DENIED, origin_text
 from nunatak.access.decisions import PolicyChanged
 from nunatak.access.embedded import EmbeddedIdentity, WrongSecret
@@ -21,6 +20,7 @@ from nunatak.access.sessions import Proof
 from nunatak.access.setup import AccessSetup
 from nunatak.access.sigv4 import EMPTY_SHA256
 from nunatak.access.vault import Vault
+from nunatak.addresses import network_of
 from nunatak.api.admission import admit, require_current
 from nunatak.api.bodies import Body, BodyRoom, Receive
 from nunatak.api.http import (
@@ -35,12 +35,12 @@ from nunatak.api.http import (
     error_response,
 )
 from nunatak.api.paging import Tokens
-from nunatak.api.request_events import tell
+from nunatak.api.request_events import spool_unchanged
 from nunatak.api.request_limits import InFlight, Rates
 from nunatak.api.route import Route
 from nunatak.api.router import Match, Router
 from nunatak.api.routes import endpoints
-from nunatak.api.tables import replay_response, require_to_read, rights_went_along
+from nunatak.api.tables import replay_response, require_to_read, revoked_by_itself
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.write import save_answer
@@ -65,6 +65,7 @@ log = logging.getLogger(__name__)
 POLICY_TRIES = 5  # attempts to serve a request during which no rights change
 METRICS_PAGES_A_SECOND = 10
 LARGE_BODIES_IN_MEMORY = 16  # bodies of the largest size that fit in memory at once; one caller may use half of it
+MAX_AGENT_LENGTH = 255  # characters of a User-Agent that an event keeps
 IN_FLIGHT_SECONDS = 10.0  # how long a repeated request waits for the first one with its Idempotency-Key
 _KEY = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
@@ -230,7 +231,7 @@ class App:
             finally:
                 body.share_of = None
                 self.busy.give_back_share(charged)
-        raise ServiceUnavailable("Rights are being changed right now; nothing was done")
+        raise ServiceUnavailable("Grants changed while the request was authorized; nothing was done")
 
     async def _admit_and_handle(self, route: Route, request: Request, body: Body | None) -> Response:
         """Checks the rights of an authenticated caller and calls the handler."""
@@ -288,7 +289,7 @@ class App:
 
     async def _mutate(self, route: Route, request: Request, body: Body) -> Response:
         """Calls the handler, or replays the stored response if the request repeats an Idempotency-Key."""
-        request_id = request.header(b"x-request-id")
+        request_id, agent = request.header(b"x-request-id"), request.header(b"user-agent")
         key = request.header(b"idempotency-key")
         digest = await body.digest(_resource(route, request), request.query_string)
         if key is not None and not _KEY.match(key):
@@ -298,7 +299,8 @@ class App:
             request_id=request_id,
             key=key.lower() if key is not None else None,
             request_hash=digest,
-            progress=Progress(),
+            client=agent[:MAX_AGENT_LENGTH] if agent is not None else None,
+            progress=Progress(time.perf_counter()),
         )
         if key is not None:
             return await self._once(route, request)
@@ -314,7 +316,7 @@ class App:
         while (running := self.in_flight.get(mark)) is not None:
             done, _ = await asyncio.wait([running], timeout=max(0.0, deadline - time.monotonic()))
             if not done:
-                raise OutcomeUnknown("The first request with this Idempotency-Key is still being worked on")
+                raise OutcomeUnknown("The first request with this Idempotency-Key is still running")
         # Registered before the database is queried: other requests with this key must wait during the query, too.
         self.in_flight[mark] = asyncio.get_running_loop().create_future()
         try:
@@ -349,9 +351,11 @@ class App:
         except (Forbidden, NotFound) as denial:
             if answer.status >= 400:
                 raise  # nothing was done
-            tells_nothing = answer.body is None and answer.metadata_location is None
-            if not tells_nothing and not await rights_went_along(route, request):
-                raise OutcomeUnknown("The request was carried out; you may not see its result any more") from denial
+            is_empty = answer.body is None and answer.metadata_location is None
+            if not is_empty and not await revoked_by_itself(route, request):
+                raise OutcomeUnknown(
+                    "The request was applied, but the caller may no longer read its result"
+                ) from denial
         return await replay_response(request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
@@ -397,17 +401,17 @@ async def _compressed_body(response: Response, encoding: str) -> bytes:
 
 async def _call_handler(route: Route, request: Request) -> Response:
     """Calls the handler; an error becomes OutcomeUnknown if its status would deny a change that may be applied."""
-    started = time.perf_counter()
     try:
         response = await route.handler(request)
     except CatalogError as error:
         if request.caller.progress.may_answer(error.status):
-            tell(route, request, error.status, started, error)
+            spool_unchanged(route, request, error.status, error)
             raise
-        unknown = OutcomeUnknown(f"The change was handed to the database, and then: {error.message}")
-        tell(route, request, unknown.status, started, unknown)
+        unknown = OutcomeUnknown(f"The change was sent to the database, then the request failed: {error.message}")
+        spool_unchanged(route, request, unknown.status, unknown)
         raise unknown from error
-    tell(route, request, response.status, started)
+    if not request.caller.progress.changed:
+        spool_unchanged(route, request, response.status)
     return response
 
 
@@ -438,7 +442,7 @@ async def _check_signed(known: Known | None, body: Body | None) -> None:
     if known is None or known.session.body_sha256 is None:
         return
     if (EMPTY_SHA256 if body is None else await body.sha256()) != known.session.body_sha256:
-        raise NotAuthenticated("The signature is for another body than was sent")
+        raise NotAuthenticated("The signature does not match the request body")
 
 
 def _resource(route: Route, request: Request) -> bytes:

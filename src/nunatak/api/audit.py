@@ -83,7 +83,7 @@ async def _require(request: Request, securable: str) -> None:
     request.context.note_denial(request, names_of(needed), securable)
     raise Forbidden(
         f"Principal {request.session.principal} lacks AUDIT_READ on {securables.format_securable(securable)}",
-        hint="Ask for less with ?securable=warehouse:NAME or namespace:WAREHOUSE/A/B, where you hold it.",
+        hint="Restrict it with ?securable=warehouse:NAME or namespace:WAREHOUSE/A/B where you hold it.",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import zstandard
 
 from nunatak.api.request_limits import InFlight
-from nunatak.catalog.large_work import interpreter_shared
+from nunatak.catalog.large_work import short_switch_interval
 from nunatak.errors import BadRequest, NotAuthenticated, ServiceUnavailable, TooLarge, UnsupportedMediaType, show_text
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -54,7 +54,7 @@ class BodyRoom:
         self._total_awaited, self._caller_awaited = total_awaited, caller_awaited
         self._bytes: dict[str, int] = {}
         self._awaited: dict[str, int] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._sender_locks: dict[str, asyncio.Lock] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="bodies")
         self.bytes = 0
         self.awaited = 0
@@ -63,7 +63,7 @@ class BodyRoom:
         held = self._bytes.get(caller, 0)
         if held + size > self._caller_bytes or self.bytes + size > self._total_bytes:
             raise ServiceUnavailable(
-                "Too much of large request bodies is in memory already; nothing was done",
+                "The memory for large request bodies is full; nothing was done",
                 hint="Send the same request again soon, and fewer of this size at once.",
             )
         self._bytes[caller] = held + size
@@ -79,8 +79,8 @@ class BodyRoom:
         held = self._awaited.get(caller, 0)
         if held >= self._caller_awaited or self.awaited >= self._total_awaited:
             raise ServiceUnavailable(
-                "Too many requests are begun and not finished; nothing was done",
-                hint="Send the body of a request right behind its head.",
+                "Too many requests wait for their bodies; nothing was done",
+                hint="Send the body of a request right after its headers.",
             )
         self._awaited[caller] = held + 1
         self.awaited += 1
@@ -92,23 +92,25 @@ class BodyRoom:
 
     async def in_thread(self, caller: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Runs `work` in a thread; one at a time per caller, so that no caller fills the queue of the thread pool."""
-        async with self._turn(caller):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, _beside_others, work, *arguments)
+        async with self._one_at_a_time(caller):
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, _run_with_short_interval, work, *arguments
+            )
 
     @contextlib.asynccontextmanager
-    async def _turn(self, caller: str) -> AsyncIterator[None]:
-        lock = self._turns.setdefault(caller, asyncio.Lock())
+    async def _one_at_a_time(self, caller: str) -> AsyncIterator[None]:
+        lock = self._sender_locks.setdefault(caller, asyncio.Lock())
         try:
             async with lock:
                 yield
         finally:
             # An unused lock is removed: the number of callers is not bounded.
-            if not lock.locked() and self._turns.get(caller) is lock:
-                del self._turns[caller]
+            if not lock.locked() and self._sender_locks.get(caller) is lock:
+                del self._sender_locks[caller]
 
 
-def _beside_others(work: Callable[..., Any], *arguments: Any) -> Any:
-    with interpreter_shared():
+def _run_with_short_interval(work: Callable[..., Any], *arguments: Any) -> Any:
+    with short_switch_interval():
         return work(*arguments)
 
 
@@ -206,7 +208,7 @@ class Body:
                 self._raw = await self._receive_all(limit)
             except TooLarge:
                 raise NotAuthenticated(
-                    f"The signature of a body of more than {limit} bytes must announce its hash",
+                    f"The signature of a body of more than {limit} bytes must include its hash",
                     hint="Send the SHA-256 of the body as x-amz-content-sha256.",
                 ) from None
         return (await self._hash(b"", self._raw)).hex()
@@ -262,7 +264,7 @@ class Body:
 
 def _check_connected(message: dict[str, Any]) -> dict[str, Any]:
     if message["type"] == "http.disconnect":  # the body is incomplete: it must not be taken for an empty one
-        raise BadRequest("The request was cut off")
+        raise BadRequest("The client disconnected before the request was complete")
     return message
 
 

@@ -56,7 +56,7 @@ def rotate_response(done: Rotation) -> RotateEncryptionKeysResponse:
 def _vault(request: Request) -> Vault:
     vault = request.context.vault
     if vault is None:
-        raise BadRequest("This server keeps no secrets")
+        raise BadRequest("This server stores no secrets")
     return vault
 
 

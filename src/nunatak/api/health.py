@@ -10,7 +10,7 @@ from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.paging import list_of
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import aim, require_namespace, tables_in
+from nunatak.api.securable_parameter import require_namespace, resolve_securable, tables_in
 from nunatak.errors import NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.maintenance.facts import Facts
@@ -25,7 +25,7 @@ AT_ONCE = 8  # tables that one request reads concurrently
 @handler
 async def load_health(request: Request) -> wire.HealthResponse:
     """Returns the health of one table, or of a page of readable tables in a namespace or a warehouse."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     deep = request.flag("deep")
     if place.name is not None:
         facts, health = await _examine_table(request, place.identifier, deep)

@@ -3,7 +3,7 @@
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote_plus
 
 import msgspec
@@ -121,7 +121,6 @@ class Request:
         "query_string",
         "replaces",
         "securable",
-        "touched",
         "warehouse",
     )
 
@@ -151,7 +150,6 @@ class Request:
         self.host = ""  # the client's address; behind a trusted proxy, the forwarded one
         self.securable = ""  # the target of the request, for audit records; set by admission
         self.replaces = False  # whether it was admitted to replace a table, not only to create one
-        self.touched: list[Any] = []  # what its handler is about to change: see request_events.py
         self._query: Mapping[str, str] | None = None
 
     @property

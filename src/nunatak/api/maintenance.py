@@ -11,7 +11,7 @@ from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetPolicyRequest
 from nunatak.api.paging import list_of
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import SecurablePlace, aim, require_namespace, tables_in
+from nunatak.api.securable_parameter import SecurablePlace, require_namespace, resolve_securable, tables_in
 from nunatak.catalog.pointers import not_found
 from nunatak.catalog.write import write
 from nunatak.database.records import Key, StoredResponse
@@ -33,7 +33,7 @@ MAX_PAGE_SIZE = 200  # tables that one request plans for
 @handler
 async def list_policies(request: Request) -> wire.ListPoliciesResponse:
     """Lists the policies set on a securable and inside it."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     resource = list_of(request, "policies", place.securable)
     page = request.context.tokens.page(resource, request.query)
     after = msgspec.json.decode(page.after, type=tuple[str, str]) if page.after else ("", "")
@@ -52,7 +52,7 @@ def _position(last: Attached) -> str:
 @handler
 async def effective_policies(request: Request) -> wire.EffectivePoliciesResponse:
     """Returns the policies in effect for a securable: the nearest one of each type."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     around = await policy_store.policies_around(request.catalog.store, place.securable)
     found = nearest(around, place.securable)
     return wire.EffectivePoliciesResponse([_attached_policy(found[each]) for each in sorted(found)])
@@ -61,7 +61,7 @@ async def effective_policies(request: Request) -> wire.EffectivePoliciesResponse
 @handler
 async def set_policy(request: Request) -> None:
     wanted = request.decode(SetPolicyRequest)
-    place = await aim(request, wanted.securable)
+    place = await resolve_securable(request, wanted.securable)
     policy = parse_policy(bytes(wanted.policy))
     await _require(request, place)
     changes = policy_store.set_policy(request.actor, place.securable, policy)
@@ -70,7 +70,7 @@ async def set_policy(request: Request) -> None:
 
 @handler
 async def drop_policy(request: Request) -> None:
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     kind = check_type(request.query.get("type", ""))
     changes = policy_store.drop_policy(request.actor, place.securable, kind)
     await write(request.catalog, request.caller, changes, StoredResponse(204))
@@ -82,7 +82,7 @@ async def drop_policy(request: Request) -> None:
 @handler
 async def plan_maintenance(request: Request) -> wire.PlanResponse:
     """Returns which jobs are due now and why or why not, for one table or a page of tables; starts none."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     planner = await planner_for(request, place)
     if place.name is not None:
         return wire.PlanResponse([await _table_plan(request, planner, place.identifier)])

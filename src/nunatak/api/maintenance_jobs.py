@@ -25,12 +25,12 @@ from nunatak.api.maintenance_wire import (
 from nunatak.api.paging import list_of
 from nunatak.api.required_privileges import Declared, Need, Target
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import SecurablePlace, aim, require_namespace, tables_in
+from nunatak.api.securable_parameter import SecurablePlace, require_namespace, resolve_securable, tables_in
 from nunatak.catalog import job_queue
 from nunatak.catalog.catalog import Caller
 from nunatak.catalog.job_queue import QueuedJob, find_job, no_such_job
 from nunatak.catalog.shadows import find_shadow
-from nunatak.catalog.write import write
+from nunatak.catalog.write import unaudited_event, write
 from nunatak.database.records import StoredResponse
 from nunatak.errors import BadRequest, Conflict, NoSuchTable
 from nunatak.iceberg.identifiers import Identifier
@@ -54,7 +54,7 @@ async def add_jobs(request: Request) -> AddJobsResponse:
     The response is not stored for an Idempotency-Key: a job that is already waiting is not added again.
     """
     wanted = request.decode(AddJobsRequest)
-    place = await aim(request, wanted.securable)
+    place = await resolve_securable(request, wanted.securable)
     if wanted.type is not None:
         return AddJobsResponse([await _ask_for(request, place, check_type(wanted.type), dry_run=wanted.dry_run)])
     planner = await planner_for(request, place)
@@ -73,7 +73,9 @@ async def add_jobs(request: Request) -> AddJobsResponse:
 
 async def _ask_for(request: Request, place: SecurablePlace, kind: str, *, dry_run: bool) -> AddedJob:
     if place.name is None:
-        raise BadRequest("A job of one type is asked for on a table", hint="Leave the type out for all that is due.")
+        raise BadRequest(
+            "A job of one type needs a table as its securable", hint="Leave the type out to add all due jobs."
+        )
     catalog = request.catalog
     facts = await look(catalog, request.warehouse, place.identifier)
     policies = nearest(await policy_store.policies_around(catalog.store, place.securable), place.securable)
@@ -117,7 +119,7 @@ async def _added_job(request: Request, spec: JobSpec) -> AddedJob:
 @handler
 async def list_jobs(request: Request) -> ListJobsResponse:
     """Lists the jobs in a securable that the caller may see, newest first."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     resource = list_of(request, "jobs", place.securable)
     page = request.context.tokens.page(resource, request.query)
     before = int(page.after) if page.after else job_queue.NEWEST
@@ -150,7 +152,7 @@ async def lease_job(request: Request) -> LeaseResponse:
     expires.
     """
     wanted = request.decode(LeaseRequest)
-    place = await aim(request, wanted.securable)
+    place = await resolve_securable(request, wanted.securable)
     owner = job_queue.owner_of(request.caller.principal, wanted.worker)
     if wanted.job_id is None:
         job = await _next_job(request, owner, place)
@@ -227,8 +229,9 @@ async def heartbeat(request: Request) -> HeartbeatResponse:
 async def finish_job(request: Request) -> None:
     wanted = request.decode(FinishJobRequest)
     job = await _load(request)
-    told = {"type": job.kind, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
-    request.touched = [(job.securable, {**told, "size_bytes": wanted.size_bytes})]
+    facts = {"type": job.kind, "state": wanted.state, "changed": wanted.changed, "error": (wanted.error or "")[:1000]}
+    facts["size_bytes"] = wanted.size_bytes
+    event = unaudited_event(request.catalog, request.caller, "finishMaintenanceJob", job.securable, facts)
     changes = job_queue.finish(
         job.job_id,
         job_queue.owner_of(request.caller.principal, wanted.worker),
@@ -239,7 +242,7 @@ async def finish_job(request: Request) -> None:
         result=wanted.result,
         error=wanted.error,
     )
-    await write(request.catalog, request.caller, changes, StoredResponse(204))
+    await write(request.catalog, request.caller, [*changes, event], StoredResponse(204))
 
 
 @handler
@@ -248,7 +251,9 @@ async def hand_back_job(request: Request) -> None:
     job = await _load(request)
     owner = job_queue.owner_of(request.caller.principal, wanted.worker)
     changes = job_queue.release(job.job_id, owner, request.catalog.now_ms())
-    await write(request.catalog, request.caller, changes, StoredResponse(204))
+    facts = {"type": job.kind}
+    event = unaudited_event(request.catalog, request.caller, "handBackMaintenanceJob", job.securable, facts)
+    await write(request.catalog, request.caller, [*changes, event], StoredResponse(204))
 
 
 # Shared helpers

@@ -14,8 +14,8 @@ from nunatak.maintenance.policies import TYPES, AnyPolicy
 Place = Annotated[str, Meta(description="`warehouse:WH`, `namespace:WH/A/B` or `table:WH/A/T`.")]
 PolicyType = Annotated[str, Meta(extra_json_schema={"enum": sorted(TYPES)})]
 PolicyJson = Annotated[AnyPolicy, described_by("Policy")]
-Count = Annotated[Long | None, Meta(description="Null if the writer did not tell.")]
-Worker = Annotated[str, Meta(description="A name of the worker's own making, the same for all it says about a job.")]
+Count = Annotated[Long | None, Meta(description="Null if the writer did not report it.")]
+Worker = Annotated[str, Meta(description="A name that the worker chooses, the same in all its requests for a job.")]
 AnyJson = msgspec.Raw | None
 
 
@@ -24,14 +24,14 @@ AnyJson = msgspec.Raw | None
 
 class Check(Wire, frozen=True, kw_only=True):
     check: str
-    value: Annotated[float | None, Meta(description="What was measured; null if it could not be.")]
-    limit: Annotated[float, Meta(description="Up to here nothing is lost.")]
+    value: Annotated[float | None, Meta(description="The measured value; null if it could not be measured.")]
+    limit: Annotated[float, Meta(description="Up to this value the score loses no points.")]
     unit: str
-    points: Annotated[Long, Meta(description="What it costs.")]
-    most_points: Annotated[Long, Meta(description="What it costs at worst.")]
+    points: Annotated[Long, Meta(description="The points it costs.")]
+    most_points: Annotated[Long, Meta(description="The most points it can cost.")]
     exact: Annotated[bool, Meta(description="False for an estimate from totals; `deep` counts.")]
     reason: str
-    fix: Annotated[str | None, Meta(description="The command or statement that helps.")]
+    fix: Annotated[str | None, Meta(description="The command or statement that fixes it.")]
 
 
 class TableFacts(Wire, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class TableFacts(Wire, frozen=True, kw_only=True):
     snapshots: Long
     metadata_bytes: Long
     metadata_files: Annotated[
-        Long | None, Meta(description="How many lie beside the current one; null if nobody looked.")
+        Long | None, Meta(description="The number of older metadata files; null if the folder was not listed.")
     ]
     target_file_size_bytes: Long
     partitions: Long | UnsetType = UNSET
@@ -56,13 +56,11 @@ class TableFacts(Wire, frozen=True, kw_only=True):
 
 class TableHealth(Wire, frozen=True, kw_only=True):
     securable: Place
-    score: Annotated[
-        Long | UnsetType, Meta(description="From 0 to 100: 100 without the points that the checks cost.")
-    ] = UNSET
+    score: Annotated[Long | UnsetType, Meta(description="From 0 to 100: 100 minus the points of the checks.")] = UNSET
     facts: TableFacts | UnsetType = UNSET
     checks: Annotated[list[Check] | UnsetType, Meta(description="The costliest first.")] = UNSET
     error: Annotated[
-        str | UnsetType, Meta(description="In place of all others: why the table could not be looked at.")
+        str | UnsetType, Meta(description="Instead of all other fields: why the table could not be read.")
     ] = UNSET
 
 
@@ -79,7 +77,7 @@ class SetPolicyRequest(Wire, frozen=True):
 
 
 class AttachedPolicy(Wire, frozen=True):
-    securable: Annotated[str, Meta(description="What it is set on.")]
+    securable: Annotated[str, Meta(description="The securable it is set on.")]
     policy: PolicyJson
     changed_by: str
     changed_ms: Long
@@ -110,13 +108,15 @@ class Decision(Wire, frozen=True, kw_only=True):
     type: PolicyType
     state: Annotated[
         Literal["due", "held", "idle", "off", "none"],
-        Meta(description="`held` is due, and has to wait; `none` is without a policy."),
+        Meta(description="`held`: due, but it has to wait; `none`: no policy applies."),
     ]
     because: str
-    policy_on: Annotated[str | None, Meta(description="What the policy is set on that counts.")]
+    policy_on: Annotated[str | None, Meta(description="The securable of the policy that applies.")]
     measures: list[Measure]
     holds: list[Hold]
-    overridden_by: Annotated[dict[str, str], Meta(description="Fields of the policy, and the property that counts.")]
+    overridden_by: Annotated[
+        dict[str, str], Meta(description="Fields of the policy, with the table property that overrides each.")
+    ]
     expected: tuple[Gain, ...]
     job: JobSpec | None
 
@@ -124,11 +124,11 @@ class Decision(Wire, frozen=True, kw_only=True):
 class TablePlan(Wire, frozen=True, kw_only=True):
     securable: Place
     facts: TableFacts | UnsetType = UNSET
-    decisions: Annotated[list[Decision] | UnsetType, Meta(description="Of every type, in the order of the work.")] = (
-        UNSET
-    )
+    decisions: Annotated[
+        list[Decision] | UnsetType, Meta(description="One per job type, in the order in which the jobs run.")
+    ] = UNSET
     error: Annotated[
-        str | UnsetType, Meta(description="In place of all others: why the table could not be looked at.")
+        str | UnsetType, Meta(description="Instead of all other fields: why the table could not be read.")
     ] = UNSET
 
 
@@ -143,23 +143,24 @@ class NeighboursResponse(Wire, frozen=True, kw_only=True):
     location: Annotated[str, Meta(description="The table's folder.")]
     count: Annotated[
         Long,
-        Meta(description="How many others keep files in its places or around them, or are another name of it."),
+        Meta(description="How many other tables keep files in or around its locations, or are another name of it."),
     ]
-    neighbours: Annotated[list[str], Meta(description="Those that the caller may know of.")]
+    neighbours: Annotated[list[str], Meta(description="Those that the caller may see.")]
     places: Annotated[
-        list[str], Meta(description="The table's own: its location, and where its properties send writers.")
+        list[str],
+        Meta(description="The table's own locations: its location, and the write locations in its properties."),
     ]
     shadow: Shadow | None
 
 
 class FoldersRequest(Wire, frozen=True):
     securable: Place
-    folders: Annotated[list[str], Meta(max_length=10_000, description="Folders that the table's metadata names.")]
+    folders: Annotated[list[str], Meta(max_length=10_000, description="Folders in the table's metadata.")]
 
 
 class FoldersResponse(Wire, frozen=True):
-    foreign: Annotated[list[str], Meta(description="Those in another live table's or view's places.")]
-    outside: Annotated[list[str], Meta(description="Those in nobody's, but not in the table's own either.")]
+    foreign: Annotated[list[str], Meta(description="Folders inside another live table's or view's locations.")]
+    outside: Annotated[list[str], Meta(description="Folders outside the locations of all tables and views.")]
 
 
 class SetShadowRequest(Wire, frozen=True):
@@ -189,17 +190,17 @@ class MaintenanceJob(Wire, frozen=True, kw_only=True):
     state: Annotated[str, Meta(extra_json_schema={"enum": ["waiting", "running", "done", "failed", "cancelled"]})]
     securable: Place
     table_uuid: str
-    policy_on: Annotated[str | None, Meta(description="Null if somebody asked for it.")]
+    policy_on: Annotated[str | None, Meta(description="Null for a job that was requested, not planned.")]
     job: Annotated[msgspec.Raw, described_by("JobSpec")]
     created_by: str
     created_ms: Long
-    attempts: Annotated[Long, Meta(description="How many workers began it.")]
+    attempts: Annotated[Long, Meta(description="How many workers started it.")]
     worker: str | None
-    cancelled: Annotated[bool, Meta(description="Whether somebody wants it to stop.")]
+    cancelled: Annotated[bool, Meta(description="Whether its cancellation was requested.")]
     progress: AnyJson
     finished_ms: Long | None
     changed: Annotated[bool, Meta(description="Whether it found anything to do.")]
-    size_bytes: Annotated[Long, Meta(description="What it rewrote, or is going to.")]
+    size_bytes: Annotated[Long, Meta(description="The bytes that it rewrote, or will rewrite.")]
     result: AnyJson
     error: str | None
 
@@ -210,9 +211,9 @@ class ListJobsResponse(PagedResponse, frozen=True):
 
 class AddJobsRequest(Wire, frozen=True):
     securable: Place
-    type: Annotated[PolicyType | None, Meta(description="One job, on a table, whatever its policies say.")] = None
-    page_token: Annotated[str | None, Meta(description="The `next-page-token` of the answer before.")] = None
-    dry_run: Annotated[bool, Meta(description="Answer with the jobs, without numbers, and add none.")] = False
+    type: Annotated[PolicyType | None, Meta(description="One job on a table, regardless of its policies.")] = None
+    page_token: Annotated[str | None, Meta(description="The `next-page-token` of the previous response.")] = None
+    dry_run: Annotated[bool, Meta(description="Return the jobs without ids and add none.")] = False
 
 
 class AddedJob(Wire, frozen=True):
@@ -227,7 +228,7 @@ class AddJobsResponse(PagedResponse, frozen=True):
 class LeaseRequest(Wire, frozen=True):
     securable: Place
     worker: Worker
-    job_id: Annotated[Long | None, Meta(description="This job, inside the place, and no other.")] = None
+    job_id: Annotated[Long | None, Meta(description="Only this job, which must be inside the securable.")] = None
 
 
 class LeaseResponse(Wire, frozen=True):
@@ -242,7 +243,7 @@ class HeartbeatRequest(Wire, frozen=True):
 
 
 class HeartbeatResponse(Wire, frozen=True):
-    cancelled: Annotated[bool, Meta(description="Stop in good order.")]
+    cancelled: Annotated[bool, Meta(description="The worker must stop the job cleanly.")]
 
 
 class HandBackRequest(Wire, frozen=True):

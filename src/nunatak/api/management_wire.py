@@ -1,4 +1,4 @@
-"""Request and response bodies of the management API: principals, roles, grants, credentials, warehouses and keys."""
+"""Request and response bodies of the management API: principals, roles, grants, credentials and keys."""
 
 from typing import Annotated, Literal
 
@@ -25,7 +25,6 @@ Securable = Annotated[
     ),
 ]
 PrivilegeName = Annotated[str, Meta(extra_json_schema={"enum": names_of(EVERYTHING)})]
-WarehouseName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,64}$"})]
 CredentialKind = Literal["client", "api-key", "access-key"]
 
 
@@ -126,10 +125,13 @@ class Explanation(Wire, frozen=True, kw_only=True):
     reason: str
     roles: tuple[Name, ...]
     chain: Annotated[list[Securable], Meta(description="The securable and what it lies in, outermost first.")]
-    grants: Annotated[list[FoundGrant], Meta(description="All that bear on it.")]
+    grants: Annotated[list[FoundGrant], Meta(description="All grants that apply to it.")]
     deciding_grant: FoundGrant | None
     decided_by: Annotated[
-        str, Meta(description="`grants`, `opa`, `cedar`, or `nobody` where everybody may do everything.")
+        str,
+        Meta(
+            description="`grants`, `opa`, `cedar`, or `nobody` if authentication is off and every request is allowed."
+        ),
     ]
     granted_by: Annotated[
         list[str], Meta(description="Principals and roles that may grant it, the nearest first, ten at most.")
@@ -162,7 +164,7 @@ class Credential(Wire, frozen=True, kw_only=True):
 
 
 class NewCredential(Credential, frozen=True, kw_only=True):
-    secret: Annotated[str, Meta(description="Shown in this answer and never again.")]
+    secret: Annotated[str, Meta(description="Shown in this response only.")]
 
 
 class ListCredentialsResponse(Wire, frozen=True):
@@ -170,7 +172,7 @@ class ListCredentialsResponse(Wire, frozen=True):
 
 
 class CreateCredentialRequest(Wire, frozen=True):
-    kind: Annotated[CredentialKind, Meta(description="An API key unless said otherwise.")] = "api-key"
+    kind: Annotated[CredentialKind, Meta(description="An API key by default.")] = "api-key"
     roles: Annotated[list[Name] | None, Meta(description="The only roles it may be used for.")] = None
     note: Note = None
     expires_in_seconds: (
@@ -178,31 +180,11 @@ class CreateCredentialRequest(Wire, frozen=True):
     ) = None
 
 
-# Warehouses
-
-
-class Warehouse(Wire, frozen=True):
-    name: WarehouseName
-    location: str
-    allowed_locations: Annotated[list[str], Meta(description="Where tables may lie: its own location first.")]
-    configured: Annotated[bool, Meta(description="Whether the settings name it; it cannot be dropped then.")]
-    default: bool
-
-
-class ListWarehousesResponse(PagedResponse, frozen=True):
-    warehouses: list[Warehouse]
-
-
-class CreateWarehouseRequest(Wire, frozen=True):
-    name: WarehouseName
-    location: Annotated[str | None, Meta(description="Inside one of `warehouse_roots`.")] = None
-
-
 # Keys
 
 
 class RotateKeysRequest(Wire, frozen=True):
-    forget_older: Annotated[bool, Meta(description="Make every token that was issued until now worthless.")] = False
+    forget_older: Annotated[bool, Meta(description="Revoke all tokens issued before.")] = False
 
 
 class RotateKeysResponse(Wire, frozen=True):
@@ -222,7 +204,7 @@ class TablePropertiesResponse(Wire, frozen=True):
 class EncryptionKey(Wire, frozen=True):
     key_id: str
     encrypts: Annotated[bool, Meta(description="Whether new secrets are encrypted with it.")]
-    values: Annotated[Long, Meta(description="How many secrets need it.")]
+    values: Annotated[Long, Meta(description="How many secrets are encrypted with it.")]
     in_key_file: Annotated[bool, Meta(description="False for a key that is missing.")]
 
 
@@ -253,7 +235,7 @@ class MigrationDocument(Wire, frozen=True):
     version: Annotated[Long, Meta(description="Counts the changes of the document.")]
     content: Annotated[msgspec.Raw, Meta(description="Any JSON; the catalog does not look inside.")]
     changed_ms: Long
-    now_ms: Annotated[Long, Meta(description="The catalog's time, by which the document's age can be told.")]
+    now_ms: Annotated[Long, Meta(description="The catalog's time, to compute the document's age.")]
 
 
 class ListMigrationDocumentsResponse(PagedResponse, frozen=True):
@@ -262,4 +244,4 @@ class ListMigrationDocumentsResponse(PagedResponse, frozen=True):
 
 class SaveDocumentRequest(Wire, frozen=True):
     content: Annotated[msgspec.Raw, Meta(description="At most 1 MiB of JSON.")]
-    version: Annotated[Long, Meta(description="The version to replace; 0, or left out, for a new document.")] = 0
+    version: Annotated[Long, Meta(description="The version to replace; 0 or absent for a new document.")] = 0

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from nunatak.access.securables import SERVER
 from nunatak.api.http import Request, decode_segment
 from nunatak.api.management_wire import ListMigrationDocumentsResponse, MigrationDocument, SaveDocumentRequest
 from nunatak.api.route import handler
@@ -15,8 +16,8 @@ from nunatak.catalog.migration_documents import (
     load_document,
     save_document,
 )
-from nunatak.catalog.write import write
-from nunatak.database.records import StoredResponse
+from nunatak.catalog.write import unaudited_event, write
+from nunatak.database.records import AddEvent, StoredResponse
 from nunatak.errors import BadRequest
 
 MAX_PAGE_SIZE = 100  # documents in one response; each has up to 1 MiB
@@ -49,16 +50,25 @@ async def put_document(request: Request) -> None:
     wanted = request.decode(SaveDocumentRequest)
     content = check_content(bytes(wanted.content))
     if wanted.version < 0:
-        raise BadRequest("A version is 0 for a new document, or what was read")
+        raise BadRequest("A version is 0 for a new document, or the version that was read")
     now_ms = request.catalog.now_ms()
     change = save_document(_migration(request), _document(request), content, wanted.version, now_ms)
-    await write(request.catalog, request.caller, [change], StoredResponse(204))
+    await write(
+        request.catalog, request.caller, [change, _event(request, "saveMigrationDocument")], StoredResponse(204)
+    )
 
 
 @handler
 async def delete_document(request: Request) -> None:
     change = drop_document(_migration(request), _document(request), _version(request))
-    await write(request.catalog, request.caller, [change], StoredResponse(204))
+    await write(
+        request.catalog, request.caller, [change, _event(request, "dropMigrationDocument")], StoredResponse(204)
+    )
+
+
+def _event(request: Request, operation: str) -> AddEvent:
+    facts = {"migration": _migration(request), "document": _document(request)}
+    return unaudited_event(request.catalog, request.caller, operation, SERVER, facts)
 
 
 def _version(request: Request) -> int:

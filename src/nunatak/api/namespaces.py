@@ -41,7 +41,6 @@ async def list_namespaces(request: Request) -> ListNamespacesResponse:
 async def create_namespace(request: Request) -> NamespaceResponse:
     wanted = request.decode(CreateNamespaceRequest)
     namespace = check_namespace(tuple(wanted.namespace))
-    request.touched = [namespace]
     properties = wanted.properties or {}
     created = NamespaceResponse(namespace, properties)
     answer = stored_answer(request.caller, created)
@@ -66,7 +65,6 @@ async def namespace_exists(request: Request) -> None:
 @handler
 async def drop_namespace(request: Request) -> None:
     namespace = request.namespace()
-    request.touched = [namespace]
     container = securables.namespace(request.warehouse.name, namespace)
     try:
         await namespaces.drop_namespace(request.catalog, request.warehouse, request.caller, namespace)
@@ -81,7 +79,6 @@ async def drop_namespace(request: Request) -> None:
 async def update_namespace(request: Request) -> UpdateNamespacePropertiesResponse:
     change = request.decode(UpdateNamespaceRequest)
     namespace = request.namespace()
-    request.touched = [namespace]
     updated = await namespaces.update_namespace(
         request.catalog,
         request.warehouse,

@@ -33,7 +33,7 @@ async def list_neighbours(request: Request) -> NeighboursResponse:
 
 
 @handler
-async def sort_folders(request: Request) -> FoldersResponse:
+async def classify_folders(request: Request) -> FoldersResponse:
     """Returns which of the folders named in metadata are not the table's own; does not reveal their owners."""
     wanted = request.decode(FoldersRequest)
     place, table = await load_table_at(request, wanted.securable)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl
 
-from nunatak.access.addresses import network_of
 from nunatak.access.credentials import API_KEY_PREFIX, StoredCredential, split_api_key
 from nunatak.access.embedded import EmbeddedIdentity, bearer_text
 from nunatak.access.scopes import Scope, ScopeRefused, format_scope, narrow_scope, parse_scope
+from nunatak.addresses import network_of
 from nunatak.api.http import Request, Response, error_response, json_response
 from nunatak.api.wire import KeySet, TokenError, TokenResponse
 from nunatak.errors import (
@@ -109,7 +109,7 @@ async def post_token(request: Request) -> Response:
 
 async def explain_token(request: Request) -> Response:
     """GET /v1/oauth/tokens: raises MethodNotAllowed with a hint, for users who open the URL in a browser."""
-    error = MethodNotAllowed("Tokens are asked for with POST", allowed="POST")
+    error = MethodNotAllowed("Token requests use POST", allowed="POST")
     error.hint = (
         f"POST a form with grant_type={CLIENT_CREDENTIALS}, client_id, client_secret and scope=catalog; "
         "the id and secret may be sent with HTTP Basic instead."
@@ -152,7 +152,7 @@ async def _grant_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) ->
 async def _for_client(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> tuple[StoredCredential, Scope]:
     if asked.client is None:
         hint = "Send client_id and client_secret, in the form or with HTTP Basic."
-        raise TokenRefused("invalid_client", NotAuthenticated("No client id and secret were sent", hint=hint))
+        raise TokenRefused("invalid_client", NotAuthenticated("The request has no client id and secret", hint=hint))
     credential = await _authenticate_client(identity, asked.client)
     return credential, _scope(asked, credential, credential.limit)
 
@@ -176,7 +176,7 @@ async def _for_token(identity: EmbeddedIdentity, asked: ParsedTokenRequest) -> t
         if asked.bearer is not None and asked.bearer != subject:
             asking, _ = await _live_token(identity, asked.bearer, word="invalid_client")
     if asking.principal != principal:
-        raise TokenRefused("invalid_request", NotAuthenticated("The subject token is another principal's"))
+        raise TokenRefused("invalid_request", NotAuthenticated("The subject token belongs to another principal"))
     return credential, _scope(asked, credential, held)
 
 
@@ -243,7 +243,7 @@ def _form(request: Request) -> dict[str, str]:
         text = request.body.decode("utf-8")
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:  # not chained: its text may contain the body, and so a secret
-        raise _malformed_request(f"it is no form ({type(error).__name__})") from None
+        raise _malformed_request(f"it is not a form ({type(error).__name__})") from None
     form = dict(fields)
     if len(form) != len(fields):
         raise _malformed_request("it names a parameter twice")
@@ -270,7 +270,7 @@ def _client_of(form: dict[str, str]) -> OAuthClient | None:
 
 def _client(client_id: str, secret: str) -> OAuthClient:
     if len(client_id) > MAX_CLIENT_ID or len(secret) > MAX_SECRET or not client_id.isprintable():
-        raise TokenRefused("invalid_client", NotAuthenticated("Not the id of a client"))
+        raise TokenRefused("invalid_client", NotAuthenticated("Unknown client id"))
     return OAuthClient(client_id, Secret(secret))
 
 

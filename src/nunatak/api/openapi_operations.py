@@ -14,18 +14,18 @@ Json = dict[str, Any]
 JSON = "application/json"
 
 _ERRORS = {
-    400: "The request is malformed, or asks for what no retry will make possible.",
-    401: "Nobody, or nobody known, is asking.",
-    403: "The caller may not do this.",
-    404: "Something that the request names does not exist.",
-    405: "The path exists, but not with this method.",
-    409: "The request contradicts the current state, or somebody else was first.",
+    400: "The request is malformed or cannot succeed on a retry.",
+    401: "The request has no valid credentials.",
+    403: "The caller lacks a privilege.",
+    404: "An object named in the request does not exist.",
+    405: "The path does not support this method.",
+    409: "The request conflicts with the current state or with a concurrent change.",
     413: "The body is too large.",
-    415: "The body is in a form that is not understood.",
-    422: "The request contradicts itself, or an earlier one that had the same Idempotency-Key.",
+    415: "The media type or encoding of the body is not supported.",
+    422: "The request contradicts itself or an earlier request with the same Idempotency-Key.",
     429: "Too many requests.",
-    500: "An error of ours. After a commit it may mean that the outcome is unknown.",
-    503: "Not now; nothing was done, and the same request may be sent again.",
+    500: "A server error. After a commit the outcome may be unknown.",
+    503: "The server is busy or unavailable; nothing was done, and the request may be sent again.",
 }
 _MAY_HAPPEN_ANYWHERE = (400, 429, 500, 503)
 _MAY_HAPPEN_TO_A_CHANGE = (413, 415, 422)
@@ -97,14 +97,14 @@ def _answers(route: Route, bodies: Json) -> dict[int, Json]:
         pass
     elif "response" in bodies:
         answers[200] = {
-            "description": "Done; here is the result.",
+            "description": "Success.",
             "headers": headers,
             "content": {operation.media_type: {"schema": bodies["response"]}},
         }
     else:
         answers[204] = {"description": "Done, or yes.", "headers": headers}
     if operation.not_modified:
-        answers[304] = {"description": "The client has the current state.", "headers": headers}
+        answers[304] = {"description": "The client already has the current version.", "headers": headers}
     errors = {*operation.errors, *_MAY_HAPPEN_ANYWHERE}
     if route.mutates:
         errors.update(_MAY_HAPPEN_TO_A_CHANGE)

@@ -98,11 +98,11 @@ TYPES: Json = {
         type=_constant("struct"),
         fields=list_of(ref("StructField")),
         schema_id=INT,
-        identifier_field_ids=list_of(INT, description="The fields that together tell rows apart."),
+        identifier_field_ids=list_of(INT, description="The fields that together identify a row."),
     ),
     "Transform": {
         "type": "string",
-        "description": "How a partition or sort value is made from a column.",
+        "description": "How a partition or sort value is computed from a column.",
         "examples": ["identity", "bucket[16]", "truncate[8]", "year", "month", "day", "hour", "void"],
     },
 }
@@ -199,10 +199,10 @@ PARAMETERS: Json = {
     "view": parameter("path", "view", OF_NAME, "The view's name."),
     "warehouse": parameter("query", "warehouse", STRING, "Which warehouse to use; the default one if absent."),
     "parent": parameter("query", "parent", STRING, "List the namespaces directly inside this one."),
-    "pageToken": parameter("query", "pageToken", STRING, "The `next-page-token` of the page before; empty at first."),
-    "pageSize": parameter(
-        "query", "pageSize", {"type": "integer", "minimum": 1}, "How many entries to answer with at most."
+    "pageToken": parameter(
+        "query", "pageToken", STRING, "The `next-page-token` of the previous page; empty for the first."
     ),
+    "pageSize": parameter("query", "pageSize", {"type": "integer", "minimum": 1}, "The most entries to return."),
     "snapshots": parameter(
         "query",
         "snapshots",
@@ -211,19 +211,21 @@ PARAMETERS: Json = {
     ),
     "purgeRequested": parameter("query", "purgeRequested", BOOLEAN, "Delete the table's files too."),
     "query": parameter("query", "query", STRING, "A part of the names to find."),
-    "type": parameter("query", "type", {"type": "string", "enum": ["table", "view"]}, "Find only these."),
+    "type": parameter("query", "type", {"type": "string", "enum": ["table", "view"]}, "Only tables, or only views."),
     "Idempotency-Key": parameter(
         "header",
         "Idempotency-Key",
         {"type": "string", "format": "uuid"},
-        "A request that is sent again with its key is not done again: it gets the first answer.",
+        "A request repeated with the same key is not applied again: it gets the stored response.",
     ),
-    "If-None-Match": parameter("header", "If-None-Match", STRING, "The ETag of what the client has; 304 if current."),
+    "If-None-Match": parameter(
+        "header", "If-None-Match", STRING, "The ETag of the client's version; 304 if it is current."
+    ),
     "X-Request-Id": parameter(
         "header",
         "X-Request-Id",
         {"type": "string", "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$"},
-        "A name for this request in logs; one is made up if absent.",
+        "The id of this request in logs; generated if absent.",
     ),
     "X-Iceberg-Access-Delegation": parameter(
         "header",
@@ -234,7 +236,7 @@ PARAMETERS: Json = {
 }
 
 HEADERS: Json = {
-    "X-Request-Id": {"description": "The request's name in our logs.", "schema": STRING},
+    "X-Request-Id": {"description": "The id of the request in the server's logs.", "schema": STRING},
     "ETag": {"description": "Changes whenever the body would.", "schema": STRING},
     "Retry-After": {"description": "Seconds to wait before the same request may be sent again.", "schema": STRING},
 }

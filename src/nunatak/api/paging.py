@@ -75,7 +75,7 @@ class Tokens:
             return padded.rstrip(b"\0").removesuffix(_END).decode("utf-8")
         except (InvalidTag, binascii.Error, UnicodeError, ValueError):
             pass
-        raise BadRequest("Invalid pageToken", hint="Use the next-page-token of the previous answer to the same list.")
+        raise BadRequest("Invalid pageToken", hint="Use the next-page-token of the previous response to the same list.")
 
     def page(self, resource: str, query: Mapping[str, str]) -> Page:
         """Returns the page that the query requests; without pageToken and pageSize, the whole list."""

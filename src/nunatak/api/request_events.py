@@ -1,30 +1,40 @@
-"""Adds mutating requests to the telemetry spool: events for tables, views and namespaces, else audit records.
+"""Adds what is no change to the telemetry spool: refused requests, requests that changed nothing, and metrics reports.
 
-Called when the response is known; events include refused requests. Work of more than a microsecond is left to the
-spool's thread.
+A change has its event in the outbox, stored by its own transaction (database/changes.py). A refusal changes nothing, so
+no transaction could store it; it is described here from the request, and may be lost by a crash.
 """
 
 import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from nunatak.access.audit_rows import ALLOWED
 from nunatak.api.http import Request
 from nunatak.api.route import Route
+from nunatak.api.wire import (
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    CreateViewRequest,
+    RegisterTableRequest,
+    RegisterViewRequest,
+    RenameRequest,
+    identifier_of,
+)
 from nunatak.catalog.catalog import Caller
-from nunatak.catalog.commits import TableCommit
+from nunatak.catalog.commits import MAX_TABLES
 from nunatak.database.records import Key
 from nunatak.database.store import KeyTaken
 from nunatak.errors import CatalogError
+from nunatak.events.change_events import read_summary
 from nunatak.events.reports import flat_report
-from nunatak.events.spool import Fields, Kind
+from nunatak.events.spool import Fields
 from nunatak.iceberg import requirements
-from nunatak.iceberg.commit_request import AddSnapshot
-from nunatak.iceberg.identifiers import Identifier, to_jdbc
+from nunatak.iceberg.commit_request import AddSnapshot, CommitTableRequest, CommitTransactionRequest, Update
+from nunatak.iceberg.identifiers import Identifier, Namespace, to_jdbc
 
-# Operations that are events, with their names in the commit log and the audit trail.
+# Operations that change tables, views and namespaces, with their names in the commit log and the audit trail.
 EVENTS = {
     "createNamespace": "create-namespace",
     "updateProperties": "update-namespace",
@@ -42,140 +52,119 @@ EVENTS = {
     "renameView": "rename-view",
     "dropView": "drop-view",
 }
-# Operations without an audit record: they change nothing in the catalog, or are too frequent.
-QUIET = frozenset({"reportMetrics", "getToken", "leaseMaintenanceJob", "extendMaintenanceLease"})
-SMALL_BODY = 16 * 1024
-MAX_TEXT_LENGTH = 255
+NAMED_IN_BODY = frozenset(
+    {
+        "createNamespace",
+        "createTable",
+        "registerTable",
+        "commitTransaction",
+        "renameTable",
+        "createView",
+        "registerView",
+        "renameView",
+    }
+)
 
 
-def tell(route: Route, request: Request, status: int, started: float, error: CatalogError | None = None) -> None:
-    """Adds the outcome of a request to the spool; `started` is its start time by time.perf_counter."""
-    spool = request.catalog.spool
-    if spool is None or isinstance(error, KeyTaken):  # the first request with this key is recorded where it ran
-        return
+class _Named(msgspec.Struct, frozen=True):
+    """A table, view or namespace that a request names, and what was to be done to it."""
+
+    namespace: Namespace
+    name: str | None = None
+    to: Identifier | None = None  # the new name
+    creates: bool = False
+    updates: Sequence[Update] = ()
+
+
+def spool_unchanged(route: Route, request: Request, status: int, error: CatalogError | None = None) -> None:
+    """Adds a request that changed nothing, as far as the server knows, to the spool: refused, or without effect."""
+    spool, progress = request.catalog.spool, request.caller.progress
     operation = EVENTS.get(route.operation)
-    if operation is None:
-        if status < 400 and route.operation not in QUIET:
-            sender = _sender(request.caller, request.headers.get(b"user-agent"))
-            spool.add(
-                "audit", partial(_administration_event, route.operation, request.securable, request.touched, sender)
-            )
+    # A repeated Idempotency-Key (KeyTaken): the first request with it is recorded where it ran.
+    if spool is None or operation is None or progress.changed or isinstance(error, KeyTaken):
         return
-    answered = (operation, request.warehouse.name, status, None if error is None else error.iceberg_type)
-    caller, agent = request.caller, request.headers.get(b"user-agent")
-    seconds = time.perf_counter() - started
-    events = {(event.namespace, event.name): event for event in caller.progress.events} if status < 400 else {}
-    for touched in request.touched:
-        namespace, name = _key_of(touched)
-        event = events.get((namespace, name))
-        if event is not None:
-            uuid, size = event.object_uuid, event.metadata_bytes
-        else:  # refused, or nothing was changed
-            known = request.catalog.cache.known_uuid(Key(request.warehouse.name, namespace, name)) if name else None
-            uuid, size = known, None
-        record = partial(_event, answered, caller, agent, seconds, touched, uuid, size)
-        if len(request.body) > SMALL_BODY:  # built now: waiting records must not keep large bodies in memory
-            spool.add(*record())
-        else:
-            # The records share the decoded request: each counts for its part of the bytes kept in memory.
-            spool.add("events", record, len(request.body) // len(request.touched))
+    shared = {
+        "warehouse": request.warehouse.name,
+        "status": status,
+        "error": None if error is None else error.iceberg_type,
+        "tries": progress.tries,
+        "duration_ms": None if progress.started is None else round((time.perf_counter() - progress.started) * 1000, 3),
+        **_sender(request.caller),
+    }
+    try:
+        named = list(_named_objects(route, request))
+    except CatalogError:  # a name that is not valid: nothing that exists is concerned
+        return
+    for each in named:
+        spool.add("events", {"operation": operation, **shared, **_object_fields(request, each)})
 
 
-def tell_report(request: Request, identifier: Identifier) -> None:
+def spool_report(request: Request, identifier: Identifier) -> None:
     """Adds the metrics report of an engine to the spool."""
     spool = request.catalog.spool
     if spool is None:
         return
-    sender = _sender(request.caller, request.headers.get(b"user-agent"))
-    about = {**_name_fields(identifier), "warehouse": request.warehouse.name, **sender}
+    named = {"namespace": to_jdbc(identifier.namespace), "table_name": identifier.name}
+    about = {**named, "warehouse": request.warehouse.name, **_sender(request.caller)}
     spool.add("scan_reports", partial(flat_report, request.body, about), len(request.body))
 
 
-def _sender(caller: Caller, agent: bytes | None) -> Fields:
-    return {
-        "principal": caller.principal,
-        "request_id": caller.request_id,
-        "client": None if agent is None else agent.decode("latin-1")[:MAX_TEXT_LENGTH],
-    }
+def _sender(caller: Caller) -> Fields:
+    return {"principal": caller.principal, "request_id": caller.request_id, "client": caller.client}
 
 
-def _administration_event(operation: str, securable: str, touched: list[Any], sender: Fields) -> tuple[Kind, Fields]:
-    """Builds the audit record of a management request; `touched` may hold its securable and a detail, no secret."""
-    if touched:
-        ((securable, detail),) = touched
-        told = msgspec.json.encode(detail).decode()
-    else:
-        told = None
-    fields = {"action": operation, "securable": securable, "outcome": ALLOWED, "repeats": 1, "detail": told}
-    return "audit", {**fields, **sender}
-
-
-def _event(
-    answered: tuple[str, str, int, str | None],
-    caller: Caller,
-    agent: bytes | None,
-    seconds: float,
-    touched: Any,
-    table_uuid: str | None,
-    metadata_bytes: int | None,
-) -> tuple[Kind, Fields]:
-    """Builds an event; runs later, so its arguments hold no reference to the metadata, which would stay in memory."""
-    operation, warehouse, status, error = answered
-    fields: dict[str, Any] = {
-        "operation": operation,
-        "warehouse": warehouse,
-        "status": status,
-        "error": error,
-        "tries": caller.progress.tries,
-        "duration_ms": round(seconds * 1000, 3),
-        "table_uuid": table_uuid,
-        "metadata_bytes": metadata_bytes,
-        **_sender(caller, agent),
-    }
-    match touched:
-        case TableCommit():
-            if requirements.is_create(touched.parts[0][0]):
-                fields["operation"] = "create-table"
-            fields.update(_name_fields(touched.identifier), **_snapshot(touched))
-        case (Identifier() as source, Identifier() as to):
-            fields.update(_name_fields(source), renamed_to=to_jdbc((*to.namespace, to.name)))
-        case Identifier():
-            fields.update(_name_fields(touched))
+def _named_objects(route: Route, request: Request) -> Iterator[_Named]:
+    """Yields what the request names, in its body or in its path; nothing if that body could not be read."""
+    decoded = None if request.decoded is None else request.decoded[1]
+    match decoded:
+        case CreateNamespaceRequest():
+            yield _Named(tuple(decoded.namespace))
+        case CreateTableRequest(stage_create=True):
+            return
+        case CreateTableRequest() | RegisterTableRequest() | CreateViewRequest() | RegisterViewRequest():
+            yield _Named(request.namespace(), decoded.name)
+        case RenameRequest():
+            source, to = identifier_of(decoded.source, "table"), identifier_of(decoded.destination, "table")
+            yield _Named(source.namespace, source.name, to)
+        case CommitTransactionRequest():
+            by_table = {identifier_of(each.identifier, "table"): each for each in decoded.table_changes}
+            if len(by_table) <= MAX_TABLES:
+                yield from (_commit(identifier, each) for identifier, each in by_table.items())
+        case CommitTableRequest():
+            yield _commit(request.identifier("table"), decoded)
+        case None if route.operation in NAMED_IN_BODY:
+            return
+        case _ if len(request.path_names) > 1:
+            identifier = request.identifier("table")
+            yield _Named(identifier.namespace, identifier.name)
         case _:
-            fields["namespace"] = to_jdbc(touched)
-    return "events", fields
+            yield _Named(request.namespace())
 
 
-def _key_of(touched: Any) -> tuple[str, str | None]:
-    """Returns the namespace and name of what a request changes, as its event names it."""
-    match touched:
-        case TableCommit():
-            return to_jdbc(touched.identifier.namespace), touched.identifier.name
-        case (Identifier() as source, Identifier()):
-            return to_jdbc(source.namespace), source.name
-        case Identifier():
-            return to_jdbc(touched.namespace), touched.name
-        case _:
-            return to_jdbc(touched), None
+def _commit(identifier: Identifier, commit: CommitTableRequest) -> _Named:
+    creates = requirements.is_create(commit.requirements)
+    return _Named(identifier.namespace, identifier.name, creates=creates, updates=commit.updates)
 
 
-def _name_fields(identifier: Identifier) -> Fields:
-    return {"namespace": to_jdbc(identifier.namespace), "table_name": identifier.name}
-
-
-def _snapshot(commit: TableCommit) -> Fields:
-    """Returns id, operation and counters of the last snapshot that the commit adds, as the client gave them."""
-    for update in reversed(commit.updates):
+def _object_fields(request: Request, named: _Named) -> dict[str, Any]:
+    namespace = to_jdbc(named.namespace)
+    if named.name is None:
+        return {"namespace": namespace}
+    uuid = request.catalog.cache.known_uuid(Key(request.warehouse.name, namespace, named.name))
+    fields: dict[str, Any] = {"namespace": namespace, "table_name": named.name, "table_uuid": uuid}
+    if named.to is not None:
+        fields["renamed_to"] = to_jdbc((*named.to.namespace, named.to.name))
+    if named.creates:
+        fields["operation"] = "create-table"
+    for update in reversed(named.updates):
         if isinstance(update, AddSnapshot):
-            summary = update.snapshot.get("summary")
-            said = summary if isinstance(summary, dict) else {}
-            return {
-                "snapshot_id": update.snapshot.get("snapshot-id"),
-                "snapshot_operation": said.get("operation"),
-                "counters": {name: int(text) for name, text in said.items() if _is_count(text)},
-            }
-    return {}
+            return {**fields, **_snapshot_fields(update)}
+    return fields
 
 
-def _is_count(text: Any) -> bool:
-    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18  # fits in 64 bits
+def _snapshot_fields(update: AddSnapshot) -> Fields:
+    """Returns id, operation and counters of a snapshot, as the client gave them."""
+    summary = update.snapshot.get("summary")
+    operation, counters = read_summary(summary if isinstance(summary, dict) else {})
+    snapshot_id = update.snapshot.get("snapshot-id")
+    return {"snapshot_id": snapshot_id, "snapshot_operation": operation, "counters": counters}

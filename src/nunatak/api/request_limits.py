@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from nunatak.access.addresses import network_of
+from nunatak.addresses import network_of
 from nunatak.errors import ServiceUnavailable, TooManyRequests
 from nunatak.settings import Settings
 
@@ -44,7 +44,7 @@ class Refusal:
 class _Buckets:
     """A token bucket per key, stored as one number: the time when it is full again. Full buckets need no entry.
 
-    A bucket is full after BURST_SECONDS at the latest, so all that were not used between two calls of `turn` are
+    A bucket is full after BURST_SECONDS at the latest, so all that were not used between two calls of `rotate` are
     dropped together.
     """
 
@@ -63,7 +63,7 @@ class _Buckets:
             full = self.older.get(key, now)
         return (full if full > now else now) + self.seconds_each
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         self.older, self.younger = self.younger, {}
 
 
@@ -78,7 +78,7 @@ class Rates:
         self._addresses = _Buckets("address", per_address)
         self._clock = clock
         self._now_ms = now_ms
-        self._turn_at = clock() + BURST_SECONDS
+        self._rotate_at = clock() + BURST_SECONDS
 
     def take(self, principal: str, address: str | None) -> Refusal | None:
         """Counts one request of both, or of neither if one is over its limit; returns the refusal, or None.
@@ -86,8 +86,8 @@ class Rates:
         An empty principal (not authenticated yet) and the address None (counted before) are not counted.
         """
         now = self._clock()
-        if now >= self._turn_at:
-            self._turn(now)
+        if now >= self._rotate_at:
+            self._rotate_buckets(now)
         latest = now + BURST_SECONDS + _ROUNDING_SECONDS
         addresses, principals = self._addresses, self._principals
         if address is not None:
@@ -111,14 +111,14 @@ class Rates:
             len(kept) for buckets in (self._principals, self._addresses) for kept in (buckets.younger, buckets.older)
         )
 
-    def _turn(self, now: float) -> None:
+    def _rotate_buckets(self, now: float) -> None:
         # Dropped buckets were last used at least BURST_SECONDS ago: they are full.
-        quiet = now >= self._turn_at + BURST_SECONDS
+        quiet = now >= self._rotate_at + BURST_SECONDS
         for buckets in (self._principals, self._addresses):
-            buckets.turn()
+            buckets.rotate()
             if quiet:
-                buckets.turn()
-        self._turn_at = now + BURST_SECONDS
+                buckets.rotate()
+        self._rotate_at = now + BURST_SECONDS
 
     def _refusal(self, buckets: _Buckets, full: float, now: float) -> Refusal:
         full_before = full - buckets.seconds_each
@@ -156,8 +156,8 @@ class InFlight:
         held = self._shares.get(caller, 0)
         if held >= max(1, self._most // 2):
             raise ServiceUnavailable(
-                f"The server works on {held} requests of yours already; nothing was done",
-                hint="Send fewer at once, and the same request again soon.",
+                f"The server already runs {held} requests of this caller; nothing was done",
+                hint="Send fewer requests at once, and retry this one soon.",
             )
         self._shares[caller] = held + 1
 
@@ -176,7 +176,7 @@ class InFlight:
 
     def _refusal(self) -> ServiceUnavailable:
         return ServiceUnavailable(
-            f"The server works on {self._most} requests already; nothing was done",
+            f"The server already runs {self._most} requests; nothing was done",
             hint="Send the same request again soon.",
         )
 

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from nunatak.access.privileges import Privilege, Securable
+from nunatak.api.encoded import Encoded, LoadResult
 from nunatak.api.http import NO_CONTENT, Request, Response, json_response
 from nunatak.api.required_privileges import Needs, as_declared
 from nunatak.api.wire import ErrorResponse
@@ -31,6 +32,8 @@ def handler(answer: Callable[[Request], Awaitable[Value]]) -> Handler:
     @wraps(answer)
     async def respond(request: Request) -> Response:
         value = await answer(request)
+        if isinstance(value, (Encoded, LoadResult)):
+            return value.respond(request)
         return NO_CONTENT if value is None else json_response(value)
 
     return respond
@@ -81,6 +84,8 @@ class Route:
     def response_type(self) -> Any:
         """The type of the body of a success; None if it has no body."""
         returned = get_type_hints(self.handler)["return"]
+        if get_origin(returned) in (Encoded, LoadResult):
+            return get_args(returned)[0]
         return self.described.response if returned is Response else None if returned is type(None) else returned
 
     @property

@@ -125,5 +125,5 @@ def first_words() -> frozenset[str]:
 def _no_route(method: str, path: str) -> NoSuchRoute:
     hint = "Every route is listed in `endpoints` of /v1/config; the base URL is the part before /v1."
     if path.rstrip("/").endswith("/oauth/tokens"):
-        hint = "Tokens are asked for at /v1/oauth/tokens."
+        hint = "The token endpoint is /v1/oauth/tokens."
     return NoSuchRoute(f"No route for request: {method} {path[:200]}", hint=hint)

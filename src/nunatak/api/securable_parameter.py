@@ -48,7 +48,7 @@ class SecurablePlace:
         return Identifier(self.levels, self.name)
 
 
-async def aim(request: Request, text: str | None) -> SecurablePlace:
+async def resolve_securable(request: Request, text: str | None) -> SecurablePlace:
     """Parses `text` and sets the warehouse of the request to the one it names; raises BadRequest or NoSuchWarehouse."""
     if not text:
         raise BadRequest(
@@ -56,7 +56,7 @@ async def aim(request: Request, text: str | None) -> SecurablePlace:
         )
     securable = securables.parse_securable(text)
     if securable == securables.SERVER:
-        raise BadRequest("The server itself is not meant here", hint="Name a warehouse, a namespace or a table.")
+        raise BadRequest("The securable must not be the server", hint="Name a warehouse, a namespace or a table.")
     home, levels, name = securables.parts(securable)
     warehouses = request.catalog.warehouses
     if home not in warehouses:
@@ -71,9 +71,9 @@ async def aim(request: Request, text: str | None) -> SecurablePlace:
 
 async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePlace, TableMetadata]:
     """Returns the table that `text` names; raises BadRequest for a container, NoSuchTable if there is none."""
-    place = await aim(request, text)
+    place = await resolve_securable(request, text)
     if place.name is None:
-        raise BadRequest("A table is meant here", hint="Write table:WAREHOUSE/A/T.")
+        raise BadRequest("The securable must be a table", hint="Write table:WAREHOUSE/A/T.")
     loaded = await load_pointer(request.catalog, request.warehouse, place.identifier, "TABLE")
     return place, loaded.table()
 
@@ -83,12 +83,14 @@ async def load_table_at(request: Request, text: str | None) -> tuple[SecurablePl
 
 async def on_place(route: Declared, request: Request) -> list[Need]:
     """Requires the route's privilege on the securable in the query."""
-    return [required_on(route, request, await aim(request, request.query.get("securable")))]
+    return [required_on(route, request, await resolve_securable(request, request.query.get("securable")))]
 
 
 async def in_place(route: Declared, request: Request) -> list[Need]:
     """As `on_place`; a caller with the privilege only inside a container gets the entries where it holds it."""
-    return [required_on(route, request, await aim(request, request.query.get("securable")), filtered=True)]
+    return [
+        required_on(route, request, await resolve_securable(request, request.query.get("securable")), filtered=True)
+    ]
 
 
 def on_place_in_body(body: type[PlaceBody]) -> Needs:
@@ -96,7 +98,7 @@ def on_place_in_body(body: type[PlaceBody]) -> Needs:
 
     async def needs(route: Declared, request: Request) -> list[Need]:
         wanted = request.decode(body)
-        return [required_on(route, request, await aim(request, wanted.securable))]
+        return [required_on(route, request, await resolve_securable(request, wanted.securable))]
 
     return needs
 

@@ -6,7 +6,7 @@ from nunatak.api import maintenance_wire as wire
 from nunatak.api.http import Request
 from nunatak.api.maintenance_wire import SetShadowRequest
 from nunatak.api.route import handler
-from nunatak.api.securable_parameter import SecurablePlace, aim, load_table_at, require_namespace
+from nunatak.api.securable_parameter import SecurablePlace, load_table_at, require_namespace, resolve_securable
 from nunatak.catalog.pointers import load_pointer
 from nunatak.catalog.shadows import NamedShadow, Shadow, check_source, drop_shadow, list_shadows, set_shadow
 from nunatak.catalog.write import write
@@ -17,7 +17,7 @@ from nunatak.iceberg.identifiers import from_jdbc
 @handler
 async def get_shadows(request: Request) -> wire.ListShadowsResponse:
     """Lists the shadows of a warehouse, of a namespace and those below it, or of one table."""
-    place = await aim(request, request.query.get("securable"))
+    place = await resolve_securable(request, request.query.get("securable"))
     if place.name is None:
         await require_namespace(request, place)
     else:

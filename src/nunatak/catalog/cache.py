@@ -13,7 +13,7 @@ from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 
 PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON they came from
-_TAIL = b',"config":{}}'
+NO_CONFIG = b',"config":{}}'  # the end of a response without members that depend on the caller
 
 
 class Loaded:
@@ -36,10 +36,10 @@ class Loaded:
 
     def __init__(self, metadata_location: str, pieces: Sequence[bytes | memoryview], path: str | None) -> None:
         """The concatenated pieces are the JSON of the metadata."""
-        head = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
+        prefix = b'{"metadata-location":' + msgspec.json.encode(metadata_location) + b',"metadata":'
         self.metadata_location = metadata_location
-        self.answer = b"".join((head, *pieces, _TAIL))
-        self._start, self._end = len(head), len(self.answer) - len(_TAIL)
+        self.answer = b"".join((prefix, *pieces, NO_CONFIG))
+        self._start, self._end = len(prefix), len(self.answer) - len(NO_CONFIG)
         self._settled = slice(0)  # position of the settled piece in `answer`; empty if not made by `of_table`
         self.path = path
         self.parsed: TableMetadata | ViewMetadata | None = None
@@ -88,9 +88,10 @@ class Loaded:
 
     def with_refs_only(self) -> bytes:
         """Returns the response for `snapshots=refs`, encoded once."""
+        # Encoded on request only: few clients ask for refs, and it costs as much as encoding the whole metadata.
         if self.refs_answer is None:
             small = table_metadata.encode(table_metadata.only_referenced_snapshots(self.table()))
-            self.refs_answer = b"".join((self.answer[: self._start], small, _TAIL))
+            self.refs_answer = b"".join((self.answer[: self._start], small, NO_CONFIG))
         return self.refs_answer
 
     def weight(self) -> int:

@@ -27,8 +27,8 @@ class Caller(msgspec.Struct, frozen=True):
     """The principal and the request; `key` (the idempotency key) and `request_hash` identify a retried request.
 
     `policy` is the policy version under which the request was authorized; with `owns` the principal becomes the owner
-    of what it creates; `origin` is the origin of the request in the audit trail. `rights` returns the privileges on a
-    securable; None means all.
+    of what it creates; `origin` is the origin of the request in the audit trail, and `client` its User-Agent. `rights`
+    returns the privileges on a securable; None means all.
     """
 
     principal: str = "anonymous"
@@ -39,6 +39,7 @@ class Caller(msgspec.Struct, frozen=True):
     policy: int | None = None
     owns: bool = False
     origin: str | None = None
+    client: str | None = None
     rights: Callable[[str], Awaitable[int]] | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
 
@@ -63,7 +64,9 @@ class Catalog:
     maintenance_lease_seconds: int = 90
     client_defaults: Mapping[str, str] = field(default_factory=dict)  # an operator's additions to /v1/config
     client_overrides: Mapping[str, str] = field(default_factory=dict)
-    tells_names: bool = True  # whether a hint may contain names that the request did not; False where names are secret
+    hints_show_names: bool = (
+        True  # whether a hint may contain names that the request did not; False where names are secret
+    )
     table_locks: TableLocks = field(default_factory=TableLocks)
     contention: Contention = field(default_factory=Contention)
     large_work: LargeWork = field(default_factory=LargeWork)
@@ -99,5 +102,5 @@ class Catalog:
 
     def no_such_warehouse(self, name: str) -> NoSuchWarehouse:
         hint = f"Known warehouses are {', '.join(self.warehouses)}; leave it out to use {self.default_warehouse}."
-        message = f"Warehouse does not exist: {name}" if name else "There is no default warehouse"
-        return NoSuchWarehouse(message, hint=hint if self.tells_names else None)
+        message = f"Warehouse does not exist: {name}" if name else "No default warehouse is configured"
+        return NoSuchWarehouse(message, hint=hint if self.hints_show_names else None)

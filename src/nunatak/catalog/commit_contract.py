@@ -4,10 +4,8 @@ Clients delete the files of a refused commit and keep those of a commit with an 
 that nothing was applied, and once the change was sent to the database, only the database can make that promise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
-
-from nunatak.events.change_events import ChangeEvent
 
 
 class Moment(Enum):
@@ -37,16 +35,17 @@ ALLOWED: Mapping[Moment, frozenset[int]] = {
 class Progress:
     """How far the change of one request came; `write` updates it, and the response is checked against it.
 
-    `repeated` says that an earlier request made the change: the response is the current state of the table. `events`
-    are those of the last change sent to the database: they are valid only if it was applied.
+    `repeated` says that an earlier request made the change: the response is the current state of the table. `changed`
+    says that a change was applied, and so has its event. `started` is when the request began, by time.perf_counter.
     """
 
-    __slots__ = ("events", "moment", "repeated", "tries")
+    __slots__ = ("changed", "moment", "repeated", "started", "tries")
 
-    def __init__(self) -> None:
-        self.events: Sequence[ChangeEvent] = ()
+    def __init__(self, started: float | None = None) -> None:
+        self.changed = False
         self.moment = Moment.NOT_SENT
         self.repeated = False
+        self.started = started
         self.tries = 1
 
     def may_answer(self, status: int) -> bool:

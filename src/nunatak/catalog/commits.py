@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from nunatak.catalog.pointers import check_chosen, check_places, find_pointer, k
 from nunatak.catalog.publish import AT_ONCE, Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
 from nunatak.catalog.tables import default_location
+from nunatak.catalog.warehouse_rules import check_format_version, require_writable
 from nunatak.database.records import AddJob, Change, Key, StoredResponse
 from nunatak.database.store import PointerMoved
 from nunatak.errors import (
@@ -44,6 +46,7 @@ from nunatak.iceberg.commit_request import (
     SetSnapshotRef,
     SetStatistics,
     Update,
+    UpgradeFormatVersion,
 )
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.table_metadata import TableMetadata
@@ -53,11 +56,11 @@ MAX_TABLES = 1000  # in one transaction
 MAX_PARTS = 100  # of a transaction for the same table: each is applied before the next one's requirements are checked
 # The updates of an append: their cost does not depend on the size of the table.
 QUICK_UPDATES = (AddSnapshot, SetSnapshotRef, SetProperties, RemoveProperties, SetStatistics, RemoveSnapshotRef)
-FIRST_PAUSE_SECONDS = 0.005
-MAX_PAUSE_SECONDS = 0.5
+FIRST_BACKOFF_SECONDS = 0.005
+MAX_BACKOFF_SECONDS = 0.5
 DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 NOTHING_APPLIED = "Nothing of the transaction was applied."
-NO_LONGER_THERE = "The commit was carried out, but a table of it is no longer under its name"
+RENAMED_OR_DROPPED = "The commit was applied, but one of its tables was renamed or dropped since"
 
 
 class TableCommit(msgspec.Struct, frozen=True):
@@ -73,20 +76,21 @@ class TableCommit(msgspec.Struct, frozen=True):
     places: Sequence[ChosenPlace]  # locations for files that the updates set
     paths: Sequence[NamedPath]  # file paths that the updates add
     snapshot_id: int | None  # the last one added; with the request hash it identifies a retry of the same commit
+    summary: Mapping[str, Any] | None  # of that snapshot
     size_bytes: int = 0
 
 
 def table_commit(identifier: Identifier, requests: Sequence[CommitTableRequest], size_bytes: int = 0) -> TableCommit:
-    parts = tuple([(request.requirements, _together(request.updates)) for request in requests])
+    parts = tuple([(request.requirements, _merge_snapshot_removals(request.updates)) for request in requests])
     merged = parts[0][1] if len(parts) == 1 else [update for _, part in parts for update in part]
     check_counts(updates=len(merged), requirements=sum([len(required) for required, _ in parts]))
     if len(parts) > MAX_PARTS:
         raise BadRequest(
             f"Too many changes of {identifier}: {len(parts)}, at most {MAX_PARTS} are allowed in one transaction",
-            hint="Put the updates of one table into one change.",
+            hint="Send the updates of one table in one table change.",
         )
     places, paths = tuple(places_of_updates(merged)), tuple(paths_in_updates(merged))
-    return TableCommit(identifier, parts, merged, places, paths, _last_added_snapshot(merged), size_bytes)
+    return TableCommit(identifier, parts, merged, places, paths, *_last_added_snapshot(merged), size_bytes)
 
 
 def check_tables(count: int) -> None:
@@ -98,7 +102,7 @@ def check_tables(count: int) -> None:
         )
 
 
-def _together(part: Sequence[Update]) -> Sequence[Update]:
+def _merge_snapshot_removals(part: Sequence[Update]) -> Sequence[Update]:
     """Merges consecutive snapshot removals into one: the Java client removes thousands of snapshots one by one."""
     if len([update for update in part if isinstance(update, RemoveSnapshots)]) < 2:
         return part
@@ -140,21 +144,23 @@ async def commit_tables(
     contention, is_transaction = catalog.contention, answer is not None
     # `tables` is nearly always empty: the test spares most commits the loop.
     for key in keys if contention.tables else ():
-        contention.arrived(key, caller.address)
+        contention.commit_started(key, caller.address)
     try:
-        async with catalog.table_locks.take(keys):
+        async with catalog.table_locks.acquire(keys):
             for attempt in range(MAX_TRIES):
                 if attempt:
                     caller.progress.tries = attempt + 1
-                    await _pause(attempt)
+                    await _back_off(attempt)
                 try:
+                    # Here, since a commit that was applied before the warehouse became read-only is not refused.
+                    require_writable(warehouse)
                     # A lost compare-and-swap proves the cache outdated: only the first attempt may use it.
-                    remembered = None if attempt else await _plan_from_memory(catalog, warehouse, caller, keys, commits)
-                    planned = remembered or await _plan_all(
+                    from_cache = None if attempt else await _plan_from_cache(catalog, warehouse, caller, keys, commits)
+                    planned = from_cache or await _plan_all(
                         catalog, warehouse, caller, keys, commits, is_transaction=is_transaction
                     )
                 except CatalogError as error:
-                    repeated = await _already_done(catalog, caller, keys, commits, error)
+                    repeated = await _find_applied(catalog, caller, keys, commits, error)
                     if repeated is not None:
                         caller.progress.repeated = True
                         return repeated
@@ -165,27 +171,27 @@ async def commit_tables(
                     moved: CatalogError = error
                 except NoSuchTable as error:
                     # The cache may hold a table that was dropped: the next attempt reads the database.
-                    if remembered is None:
+                    if from_cache is None:
                         raise
                     moved = error
             hint = "Refresh and try again." if is_transaction else "The table is unchanged; refresh it and try again."
             raise CommitFailed(f"Commit failed after {MAX_TRIES} tries: {moved.message}", hint=hint)
     except CommitFailed:
         for key in keys:
-            contention.refused(key, caller.address)
+            contention.add_conflict(key, caller.address)
         raise
     finally:
         for key in keys if contention.tables else ():
-            contention.attempted(key, caller.address)
+            contention.commit_ended(key, caller.address)
 
 
-async def _pause(attempt: int) -> None:
+async def _back_off(attempt: int) -> None:
     """Sleeps with exponential backoff and jitter, so that two servers do not retry in step."""
-    pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+    pause = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**attempt)
     await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
 
-async def _plan_from_memory(
+async def _plan_from_cache(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit]
 ) -> list[Publication] | None:
     """Plans like `_plan_all`, but from the cache: the compare-and-swap of the pointer detects an outdated entry.
@@ -227,7 +233,7 @@ async def _plan_all(
         try:
             before = await find_pointer(catalog, key, "TABLE", caller.policy)
             if before is None and await _was_created(catalog, caller, commit):
-                raise OutcomeUnknown(NO_LONGER_THERE)
+                raise OutcomeUnknown(RENAMED_OR_DROPPED)
             base = await read_table(catalog, before) if before is not None else None
             planned.append(await _plan(catalog, warehouse, caller, key, commit, before, base))
         except CatalogError as error:
@@ -270,6 +276,7 @@ async def _plan(
     operation = "create-table" if base is None else "commit-table"
     if after is base:
         return Publication(key, commit.identifier, operation, before, base, after)
+    check_format_version(warehouse, after.format_version, base.format_version if base is not None else None)
     # Only changed properties are checked: most commits leave them alone.
     if base is None or after.properties is not base.properties:
         check_properties(after.properties)
@@ -286,8 +293,9 @@ async def _plan(
         base,
         after,
         commit.snapshot_id,
-        points_elsewhere=any(is_inside_any(warehouse.allowed, path) for _, path in outside),
-        then=_old_files_job(key, base, after) if base is not None and deletes_files else (),
+        commit.summary,
+        references_outside=any(is_inside_any(warehouse.allowed, path) for _, path in outside),
+        changes_after=_old_files_job(key, base, after) if base is not None and deletes_files else (),
     )
 
 
@@ -300,7 +308,7 @@ async def _apply(
     before: Loaded | None,
 ) -> TableMetadata:
     if base is None:
-        part = _with_essentials(catalog, warehouse, commit.identifier, part)
+        part = _with_uuid_and_location(catalog, warehouse, commit.identifier, part)
     base_location = before.metadata_location if before is not None else None
     now_ms = catalog.now_ms()
     if _is_large(commit, part, before):
@@ -317,10 +325,10 @@ def _is_large(commit: TableCommit, part: Sequence[Update], before: Loaded | None
     return not all(isinstance(update, QUICK_UPDATES) for update in part)
 
 
-def _with_essentials(
+def _with_uuid_and_location(
     catalog: Catalog, warehouse: WarehousePlace, identifier: Identifier, part: Sequence[Update]
 ) -> list[Update]:
-    """Adds a UUID and a location to the updates of a commit that creates a table, if the client left them out."""
+    """Adds what the client left out to the updates of a commit that creates a table: UUID, location, format version."""
     chosen: list[Update] = []
     table_uuid = next((update.uuid for update in part if isinstance(update, AssignUuid)), None)
     if table_uuid is None:
@@ -328,6 +336,8 @@ def _with_essentials(
         chosen.append(AssignUuid(table_uuid))
     if not any(isinstance(update, SetLocation) for update in part):
         chosen.append(SetLocation(default_location(warehouse, None, identifier, table_uuid)))
+    if not any(isinstance(update, UpgradeFormatVersion) for update in part):
+        chosen.append(UpgradeFormatVersion(warehouse.default_format_version))
     return [*chosen, *part]
 
 
@@ -357,17 +367,18 @@ def _old_files_job(key: Key, base: TableMetadata, after: TableMetadata) -> list[
     return [AddJob("delete-files", msgspec.json.encode(payload))]
 
 
-def _last_added_snapshot(part: Sequence[Update]) -> int | None:
-    """Returns the id of the snapshot that is added last, or None."""
+def _last_added_snapshot(part: Sequence[Update]) -> tuple[int | None, Mapping[str, Any] | None]:
+    """Returns the id and the summary of the snapshot that is added last; None for what is missing."""
     for update in reversed(part):
         if isinstance(update, AddSnapshot):
-            found = update.snapshot.get("snapshot-id")
+            found, summary = update.snapshot.get("snapshot-id"), update.snapshot.get("summary")
             # Other values do not fit the database column; such a commit has no detection of retries.
-            return found if isinstance(found, int) and 0 <= found < 2**63 else None
-    return None
+            snapshot_id = found if isinstance(found, int) and 0 <= found < 2**63 else None
+            return snapshot_id, summary if isinstance(summary, dict) else None
+    return None, None
 
 
-async def _already_done(
+async def _find_applied(
     catalog: Catalog, caller: Caller, keys: Sequence[Key], commits: Sequence[TableCommit], error: CatalogError
 ) -> list[Loaded] | None:
     """Returns the current metadata if this request is a retry of a commit that was applied, else None.
@@ -391,7 +402,7 @@ async def _already_done(
             loaded.append(current)
     if len(loaded) < len(keys):
         # Renamed or dropped since: after a 404 the client would delete the files of a commit that was applied.
-        raise OutcomeUnknown(NO_LONGER_THERE) from error
+        raise OutcomeUnknown(RENAMED_OR_DROPPED) from error
     return loaded
 
 

@@ -34,25 +34,25 @@ class Contention:
     def __init__(self) -> None:
         self.tables: dict[Key, _Table] = {}
 
-    def refused(self, key: Key, writer: Writer | None) -> None:
+    def add_conflict(self, key: Key, writer: Writer | None) -> None:
         """Marks the table as contended after a commit conflict."""
         if writer is None:
             return
         table = self.tables.setdefault(key, _Table())
         loop = asyncio.get_running_loop()
-        if table.until == 0.0:  # a new entry: one timer per table, which `_look_again` restarts
-            loop.call_later(CONTENDED_SECONDS, self._look_again, key)
+        if table.until == 0.0:  # a new entry: one timer per table, which `_remove_if_quiet` restarts
+            loop.call_later(CONTENDED_SECONDS, self._remove_if_quiet, key)
         table.until = loop.time() + CONTENDED_SECONDS
-        self.attempted(key, writer)
+        self.commit_ended(key, writer)
 
-    def arrived(self, key: Key, writer: Writer | None) -> None:
+    def commit_started(self, key: Key, writer: Writer | None) -> None:
         """Stops the timeout of the holder when its commit arrives: the hold then lasts until the commit ends."""
         table = self.tables.get(key)
         if table is not None and table.holder == writer and table.timer is not None:
             table.timer.cancel()
             table.timer = None
 
-    def attempted(self, key: Key, writer: Writer | None) -> None:
+    def commit_ended(self, key: Key, writer: Writer | None) -> None:
         """Ends the hold of a writer whose commit succeeded or failed; the next waiting writer may load."""
         table = self.tables.get(key)
         if table is None or writer is None:
@@ -62,9 +62,9 @@ class Contention:
         if len(table.writers) > MAX_WRITERS:
             table.writers.popitem(last=False)
         if table.holder == writer:
-            self._pass_on(table)
+            self._end_hold(table)
 
-    async def await_turn(self, key: Key, writer: Writer) -> None:
+    async def wait_before_load(self, key: Key, writer: Writer) -> None:
         """Waits before a load; returns at once unless the caller is one of several competing writers."""
         table = self.tables.get(key)
         if table is None or writer not in table.writers or table.holder == writer:
@@ -72,33 +72,33 @@ class Contention:
         if table.holder is None:
             self._hold(table, writer)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        table.waiting.append((writer, turn))
-        await asyncio.wait([turn], timeout=MAX_WAIT_SECONDS)
-        if not turn.done():
-            turn.cancel()  # the load proceeds without a hold
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        table.waiting.append((writer, granted))
+        await asyncio.wait([granted], timeout=MAX_WAIT_SECONDS)
+        if not granted.done():
+            granted.cancel()  # the load proceeds without a hold
 
     def _hold(self, table: _Table, writer: Writer) -> None:
         table.holder = writer
-        table.timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._pass_on, table)
+        table.timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._end_hold, table)
 
-    def _pass_on(self, table: _Table) -> None:
+    def _end_hold(self, table: _Table) -> None:
         if table.timer is not None:
             table.timer.cancel()
         table.holder, table.timer = None, None
         while table.waiting:
-            writer, turn = table.waiting.popleft()
-            if not turn.done():
+            writer, granted = table.waiting.popleft()
+            if not granted.done():
                 self._hold(table, writer)
-                turn.set_result(None)
+                granted.set_result(None)
                 return
 
-    def _look_again(self, key: Key) -> None:
+    def _remove_if_quiet(self, key: Key) -> None:
         """Removes the table if it is no longer contended and no load waits; otherwise checks again later."""
         table = self.tables[key]
         loop = asyncio.get_running_loop()
         if loop.time() < table.until or table.waiting:
-            loop.call_later(CONTENDED_SECONDS, self._look_again, key)
+            loop.call_later(CONTENDED_SECONDS, self._remove_if_quiet, key)
             return
         if table.timer is not None:
             table.timer.cancel()

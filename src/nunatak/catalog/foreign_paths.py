@@ -42,7 +42,7 @@ MAX_PLACE_LENGTH = 1000  # characters of a location, the width of the database c
 Metadata = TableMetadata | ViewMetadata
 NamedPath = tuple[str, str]  # the field and the path in it
 Owner = tuple[Key, Location]  # a table or view, and which of its places
-Standing = Literal["own", "foreign", "outside"]
+FolderOwner = Literal["own", "foreign", "outside"]
 
 
 def own_places(metadata: Metadata) -> tuple[Location, ...]:
@@ -179,8 +179,8 @@ async def _refuse_paths(catalog: Catalog, caller: Caller, key: Key, paths: Seque
     for field, path in paths:
         if not await may_use_all(caller, owners[path]):
             raise Forbidden(
-                f"Invalid {field}: {path[:MAX_SHOWN_LENGTH]} lies in a place of another table or view",
-                hint="Only somebody who may read and write that table can name its files here.",
+                f"Invalid {field}: {path[:MAX_SHOWN_LENGTH]} lies in the folder of another table or view",
+                hint="The principal needs the privileges to read and write that table to reference its files.",
             )
 
 
@@ -261,10 +261,10 @@ async def unknown_folders(catalog: Catalog) -> AsyncIterator[Owner]:
 
 async def owners_of_paths(catalog: Catalog, key: Key, paths: Sequence[str]) -> dict[str, list[Key]]:
     """Returns for each path the live tables and views, except `key`, whose places hold any interpretation of it."""
-    meanings = await _meanings(catalog, paths)
-    owners = await owners_of_all(catalog, [place for places in meanings.values() for place in places])
+    possible = await _possible_places(catalog, paths)
+    owners = await owners_of_all(catalog, [place for places in possible.values() for place in places])
     found: dict[str, list[Key]] = {}
-    for path, places in meanings.items():
+    for path, places in possible.items():
         every = dict.fromkeys(owner for place in places for owner, _ in owners[place])
         found[path] = [owner for owner in every if owner != key]
     return found
@@ -272,31 +272,31 @@ async def owners_of_paths(catalog: Catalog, key: Key, paths: Sequence[str]) -> d
 
 async def owners_of_all(catalog: Catalog, places: Sequence[Location]) -> dict[Location, list[Owner]]:
     """Returns for each place the live tables and views whose location or write location contains it; one query."""
-    around = {str(each): each for place in places for each in ancestry(place)}
+    around = {str(each): each for place in places for each in ancestors_and_self(place)}
     # No stored location is longer than MAX_PLACE_LENGTH, so longer ones cannot match.
     asked = msgspec.json.encode([each for each in around if len(each) <= MAX_PLACE_LENGTH]).decode()
     taken: dict[Location, list[Owner]] = {}
     for catalog_name, namespace, name, text in await catalog.store.rows("owners_at", {"places": asked}):
         taken.setdefault(around[text], []).append((Key(catalog_name, namespace, name), around[text]))
-    return {place: [owner for each in ancestry(place) for owner in taken.get(each, ())] for place in places}
+    return {place: [owner for each in ancestors_and_self(place) for owner in taken.get(each, ())] for place in places}
 
 
-async def sort_folders(
+async def classify_folders(
     catalog: Catalog,
     key: Key,
     own: Sequence[Location],
     folders: Iterable[str],
     others: Sequence[Owner] = (),
-) -> dict[str, Standing]:
+) -> dict[str, FolderOwner]:
     """Returns for each folder whether it belongs to the table, to another table, or to none.
 
     `others` are owners that the query does not find. Tables may share a place: a folder inside one of `own` is foreign
     only if the other table's place is deeper.
     """
-    meanings = await _meanings(catalog, folders)
-    owners = await owners_of_all(catalog, [each for places in meanings.values() for each in places])
-    found: dict[str, Standing] = {}
-    for text, places in meanings.items():
+    possible = await _possible_places(catalog, folders)
+    owners = await owners_of_all(catalog, [each for places in possible.values() for each in places])
+    found: dict[str, FolderOwner] = {}
+    for text, places in possible.items():
         # `is_inside_any` takes the path of a file: any name inside the folder gives the same result.
         is_own = is_inside_any(own, f"{text.rstrip('/')}/file")
         if any(_is_foreign(key, place, [*owners[place], *others], own if is_own else ()) for place in places):
@@ -311,7 +311,7 @@ def _is_foreign(key: Key, place: Location, owners: Iterable[Owner], own: Sequenc
     return any(other != key and theirs.contains(place) and len(theirs.segments) > depth for other, theirs in owners)
 
 
-async def _meanings(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Location]]:
+async def _possible_places(catalog: Catalog, paths: Iterable[str]) -> dict[str, list[Location]]:
     """Returns the locations that readers may resolve each path to, including through local symbolic links."""
     found = {path: possible_locations(path[:MAX_PATH_LENGTH]) for path in paths}
     places = list(dict.fromkeys(place for each in found.values() for place in each))
@@ -324,7 +324,7 @@ async def writers_around(catalog: Catalog, key: Key, place: Location, *, fresh: 
 
     Tables whose location overlaps it are not included: the database refuses that for every caller.
     """
-    asked = [str(place)] if fresh else [str(each) for each in ancestry(place)]
+    asked = [str(place)] if fresh else [str(each) for each in ancestors_and_self(place)]
     # "0" follows "/" in ASCII: the range from PLACE/ to PLACE0 holds everything inside the place.
     values = {"places": msgspec.json.encode(asked).decode(), "first": f"{place}/", "behind": f"{place}0"}
     return [
@@ -341,7 +341,7 @@ def _is_fresh(place: Location, key: Key, metadata: Metadata) -> bool:
     return bool(place.segments) and place.segments[-1] == f"{slug(key.name)}-{uuid}"
 
 
-async def pointing_into(catalog: Catalog, place: Location) -> list[Key]:
+async def tables_pointing_into(catalog: Catalog, place: Location) -> list[Key]:
     """Returns the live tables elsewhere whose metadata references files in this place."""
     reference = reference_to(place)
     # "0" follows "/" in ASCII: the range holds the references to all folders inside the place.
@@ -349,6 +349,6 @@ async def pointing_into(catalog: Catalog, place: Location) -> list[Key]:
     return [*await catalog.store.tables_writing_to([reference]), *(Key(*row) for row in inside)]
 
 
-def ancestry(place: Location) -> list[Location]:
+def ancestors_and_self(place: Location) -> list[Location]:
     """Returns the place and all its ancestors."""
     return [place.parent(size) for size in range(len(place.segments) + 1)]

@@ -14,7 +14,7 @@ from nunatak.catalog.history import file_name, read_history
 from nunatak.catalog.pointers import Metadata, metadata_uuid
 from nunatak.catalog.reachable_files import is_inside
 from nunatak.database.bindings import ancestors_of
-from nunatak.database.records import InspectedPointer, Key, Kind, Stock, Stored
+from nunatak.database.records import DatabaseSummary, InspectedPointer, Key, Kind, Stored
 from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.events import seals
 from nunatak.iceberg import table_metadata, view_metadata
@@ -25,7 +25,7 @@ from nunatak.objectstore.location import Location, is_inside_any, parse_location
 
 AT_ONCE = 16  # tables checked concurrently: enough to keep disk and database busy, few enough to hold in memory
 PAGE = 500  # names per query
-LOOKS = 3  # checks of a table that changes during the check
+MAX_CHECKS = 3  # checks of a table that changes during the check
 STUCK_ATTEMPTS = 5  # a job that failed so often needs an operator
 EXPIRED_MS = 3_600_000  # a running server deletes expired responses within a minute; an hour means that none does
 
@@ -34,27 +34,33 @@ Severity = Literal["error", "warning", "notice"]
 # Every kind of finding with its severity and remedy. A notice is normal operation, not damage.
 KINDS: dict[str, tuple[Severity, str]] = {
     "lost-file": ("error", "--repair writes it again from the stored bytes; without those, restore it from a backup."),
-    "torn-file": ("error", "--repair sets it aside and writes it again from the stored bytes, if there are any."),
-    "changed-file": ("error", "Somebody wrote over it. Compare both; the catalog serves the stored bytes."),
-    "unreadable-file": ("error", "See that the server may read it."),
-    "bad-stored-bytes": ("error", "--repair reads the file again and stores it anew."),
+    "torn-file": ("error", "--repair renames it and writes it again from the stored bytes, if the database has them."),
+    "changed-file": ("error", "Another program overwrote it. Compare both; the catalog serves the stored bytes."),
+    "unreadable-file": ("error", "Give the server permission to read it."),
+    "bad-stored-bytes": ("error", "--repair reads the file and stores it again."),
     "bad-metadata": ("error", "Register an earlier metadata file of the table in its place."),
-    "wrong-record": ("error", "--repair reads the file again and stores it anew."),
-    "outside": ("error", "Allow the place with NUNATAK_ALLOWED_LOCATIONS; until then it is neither read nor written."),
+    "wrong-record": ("error", "--repair reads the file and stores it again."),
+    "outside": (
+        "error",
+        "Allow the location with NUNATAK_ALLOWED_LOCATIONS; until then the server neither reads nor writes it.",
+    ),
     "overlap": ("error", "Purging or rewriting one would harm the other: move one of them."),
-    "broken-log": ("error", "The table itself is served; please report how the catalog came to this."),
-    "broken-audit": ("error", "Somebody wrote into the audit trail: compare with an export or a backup of before."),
-    "unknown-warehouse": ("warning", "Configure the warehouse, or leave it to the catalog whose it is."),
+    "broken-log": ("error", "The table is still served; please report this as a bug."),
+    "broken-audit": (
+        "error",
+        "Another program changed the audit trail: compare it with an export or an earlier backup.",
+    ),
+    "unknown-warehouse": ("warning", "Configure the warehouse, or ignore this if another catalog owns it."),
     "lost-log-file": ("warning", "Earlier metadata that the table names is gone; it cannot be rolled back to."),
     "orphan": ("warning", "--repair deletes it, as the server's own sweep does."),
-    "stuck-job": ("warning", "Mend what its last error says; it is tried again at least once an hour."),
-    "expired-answers": ("warning", "--repair forgets them, as a running server does."),
-    "file-ahead": ("notice", "Lost with a crash, or after a restored backup: register it, or delete it by hand."),
-    "unnamed-file": ("notice", "Another table or catalog may lead to it; it is left alone."),
-    "stale-record": ("notice", "Another client dropped it. --repair forgets what was stored for it."),
-    "unknown-pointer": ("notice", "Another client moved it. --repair stores what it points at, as a load does."),
-    "empty-row": ("notice", "Another client left a row without a pointer; it is no table."),
-    "unmarked-namespace": ("notice", "It exists only through what it holds. --repair gives it a row of its own."),
+    "stuck-job": ("warning", "Fix the cause of its last error; the job is retried at least once an hour."),
+    "expired-answers": ("warning", "--repair deletes them, as a running server does."),
+    "file-ahead": ("notice", "Left by a crash or a restored backup: register it, or delete it by hand."),
+    "unnamed-file": ("notice", "Another table or catalog may reference it; it is not deleted."),
+    "stale-record": ("notice", "Another client dropped the table. --repair deletes its stored row."),
+    "unknown-pointer": ("notice", "Another client moved the pointer. --repair stores its metadata, as a load does."),
+    "empty-row": ("notice", "Another client left a row without a pointer; it is not a table."),
+    "unmarked-namespace": ("notice", "It exists only because it holds tables or views. --repair adds its row."),
 }
 
 
@@ -84,8 +90,8 @@ async def check(
 
     Calls `advance` with the number of names just checked.
     """
-    stock = await take_stock(catalog)
-    for finding in _of_stock(stock):
+    summary = await summarize(catalog)
+    for finding in _findings_of(summary):
         yield finding
     async for broken in seals.verify(catalog.store):
         yield Finding("broken-audit", f"seal {broken.seal}", broken.text)
@@ -100,19 +106,19 @@ async def check(
         after = keys[-1]
 
 
-async def take_stock(catalog: Catalog) -> Stock:
-    return await catalog.store.take_stock(catalog.now_ms() - EXPIRED_MS, STUCK_ATTEMPTS)
+async def summarize(catalog: Catalog) -> DatabaseSummary:
+    return await catalog.store.summarize(catalog.now_ms() - EXPIRED_MS, STUCK_ATTEMPTS)
 
 
-def _of_stock(stock: Stock) -> list[Finding]:
+def _findings_of(summary: DatabaseSummary) -> list[Finding]:
     found = [
         Finding(
             "stuck-job", f"job {job.job_id}", f"{job.kind} failed {job.attempts} times; the last time: {job.last_error}"
         )
-        for job in stock.stuck_jobs
+        for job in summary.stuck_jobs
     ]
-    if stock.expired_answers:
-        text = f"{stock.expired_answers} answers to idempotency keys are kept beyond their time"
+    if summary.expired_answers:
+        text = f"{summary.expired_answers} stored responses of idempotency keys have expired"
         found.append(Finding("expired-answers", "database", text, repairable=True))
     return found
 
@@ -120,16 +126,16 @@ def _of_stock(stock: Stock) -> list[Finding]:
 async def check_entry(catalog: Catalog, key: Key, age_ms: int | None) -> list[Finding]:
     """Returns the findings of one name; checks again if a running server changed the pointer during the check."""
     findings: list[Finding] = []
-    for _ in range(LOOKS):
+    for _ in range(MAX_CHECKS):
         pointer = await catalog.store.inspect_pointer(key)
-        findings = [] if pointer is None else await _Look(catalog, key, pointer, age_ms).findings()
+        findings = [] if pointer is None else await _EntryCheck(catalog, key, pointer, age_ms).findings()
         # Findings count only if the pointer did not move: otherwise they may mix two versions.
         if not findings or await catalog.store.inspect_pointer(key) == pointer:
             break
     return findings
 
 
-class _Look:
+class _EntryCheck:
     """One check of one name: its pointer, the metadata file, the row stored with the pointer, and the folder."""
 
     def __init__(self, catalog: Catalog, key: Key, pointer: InspectedPointer, age_ms: int | None) -> None:
@@ -145,27 +151,27 @@ class _Look:
         warehouse = self._catalog.warehouses.get(self._key.catalog)
         if pointer.metadata_location is None:
             if pointer.stored is not None:
-                self._add("stale-record", "something is stored for it, but it has no pointer", repairable=True)
+                self._add("stale-record", "the database has a stored row for it, but no pointer", repairable=True)
             else:
                 self._add("empty-row", "a row without a pointer")
         elif warehouse is None:
-            self._add("unknown-warehouse", f"there is no warehouse {self._key.catalog}: its files are not looked at")
+            self._add("unknown-warehouse", f"there is no warehouse {self._key.catalog}: its files are not checked")
         else:
             if not pointer.namespace_marked:
-                self._add("unmarked-namespace", f"{self._key.namespace} has no row of its own", repairable=True)
-            await self._look_behind(warehouse, pointer.metadata_location)
+                self._add("unmarked-namespace", f"{self._key.namespace} has no row", repairable=True)
+            await self._check_pointer(warehouse, pointer.metadata_location)
         return self._found
 
-    async def _look_behind(self, warehouse: WarehousePlace, metadata_location: str) -> None:
+    async def _check_pointer(self, warehouse: WarehousePlace, metadata_location: str) -> None:
         if not is_inside(warehouse, metadata_location):
             self._add("outside", f"the pointer leads outside the warehouse: {metadata_location}")
             return
         stored = self._pointer.stored
         if stored is None or stored.metadata_location != metadata_location:
-            self._add("unknown-pointer", f"nothing is stored for {metadata_location}", repairable=True)
+            self._add("unknown-pointer", f"the database has no stored row for {metadata_location}", repairable=True)
             stored = None
-        kept = self._unpacked(stored)
-        data = await self._compared(metadata_location, kept)
+        kept = self._decompress(stored)
+        data = await self._compare(metadata_location, kept)
         metadata = self._read(data) if data is not None else None
         if metadata is None:
             return
@@ -175,22 +181,22 @@ class _Look:
             await self._check_overlap(stored)
             await self._check_folder(stored, metadata)
 
-    def _unpacked(self, stored: Stored | None) -> bytes | None:
+    def _decompress(self, stored: Stored | None) -> bytes | None:
         if stored is None or stored.content is None:
             return None
         try:
             return zstandard.decompress(stored.content)
         except zstandard.ZstdError as error:
-            self._add("bad-stored-bytes", f"the stored bytes cannot be unpacked: {error}", repairable=True)
+            self._add("bad-stored-bytes", f"the stored bytes cannot be decompressed: {error}", repairable=True)
             return None
 
-    async def _compared(self, location: str, kept: bytes | None) -> bytes | None:
+    async def _compare(self, location: str, kept: bytes | None) -> bytes | None:
         """Compares the file with the stored content; returns the stored content if any: the server serves that."""
         repairable = kept is not None
         try:
             data = await self._catalog.objects.read_metadata(location)
         except NotFound:
-            self._add("lost-file", f"{location} is not there", repairable=repairable)
+            self._add("lost-file", f"{location} is missing", repairable=repairable)
         except InvalidMetadata as error:
             self._add("torn-file", error.message, repairable=repairable)
         except CatalogError as error:
@@ -199,11 +205,11 @@ class _Look:
             if kept is None:
                 return data
             if data != kept:
-                reason = why_unreadable(data, self._pointer.kind)
+                reason = reason_unreadable(data, self._pointer.kind)
                 if reason is None:
-                    self._add("changed-file", f"{location} says something else than the bytes stored for it")
+                    self._add("changed-file", f"{location} differs from the bytes stored for it")
                 else:
-                    self._add("torn-file", f"{location} breaks off or was damaged: {reason}", repairable=True)
+                    self._add("torn-file", f"{location} is truncated or damaged: {reason}", repairable=True)
         return kept
 
     def _read(self, data: bytes) -> Metadata | None:
@@ -247,33 +253,33 @@ class _Look:
         if isinstance(metadata, TableMetadata):
             metadata_log = [each["metadata-file"] for each in metadata.metadata_log]
             await self._check_named_files(own_places(metadata), metadata_log, files.present)
-        unnamed = {} if self._age_ms is None else sweep.without(files.old, self._pointer, metadata_log)
+        unnamed = {} if self._age_ms is None else sweep.unreferenced(files.old, self._pointer, metadata_log)
         history = await read_history(self._catalog.store, metadata_uuid(metadata), unnamed)
         for text in history.gaps:
             self._add("broken-log", text)
         if not history.leads_to(self._key.namespace, self._key.name, stored.metadata_location):
             self._add("broken-log", f"no line of the commit log leads to {stored.metadata_location}")
         for location in unnamed.values():
-            if not sweep.is_passed(location, self._pointer):
-                self._add("file-ahead", f"{location} is newer than what the pointer leads to")
-            elif history.ours and await sweep.is_nobodys(self._catalog, location, stored.table_uuid):
-                self._add("orphan", f"nothing leads to {location}", repairable=True)
+            if not sweep.is_superseded(location, self._pointer):
+                self._add("file-ahead", f"{location} is newer than the file of the pointer")
+            elif history.ours and await sweep.is_unowned(self._catalog, location, stored.table_uuid):
+                self._add("orphan", f"no table references {location}", repairable=True)
             else:
-                self._add("unnamed-file", f"the table does not name {location}")
+                self._add("unnamed-file", f"the table does not reference {location}")
 
     async def _check_named_files(self, own: Sequence[Location], named: Sequence[str], present: frozenset[str]) -> None:
         for location in named:
             # The server does not read files outside the table's own places.
             there = file_name(location) in present or not is_inside_any(own, location)
             if not there and not await self._catalog.objects.exists(location):
-                self._add("lost-log-file", f"{location} is not there")
+                self._add("lost-log-file", f"{location} is missing")
 
 
 def decode_metadata(data: bytes, kind: Kind) -> Metadata:
     return table_metadata.decode(data) if kind == "TABLE" else view_metadata.decode(data)
 
 
-def why_unreadable(data: bytes, kind: Kind) -> str | None:
+def reason_unreadable(data: bytes, kind: Kind) -> str | None:
     try:
         decode_metadata(data, kind)
     except CatalogError as error:

@@ -6,7 +6,7 @@ import zstandard
 
 from nunatak.catalog import sweep
 from nunatak.catalog.catalog import Caller, Catalog
-from nunatak.catalog.fsck import Finding, decode_metadata, why_unreadable
+from nunatak.catalog.fsck import Finding, decode_metadata, reason_unreadable
 from nunatak.catalog.history import file_name
 from nunatak.catalog.pointers import make_stored
 from nunatak.catalog.write import entry
@@ -22,68 +22,68 @@ async def repair(catalog: Catalog, finding: Finding, age_ms: int) -> str:
     return await _REPAIRS[finding.kind](catalog, finding.key or Key("", "", ""), age_ms)
 
 
-async def _write_again(catalog: Catalog, key: Key, age_ms: int) -> str:
+async def _rewrite_file(catalog: Catalog, key: Key, age_ms: int) -> str:
     """Write the metadata file from the stored content; a torn file is renamed first, a readable one never touched."""
     pointer = await catalog.store.find_pointer(key, None)
     if pointer is None or pointer.content is None:
-        return "the table moved on; nothing to do"
+        return "the table has changed; nothing to do"
     data = zstandard.decompress(pointer.content)
-    aside = f"{file_name(pointer.metadata_location)}.torn-{catalog.now_ms()}"
+    damaged_name = f"{file_name(pointer.metadata_location)}.torn-{catalog.now_ms()}"
     try:
         found = await catalog.objects.read_metadata(pointer.metadata_location)
-        if why_unreadable(found, pointer.kind) is None:
-            return "the file can be read; left alone"
-        await catalog.objects.rename_file(pointer.metadata_location, aside)
-        done = f"set the torn file aside as {aside} and wrote it again"
+        if reason_unreadable(found, pointer.kind) is None:
+            return "the file is readable; not changed"
+        await catalog.objects.rename_file(pointer.metadata_location, damaged_name)
+        done = f"renamed the damaged file to {damaged_name} and wrote it again"
     except NotFound:
         done = "wrote the file again from the stored bytes"
     except CatalogError:  # the file cannot even be decompressed
-        await catalog.objects.rename_file(pointer.metadata_location, aside)
-        done = f"set the torn file aside as {aside} and wrote it again"
+        await catalog.objects.rename_file(pointer.metadata_location, damaged_name)
+        done = f"renamed the damaged file to {damaged_name} and wrote it again"
     await catalog.objects.write_metadata(pointer.metadata_location, data, lambda _: None)
     return done
 
 
-async def _store_again(catalog: Catalog, key: Key, age_ms: int) -> str:
+async def _store_file(catalog: Catalog, key: Key, age_ms: int) -> str:
     """Store the content of the file, as a load does after another client moved the pointer."""
     pointer = await catalog.store.find_pointer(key, None)
     if pointer is None:
-        return "it was dropped meanwhile"
+        return "the table was dropped meanwhile"
     data = await catalog.objects.read_metadata(pointer.metadata_location)
     stored = await make_stored(pointer.metadata_location, decode_metadata(data, pointer.kind), data)
     await catalog.store.apply([AdoptPointer(key, stored, entry(catalog, CALLER, "external"))])
-    return f"stored what {pointer.metadata_location} says"
+    return f"stored the metadata of {pointer.metadata_location}"
 
 
-async def _forget(catalog: Catalog, key: Key, age_ms: int) -> str:
+async def _delete_row(catalog: Catalog, key: Key, age_ms: int) -> str:
     await catalog.store.apply([ForgetPointer(key)])
-    return "forgot what was stored"
+    return "deleted the stored row"
 
 
-async def _mark_namespace(catalog: Catalog, key: Key, age_ms: int) -> str:
+async def _add_namespace_row(catalog: Catalog, key: Key, age_ms: int) -> str:
     name = print_namespace(from_jdbc(key.namespace))
     await catalog.store.apply([UpdateNamespace(key.catalog, key.namespace, {}, (), name)])
-    return f"gave the namespace {name} a row of its own"
+    return f"added the row of the namespace {name}"
 
 
 async def _delete_orphans(catalog: Catalog, key: Key, age_ms: int) -> str:
     deleted = await sweep.sweep_table(catalog, key, age_ms)
-    return f"deleted {len(deleted)} metadata files" if deleted else "deleted with the others of the table"
+    return f"deleted {len(deleted)} metadata files" if deleted else "already deleted with the table's other files"
 
 
-async def _forget_answers(catalog: Catalog, key: Key, age_ms: int) -> str:
+async def _delete_expired(catalog: Catalog, key: Key, age_ms: int) -> str:
     await catalog.store.apply([ForgetAnswers(catalog.now_ms())])
-    return "forgot the expired answers"
+    return "deleted the expired responses"
 
 
 _REPAIRS: dict[str, Callable[[Catalog, Key, int], Awaitable[str]]] = {
-    "lost-file": _write_again,
-    "torn-file": _write_again,
-    "bad-stored-bytes": _store_again,
-    "wrong-record": _store_again,
-    "unknown-pointer": _store_again,
-    "stale-record": _forget,
-    "unmarked-namespace": _mark_namespace,
+    "lost-file": _rewrite_file,
+    "torn-file": _rewrite_file,
+    "bad-stored-bytes": _store_file,
+    "wrong-record": _store_file,
+    "unknown-pointer": _store_file,
+    "stale-record": _delete_row,
+    "unmarked-namespace": _add_namespace_row,
     "orphan": _delete_orphans,
-    "expired-answers": _forget_answers,
+    "expired-answers": _delete_expired,
 }

@@ -10,14 +10,22 @@ import msgspec
 
 from nunatak.access.audit_rows import audit_row
 from nunatak.catalog import job_queue, unpublished_files
-from nunatak.catalog.catalog import Catalog, WarehousePlace
+from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.job_queue import LEASE_MS, QueuedJob
 from nunatak.catalog.ownership import securable_of
 from nunatak.catalog.pointers import find_pointer
-from nunatak.catalog.reachable_files import NOBODY, Left, OwnFiles, Unneeded, files_in_stages, is_inside
+from nunatak.catalog.reachable_files import (
+    DROPPED_TABLE,
+    KeptFiles,
+    OwnFiles,
+    UnneededFiles,
+    files_in_stages,
+    is_inside,
+)
 from nunatak.catalog.shadows import find_shadow
-from nunatak.catalog.sweep import leftovers
+from nunatak.catalog.sweep import unlisted_metadata_files
+from nunatak.catalog.write import unaudited_event
 from nunatak.database.records import Change, ForgetAnswers, Key, Write
 from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound, ServiceUnavailable
 from nunatak.iceberg import table_metadata, view_metadata
@@ -29,7 +37,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = LEASE_MS / job_queue.HEARTBEATS / 1000
 IDLE_SECONDS = 60.0  # sleep if no job is due; a new job of this server ends it at once
 OUTAGE_SECONDS = 5.0  # pause after a database error
-HAND_OVER_SECONDS = 2.0
+RELEASE_SECONDS = 2.0
 MAX_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
 OBJECTS_AT_ONCE = 1000  # the most that one request of S3 takes
@@ -47,7 +55,7 @@ async def run_jobs(catalog: Catalog) -> None:
             await catalog.store.apply([ForgetAnswers(catalog.now_ms())])
             pause = await _idle_seconds(catalog)
         except CatalogError:
-            log.exception("jobs cannot be worked off now")
+            log.exception("background jobs cannot run: the database failed")
             pause = OUTAGE_SECONDS
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(catalog.job_added.wait(), pause)
@@ -74,12 +82,12 @@ async def run_next(catalog: Catalog) -> bool:
     except asyncio.CancelledError:
         # At shutdown the job is released at once, or if that fails, when the lease expires.
         with contextlib.suppress(CatalogError, TimeoutError):
-            async with asyncio.timeout(HAND_OVER_SECONDS):
+            async with asyncio.timeout(RELEASE_SECONDS):
                 await catalog.store.apply(job_queue.release(job.job_id, catalog.server_id, catalog.now_ms()))
         raise
     except Exception as error:
         # A job must survive every error, including a bug in this code.
-        log.exception("job %d (%s) failed and is tried again", job.job_id, job.kind)
+        log.exception("job %d (%s) failed and will be retried", job.job_id, job.kind)
         due_ms = catalog.now_ms() + min(MAX_PAUSE_MS, 1000 * 2 ** min(job.attempts - 1, 12))
         reason = str(error)[:500] or type(error).__name__
         await _end(catalog, job_queue.release(job.job_id, catalog.server_id, due_ms, reason))
@@ -113,18 +121,18 @@ class Lease:
 
     def check(self) -> None:
         if self._catalog.now_ms() >= self._until_ms:
-            raise LeaseLost(f"the lease of job {self._job.job_id} ran out before it was done")
+            raise LeaseLost(f"the lease of job {self._job.job_id} expired before the job ended")
 
     @contextlib.asynccontextmanager
     async def keep_extended(self) -> AsyncIterator[None]:
         """Extends the lease by heartbeats while the block runs."""
-        beating = asyncio.create_task(self._extend_again_and_again())
+        heartbeat = asyncio.create_task(self._extend_periodically())
         try:
             yield
         finally:
-            beating.cancel()
+            heartbeat.cancel()
 
-    async def _extend_again_and_again(self) -> None:
+    async def _extend_periodically(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now_ms = self._catalog.now_ms()
@@ -159,7 +167,7 @@ async def _run(catalog: Catalog, job: QueuedJob, lease: Lease) -> list[Change]:
         if is_inside(warehouse, payload["location"]):
             await unpublished_files.delete_unpublished(catalog.store, catalog.objects, payload)
         return []
-    raise BadRequest(f"no such kind of job: {job.kind}")
+    raise BadRequest(f"unknown kind of job: {job.kind}")
 
 
 async def _delete_old_metadata(
@@ -168,19 +176,19 @@ async def _delete_old_metadata(
     """Delete metadata files that a commit dropped from the metadata log; those of a shadow belong to its source."""
     table_uuid = payload["table-uuid"]
     if await find_shadow(catalog.store, warehouse.name, table_uuid) is not None:
-        log.info("old metadata files of %s stay: it is not this catalog's alone yet", table_uuid)
+        log.info("old metadata files of %s are kept: another catalog may still need them", table_uuid)
         return
     places = payload.get("places")
     if places is None:  # a job of an earlier version, which did not store them
-        places = await _places_now(catalog, table_uuid)
-    own = OwnFiles(catalog, warehouse, NOBODY, [parse_location(each) for each in places])
-    unneeded = Unneeded(catalog, own, warehouse, table_uuid)
-    await _delete(catalog, await unneeded.of(payload["files"]), lease)
+        places = await _current_places(catalog, table_uuid)
+    own = OwnFiles(catalog, warehouse, DROPPED_TABLE, [parse_location(each) for each in places])
+    unneeded = UnneededFiles(catalog, own, warehouse, table_uuid)
+    await _delete(catalog, await unneeded.select(payload["files"]), lease)
     if unneeded.left.outside:
-        log.warning("old metadata files of %s were left: %s", table_uuid, unneeded.left.told())
+        log.warning("old metadata files of %s were not deleted: %s", table_uuid, unneeded.left.summary())
 
 
-async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
+async def _current_places(catalog: Catalog, table_uuid: str) -> list[str]:
     """Returns the own places of a live table, under all its names."""
     found: list[str] = []
     for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid}):
@@ -191,30 +199,31 @@ async def _places_now(catalog: Catalog, table_uuid: str) -> list[str]:
 
 async def _purge(catalog: Catalog, warehouse: WarehousePlace, payload: dict[str, Any], lease: Lease) -> list[Change]:
     """Delete the files that the metadata reaches in the table's own places, the metadata file last: an interrupted
-    purge can start again from it. Returns an audit row if files were left."""
+    purge can start again from it. Returns its event, or an audit row if files were left."""
     metadata_location: str = payload["metadata-location"]
     location: str | None = payload["location"]
     if payload.get("shadow-of") is not None:
-        log.warning("nothing of %s is purged: its files are those of %s", metadata_location, payload["shadow-of"])
+        log.warning("nothing of %s is purged: its files belong to %s", metadata_location, payload["shadow-of"])
         return [_result_of(catalog, payload, {"kept-for": payload["shadow-of"]})]
-    left = Left()
+    left = KeptFiles()
     try:
         data = await catalog.objects.read_metadata(metadata_location)
     except NotFound:
-        log.warning("no file to purge: %s is gone", metadata_location)
+        log.warning("no file to purge: %s is missing", metadata_location)
     else:
         try:
             metadata: Any = table_metadata.decode(data)
         except CatalogError:
             metadata = view_metadata.decode(data)
-        left = await _delete_reached(catalog, warehouse, metadata_location, metadata, lease)
+        left = await _delete_reachable(catalog, warehouse, metadata_location, metadata, lease)
         location = metadata.location
     if location is not None:
         await _remove_if_unused(catalog, warehouse, location)
     if not left.outside and not left.needed:
-        return []
-    log.warning("the purge of %s left files that are not its own alone: %s", metadata_location, left.told())
-    return [_result_of(catalog, payload, {"left": left.told()})]
+        facts = {"metadata-location": metadata_location}
+        return [unaudited_event(catalog, Caller(SERVER), "purge", securable_of(_key(payload)), facts)]
+    log.warning("the purge of %s kept files that other tables may need: %s", metadata_location, left.summary())
+    return [_result_of(catalog, payload, {"left": left.summary()})]
 
 
 async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, location: str) -> None:
@@ -227,28 +236,32 @@ async def _remove_if_unused(catalog: Catalog, warehouse: WarehousePlace, locatio
         await catalog.objects.remove_empty_folders(location)
 
 
-async def _delete_reached(
+async def _delete_reachable(
     catalog: Catalog, warehouse: WarehousePlace, metadata_location: str, metadata: Any, lease: Lease
-) -> Left:
+) -> KeptFiles:
     """Delete the reachable files in stages; returns the files that were named and not deleted."""
-    own = OwnFiles(catalog, warehouse, NOBODY, own_places(metadata))
-    unneeded = Unneeded(catalog, own, warehouse)
+    own = OwnFiles(catalog, warehouse, DROPPED_TABLE, own_places(metadata))
+    unneeded = UnneededFiles(catalog, own, warehouse)
     if isinstance(metadata, TableMetadata):
         for files in await files_in_stages(own, metadata):
-            await _delete(catalog, await unneeded.of(files), lease)
+            await _delete(catalog, await unneeded.select(files), lease)
     if is_inside(warehouse, metadata.location):
-        await _delete(catalog, await unneeded.of(await leftovers(catalog, metadata_location, metadata)), lease)
-    await _delete(catalog, await unneeded.of([metadata_location]), lease)
+        await _delete(
+            catalog, await unneeded.select(await unlisted_metadata_files(catalog, metadata_location, metadata)), lease
+        )
+    await _delete(catalog, await unneeded.select([metadata_location]), lease)
     return unneeded.left
 
 
 def _result_of(catalog: Catalog, payload: dict[str, Any], detail: dict[str, object]) -> Write:
     """Returns an audit row with the result of a purge: the row of a finished job is deleted."""
-    key = Key(payload["catalog"], payload["namespace"], payload["name"])
+    securable = securable_of(_key(payload))
     detail = {"metadata-location": payload["metadata-location"], **detail}
-    return audit_row(
-        at_ms=catalog.now_ms(), principal=SERVER, action="purge", securable=securable_of(key), detail=detail
-    )
+    return audit_row(at_ms=catalog.now_ms(), principal=SERVER, action="purge", securable=securable, detail=detail)
+
+
+def _key(payload: dict[str, Any]) -> Key:
+    return Key(payload["catalog"], payload["namespace"], payload["name"])
 
 
 async def _delete(catalog: Catalog, files: list[str], lease: Lease) -> None:

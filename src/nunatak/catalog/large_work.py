@@ -25,7 +25,7 @@ class LargeWork:
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._sender_locks: dict[str, asyncio.Lock] = {}
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call `work` in the thread after the calls before it; a cancelled caller stops waiting.
@@ -35,28 +35,28 @@ class LargeWork:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-work")
         sender = SENDER.get()
-        turn = self._turns.setdefault(sender, asyncio.Lock())
+        lock = self._sender_locks.setdefault(sender, asyncio.Lock())
         try:
-            async with turn:
+            async with lock:
                 return await asyncio.get_running_loop().run_in_executor(
-                    self._thread, lambda: _beside_others(work, *arguments, **named)
+                    self._thread, lambda: _run_with_short_interval(work, *arguments, **named)
                 )
         finally:
             # The last user removes the lock: the dictionary must not grow with every sender.
-            if not turn.locked() and self._turns.get(sender) is turn:
-                del self._turns[sender]
+            if not lock.locked() and self._sender_locks.get(sender) is lock:
+                del self._sender_locks[sender]
 
     async def run_if(self, is_large: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Calls `run` if the work is large, else `work` in the event loop."""
         return await self.run(work, *arguments, **named) if is_large else work(*arguments, **named)
 
 
-def _beside_others(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    with interpreter_shared():
+def _run_with_short_interval(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    with short_switch_interval():
         return work(*arguments, **named)
 
 
-class _Sharing:
+class _SwitchInterval:
     """The number of threads that work beside the event loop, and the settings to restore after the last of them."""
 
     def __init__(self) -> None:
@@ -66,28 +66,28 @@ class _Sharing:
         self.collects = False
 
 
-_sharing = _Sharing()
+_interval = _SwitchInterval()
 
 
 @contextmanager
-def interpreter_shared() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Shortens the GIL switch interval during large work; call it in the working thread.
 
     As a permanent setting, the short interval would cost every commit a tenth of its time. The garbage collector is
     off meanwhile: each run would traverse tens of thousands of columns at once, and they hold no cycles.
     """
-    with _sharing.lock:
-        if not _sharing.threads:
-            _sharing.switch_seconds, _sharing.collects = sys.getswitchinterval(), gc.isenabled()
-            sys.setswitchinterval(min(SWITCH_SECONDS, _sharing.switch_seconds))
+    with _interval.lock:
+        if not _interval.threads:
+            _interval.switch_seconds, _interval.collects = sys.getswitchinterval(), gc.isenabled()
+            sys.setswitchinterval(min(SWITCH_SECONDS, _interval.switch_seconds))
             gc.disable()
-        _sharing.threads += 1
+        _interval.threads += 1
     try:
         yield
     finally:
-        with _sharing.lock:
-            _sharing.threads -= 1
-            if not _sharing.threads:
-                sys.setswitchinterval(_sharing.switch_seconds)
-                if _sharing.collects:
+        with _interval.lock:
+            _interval.threads -= 1
+            if not _interval.threads:
+                sys.setswitchinterval(_interval.switch_seconds)
+                if _interval.collects:
                     gc.enable()

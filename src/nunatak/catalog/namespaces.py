@@ -7,7 +7,8 @@ from nunatak.access import securables
 from nunatak.catalog import ownership
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.size_limits import MAX_PROPERTIES, MAX_TRIES, check_properties
-from nunatak.catalog.warehouses import keep_warehouse
+from nunatak.catalog.warehouse_rules import require_writable
+from nunatak.catalog.warehouses import require_warehouse
 from nunatak.catalog.write import write
 from nunatak.database.records import CreateNamespace, DropNamespace, StoredResponse, UpdateNamespace
 from nunatak.database.store import PointerMoved
@@ -37,13 +38,14 @@ async def create_namespace(
     answer: StoredResponse,
 ) -> None:
     """Create the namespace and its missing ancestors; `answer` is stored for the caller's idempotency key."""
+    require_writable(warehouse)
     check_properties(properties)
     _check_location(warehouse, properties)
     ancestors = tuple(to_jdbc(namespace[:depth]) for depth in range(1, len(namespace)))
     kept = {key: value for key, value in properties.items() if key != RESERVED_PROPERTY}
     change = CreateNamespace(warehouse.name, to_jdbc(namespace), ancestors, kept, print_namespace(namespace))
     owned = ownership.grant_ownership(catalog, caller, securables.namespace(warehouse.name, namespace))
-    await write(catalog, caller, [*keep_warehouse(warehouse), change, *owned], answer)
+    await write(catalog, caller, [*require_warehouse(warehouse), change, *owned], answer)
 
 
 def _check_location(warehouse: WarehousePlace, properties: Mapping[str, str]) -> None:
@@ -87,6 +89,7 @@ async def update_namespace(
     answer_of: Callable[[UpdatedProperties], StoredResponse],
 ) -> UpdatedProperties:
     """Set and remove properties; `answer_of` makes the response to store for the caller's idempotency key."""
+    require_writable(warehouse)
     check_properties(updates)
     _check_location(warehouse, updates)
     both = [key for key in removals if key in updates]
@@ -116,6 +119,7 @@ async def update_namespace(
 
 
 async def drop_namespace(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, namespace: Namespace) -> None:
+    require_writable(warehouse)
     change = DropNamespace(warehouse.name, to_jdbc(namespace), print_namespace(namespace))
     await write(
         catalog,

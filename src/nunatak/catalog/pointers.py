@@ -34,7 +34,7 @@ from nunatak.objectstore.location import (
 
 Metadata = TableMetadata | ViewMetadata
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 def key_of(warehouse: WarehousePlace, identifier: Identifier) -> Key:
@@ -78,11 +78,11 @@ async def find_pointer(catalog: Catalog, key: Key, kind: Kind, policy: int | Non
             catalog.cache.keep(key, waiting)
             return waiting
         return await _adopt(catalog, key, pointer.metadata_location, kind)
-    data = await _unpack(pointer.content)
+    data = await _decompress(pointer.content)
     return keep(catalog, key, pointer.metadata_location, data)
 
 
-async def _unpack(content: bytes) -> bytes:
+async def _decompress(content: bytes) -> bytes:
     if len(content) <= LARGE_METADATA_BYTES:
         return zstandard.decompress(content)
     return await asyncio.to_thread(zstandard.decompress, content)
@@ -157,10 +157,10 @@ def with_references(stored: Stored, metadata: Metadata) -> Stored:
 
 def compress_metadata(data: bytes | memoryview) -> bytes | None:
     """Returns the compressed data, or None if it is too large to store. Thread-safe: one compressor per thread."""
-    packer: zstandard.ZstdCompressor | None = getattr(_of_thread, "packer", None)
-    if packer is None:  # a low level, since commits wait for it
-        packer = _of_thread.packer = zstandard.ZstdCompressor(level=1)
-    content = packer.compress(data)
+    compressor: zstandard.ZstdCompressor | None = getattr(_thread_local, "compressor", None)
+    if compressor is None:  # a low level, since commits wait for it
+        compressor = _thread_local.compressor = zstandard.ZstdCompressor(level=1)
+    content = compressor.compress(data)
     return content if len(content) <= LARGE_METADATA_FILE_BYTES else None
 
 
@@ -191,10 +191,10 @@ def places_outside(metadata: Metadata) -> tuple[str, ...]:
 async def not_found(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> NoSuchTable | NoSuchView:
     """Returns the 404 error; its hint names the view or table of that name, or a name that differs only in case."""
     hint = None
-    found = await catalog.store.find_kind(key) if catalog.tells_names else None
+    found = await catalog.store.find_kind(key) if catalog.hints_show_names else None
     if found is not None:
-        hint = f"There is a {found.lower()} of that name."
-    elif catalog.tells_names:
+        hint = f"A {found.lower()} with this name exists."
+    elif catalog.hints_show_names:
         twin = await catalog.store.find_twin(key)
         if twin is not None:
             hint = f"Names are case-sensitive; did you mean {print_namespace((*from_jdbc(twin[0]), twin[1]))}?"

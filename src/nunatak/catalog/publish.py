@@ -6,7 +6,8 @@ the database has refused the pointer. If the outcome is unknown, the files stay.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -51,11 +52,12 @@ class Publication(msgspec.Struct, frozen=True):
     base: Metadata | None
     after: Metadata
     snapshot_id: int | None = None  # that the change adds; identifies a retry of the same commit
-    points_elsewhere: bool = False  # a new path lies in the warehouse, but outside the table's own places
+    summary: Mapping[str, Any] | None = None  # of that snapshot
+    references_outside: bool = False  # a new path lies in the warehouse, but outside the table's own places
     registered: Loaded | None = None  # `after` in a file that another writer made: neither written nor deleted here
     folders: Sequence[str] = ()  # that must exist before the pointer does
-    first: Sequence[Change] = ()  # applied before the pointer, in the same transaction
-    then: Sequence[Change] = ()  # applied after it
+    changes_before: Sequence[Change] = ()  # applied before the pointer, in the same transaction
+    changes_after: Sequence[Change] = ()  # applied after it
 
 
 async def publish(
@@ -69,6 +71,7 @@ async def publish(
     changed = [each for each in publications if each.after is not each.base]
     commit_ids, versions = await _new_versions(catalog, changed)
     loaded = versions if len(changed) == len(publications) else _with_unchanged(publications, versions)
+    # Files first: a pointer must never lead to a file that is not on disk.
     try:
         written = await _write_files(catalog, changed, versions)
     except asyncio.CancelledError:
@@ -77,14 +80,13 @@ async def publish(
     try:
         changes = [
             change
-            for each, stored, commit_id in zip(changed, written, commit_ids, strict=True)
-            for change in _changes(catalog, caller, each, stored, commit_id)
+            for each, stored, version, commit_id in zip(changed, written, versions, commit_ids, strict=True)
+            for change in _changes(catalog, caller, each, stored, commit_id, len(version.answer))
         ]
         # Without changes the response must still be stored for the idempotency key.
         if changes or caller.key is not None:
             kept = answer or StoredResponse(200, metadata_location=loaded[0].metadata_location)
-            sizes = {each.metadata_location: len(each.answer) for each in versions}
-            await write(catalog, caller, changes, kept, sizes)
+            await write(catalog, caller, changes, kept)
     except (OutcomeUnknown, asyncio.CancelledError):
         _note_files(catalog, changed, versions, UNKNOWN_SWAP_MS)
         raise  # A pointer may lead to the files: they stay.
@@ -215,23 +217,34 @@ def _note_file(catalog: Catalog, publication: Publication, metadata_location: st
 
 
 def _changes(
-    catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str
+    catalog: Catalog, caller: Caller, publication: Publication, stored: Stored, commit_id: str, size_bytes: int
 ) -> list[Change]:
-    """Returns the change that sets or moves the pointer, with the changes that belong to its transaction."""
+    """Returns the change that sets or moves the pointer, with the changes that belong to its transaction.
+
+    `size_bytes` is the size of the metadata.
+    """
     key, before, base, after = publication.key, publication.before, publication.base, publication.after
     kind: Kind = "TABLE" if isinstance(after, TableMetadata) else "VIEW"
     printed, is_registered = str(publication.identifier), publication.registered is not None
-    line = entry(catalog, caller, publication.operation, commit_id, snapshot_id=publication.snapshot_id)
+    line = entry(
+        catalog,
+        caller,
+        publication.operation,
+        commit_id,
+        snapshot_id=publication.snapshot_id,
+        summary=publication.summary,
+        metadata_bytes=size_bytes,
+    )
     if before is None or base is None:
         parent = print_namespace(publication.identifier.namespace)
         owned = ownership.grant_ownership(catalog, caller, ownership.securable_of(key))
         if not is_registered:
             stored = with_references(stored, after)
         new = InsertPointer(key, kind, stored, line, printed, parent, registered=is_registered)
-        return [*publication.first, new, *owned, *publication.then]
+        return [*publication.changes_before, new, *owned, *publication.changes_after]
     # Collecting references reads all snapshots, so it is done only if the places may have changed.
     has_moved = after.location != base.location
-    has_other_places = publication.points_elsewhere or (
+    has_other_places = publication.references_outside or (
         (has_moved or after.properties is not base.properties) and stored.places != places_outside(base)
     )
     if has_other_places and not is_registered:
@@ -246,4 +259,4 @@ def _changes(
         check_overlap=is_registered or has_moved,
         places_changed=is_registered or has_other_places,
     )
-    return [*publication.first, moved, *publication.then]
+    return [*publication.changes_before, moved, *publication.changes_after]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nunatak.catalog.catalog import Catalog, WarehousePlace
-from nunatak.catalog.foreign_paths import paths_in_metadata, pointing_into, sort_folders
+from nunatak.catalog.foreign_paths import classify_folders, paths_in_metadata, tables_pointing_into
 from nunatak.catalog.pointers import find_pointer
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, CatalogError, NotFound
@@ -17,7 +17,7 @@ MAX_EXAMPLES = 20  # files left by a purge that the log and the audit row name
 MAX_SHOWN_LENGTH = 200  # characters of a path in a log or an error
 
 
-NOBODY = Key("", "", "")  # the key of a dropped table: a table that has its name now is another one
+DROPPED_TABLE = Key("", "", "")  # the key of a dropped table: a table that has its name now is another one
 
 
 class OwnFiles:
@@ -36,7 +36,7 @@ class OwnFiles:
             return False
         folder = path.rpartition("/")[0]
         if folder not in self._folders:
-            found = await sort_folders(self._catalog, self._key, self.places, [folder])
+            found = await classify_folders(self._catalog, self._key, self.places, [folder])
             self._folders[folder] = found[folder] == "own"
         return self._folders[folder]
 
@@ -90,7 +90,7 @@ def is_inside(warehouse: WarehousePlace, location: str) -> bool:
 
 
 @dataclass
-class Left:
+class KeptFiles:
     """The files that a purge did not delete: their number and the first of them."""
 
     outside: int = 0  # the table's own places
@@ -101,11 +101,11 @@ class Left:
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(path[:MAX_SHOWN_LENGTH])
 
-    def told(self) -> dict[str, object]:
+    def summary(self) -> dict[str, object]:
         return {"outside": self.outside, "needed": self.needed, "files": self.examples}
 
 
-class Unneeded:
+class UnneededFiles:
     """Decides for one purge which files may be deleted: only files in the table's `own` places that do not lie in a
     live table's folder and that no live table reaches, where tables share a place for their data.
 
@@ -121,14 +121,14 @@ class Unneeded:
         self._needed: dict[Key, frozenset[str]] = {}
         self._named: dict[Key, frozenset[str]] = {}
         self._pointing: list[Key] | None = None
-        self.left = Left()
+        self.left = KeptFiles()
 
-    async def of(self, files: Iterable[str]) -> list[str]:
+    async def select(self, files: Iterable[str]) -> list[str]:
         found = []
         for path in dict.fromkeys(files):
             if not await self._own.holds(path):
                 self.left.outside += 1
-            elif await self._may_go(path):
+            elif await self._may_delete(path):
                 found.append(path)
                 continue
             else:
@@ -136,33 +136,33 @@ class Unneeded:
             self.left.note(path)
         return found
 
-    async def _may_go(self, path: str) -> bool:
+    async def _may_delete(self, path: str) -> bool:
         place = parse_location(path)
         folder = place.parent(len(place.segments) - 1)
         if folder not in self._folders:
-            self._folders[folder] = await self._look_around(folder)
+            self._folders[folder] = await self._tables_around(folder)
         free, owners, sharing = self._folders[folder]
         if not free:
             return False
         for key in (*owners, *sharing):
-            if str(place) in await self._named_by(key):
+            if str(place) in await self._metadata_files_of(key):
                 return False
         for key in sharing:
-            if str(place) in await self._needed_by(key, shares=True):
+            if str(place) in await self._files_needed_by(key, shares=True):
                 return False
-        for key in await self._all_pointing():
-            if str(place) in await self._needed_by(key, shares=False):
+        for key in await self._tables_pointing_here():
+            if str(place) in await self._files_needed_by(key, shares=False):
                 return False
         return True
 
-    async def _all_pointing(self) -> list[Key]:
+    async def _tables_pointing_here(self) -> list[Key]:
         """Returns the live tables elsewhere whose metadata references files in the purged table's places."""
         if self._pointing is None:
-            found = [key for place in self._own.places for key in await pointing_into(self._catalog, place)]
+            found = [key for place in self._own.places for key in await tables_pointing_into(self._catalog, place)]
             self._pointing = list(dict.fromkeys(found))
         return self._pointing
 
-    async def _look_around(self, folder: Location) -> tuple[bool, list[Key], list[Key]]:
+    async def _tables_around(self, folder: Location) -> tuple[bool, list[Key], list[Key]]:
         """Returns whether no other live table's folder contains this one, the keys of the owner, and the tables that
         write into the folder or an ancestor of it."""
         store = self._catalog.store
@@ -175,7 +175,7 @@ class Unneeded:
         owners = [other.key for other in taken if other.table_uuid == self._owner_uuid]
         return free, owners, await store.tables_writing_to(around)
 
-    async def _named_by(self, key: Key) -> frozenset[str]:
+    async def _metadata_files_of(self, key: Key) -> frozenset[str]:
         """Returns the current metadata file of a live table and those of its metadata log, for a rollback."""
         if key not in self._named:
             loaded = await find_pointer(self._catalog, key, "TABLE")
@@ -188,7 +188,7 @@ class Unneeded:
             self._named[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._named[key]
 
-    async def _needed_by(self, key: Key, *, shares: bool) -> frozenset[str]:
+    async def _files_needed_by(self, key: Key, *, shares: bool) -> frozenset[str]:
         """Returns all files that a live table reaches. If it shares a place with the purged table, a missing manifest
         or manifest list must stop the purge, since the files listed in it are unknown. A table that only references
         files here names those that it needs, or is already broken."""
@@ -201,19 +201,19 @@ class Unneeded:
                 for snapshot in loaded.table().snapshots:
                     found = list(snapshot.get("manifests") or ())
                     if snapshot.get("manifest-list"):
-                        data = await self._led_to(snapshot["manifest-list"], required=shares)
+                        data = await self._read_or_empty(snapshot["manifest-list"], required=shares)
                         found = await _read_in_thread(manifests.manifest_paths(data))
                     for manifest in found:
                         if manifest in seen:
                             continue
                         seen.add(manifest)
-                        data = await self._led_to(manifest, required=shares)
+                        data = await self._read_or_empty(manifest, required=shares)
                         paths.update(await _read_in_thread(manifests.file_paths(data)))
             inside = [path for path in paths | seen if is_inside(self._warehouse, path)]
             self._needed[key] = frozenset(str(parse_location(path)) for path in inside)
         return self._needed[key]
 
-    async def _led_to(self, path: str, *, required: bool) -> bytes:
+    async def _read_or_empty(self, path: str, *, required: bool) -> bytes:
         try:
             return await self._catalog.objects.read(path)
         except CatalogError:

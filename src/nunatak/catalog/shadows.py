@@ -28,7 +28,7 @@ DELETING_JOBS = frozenset({"snapshot-expiry", "metadata-retention", "orphan-remo
 class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
     """A table whose files still belong to another catalog, from which it is being migrated."""
 
-    source: Annotated[str, msgspec.Meta(description="The table there, for people.")]
+    source: Annotated[str, msgspec.Meta(description="The table's name in the source catalog, for display.")]
     state: State
     since_ms: Long
 
@@ -36,7 +36,7 @@ class Shadow(msgspec.Struct, frozen=True, rename="kebab"):
         """Returns why a job of this type must not run, or None if it may."""
         if self.state == "shadow":
             return (
-                f"it is a shadow of {self.source}, whose files these are; no job works on it before "
+                f"it is a shadow of {self.source}, which owns its files; no job runs on it before "
                 "`nunatak migrate cutover`"
             )
         if job_type in DELETING_JOBS:
@@ -77,19 +77,19 @@ def _shadow(row: Sequence[Any]) -> Shadow:
 def set_shadow(catalog_name: str, table_uuid: str, shadow: Shadow) -> Write:
     """Sets or changes the flag; `since_ms` of an existing flag stays."""
     values = {"source": shadow.source, "state": shadow.state, "since_ms": shadow.since_ms}
-    return Write("set_shadow", {**_of(catalog_name, table_uuid), **values})
+    return Write("set_shadow", {**_key_values(catalog_name, table_uuid), **values})
 
 
 def drop_shadow(catalog_name: str, table_uuid: str) -> Write:
-    return Write("drop_shadow", _of(catalog_name, table_uuid))
+    return Write("drop_shadow", _key_values(catalog_name, table_uuid))
 
 
 def forget_shadow(catalog_name: str, table_uuid: str) -> Write:
     """Removes the flag if the table has no name any more."""
-    return Write("forget_shadow", _of(catalog_name, table_uuid))
+    return Write("forget_shadow", _key_values(catalog_name, table_uuid))
 
 
-async def around_register(
+async def register_changes(
     store: Store, key: Key, before: Loaded | None, table_uuid: str, shadow: Shadow | None
 ) -> tuple[list[Change], list[Change]]:
     """Returns the flag changes to apply before and after a register sets the pointer, in its transaction.
@@ -108,7 +108,7 @@ async def around_register(
     if shadow is not None:
         # Moving the pointer is refused in state `shadow`; no other transaction sees the suspension.
         suspended = [each for each in dict.fromkeys((old_uuid, table_uuid)) if each is not None]
-        first += [Write("suspend_shadow", _of(key.catalog, each)) for each in suspended]
+        first += [Write("suspend_shadow", _key_values(key.catalog, each)) for each in suspended]
         then.append(set_shadow(key.catalog, table_uuid, shadow))
     if old_uuid is not None and old_uuid != table_uuid:
         then.append(forget_shadow(key.catalog, old_uuid))
@@ -119,8 +119,8 @@ async def _refuse_other_table(store: Store, key: Key, table_uuid: str, found: Sh
     """Raises Conflict unless the table came here only by a migration: others must not become shadows."""
     if found is not None and found.state == "cut-over":
         raise Conflict(
-            f"{key.name} was cut over from {found.source}: to refresh it would lose what was written here since",
-            hint="Drop it first if that is what you want.",
+            f"{key.name} was cut over from {found.source}: a refresh would lose the commits made here since",
+            hint="Drop the table first to register it anyway.",
         )
     names = [Key(*row) for row in await store.rows("names_of_uuid", {"uuid": table_uuid})]
     twins = [each for each in names if each.catalog == key.catalog and each != key]
@@ -131,5 +131,5 @@ async def _refuse_other_table(store: Store, key: Key, table_uuid: str, found: Sh
         )
 
 
-def _of(catalog_name: str, table_uuid: str) -> dict[str, object]:
+def _key_values(catalog_name: str, table_uuid: str) -> dict[str, object]:
     return {"catalog": catalog_name, "uuid": table_uuid}

@@ -33,8 +33,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
             raise BadRequest("Invalid property: its key is empty")
         if _SECRETS.match(key):
             raise BadRequest(
-                f"Invalid property {key[:64]!r}: it names a secret, and everybody who may load this would read it",
-                hint="Give it to the client in its own configuration.",
+                f"Invalid property {key[:64]!r}: the name suggests a secret, which every reader of the table would see",
+                hint="Set it in the configuration of the client.",
             )
         if len(key.encode("utf-8", "surrogatepass")) + len(value.encode("utf-8", "surrogatepass")) > MAX_PROPERTY_BYTES:
             raise BadRequest(f"Invalid property {key[:64]!r}: larger than {MAX_PROPERTY_BYTES} bytes")

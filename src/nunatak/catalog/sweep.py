@@ -30,7 +30,7 @@ from nunatak.objectstore.profile import LocalProfile
 log = logging.getLogger(__name__)
 
 PAGE = 500  # names per query
-REST = 9  # a sweep sleeps nine times as long as it works: requests have priority
+SLEEP_FACTOR = 9  # a sweep sleeps nine times as long as it works: requests have priority
 
 ENDING = ".metadata.json"
 # VERSION-UUID.metadata.json, as this server names its files; other names may be of other writers.
@@ -68,7 +68,7 @@ async def run_sweeps(
         try:
             deleted = await sweep(catalog, int(age_seconds * 1000), with_object_stores=with_objects)
         except Exception:
-            log.exception("the sweep was cut short; the next one starts anew")
+            log.exception("the sweep of metadata files failed; the next one starts from the beginning")
         else:
             log.info("a sweep deleted %d metadata files", deleted)
 
@@ -85,14 +85,15 @@ async def sweep(catalog: Catalog, age_ms: int, *, with_object_stores: bool = Tru
             try:
                 deleted += len(await sweep_table(catalog, key, age_ms))
             except CatalogError as error:
-                log.warning("the metadata files of %s cannot be swept: %s", key.name, error)
-            await asyncio.sleep(REST * (time.monotonic() - started))
+                log.warning("the sweep skipped the metadata files of %s: %s", key.name, error)
+            await asyncio.sleep(SLEEP_FACTOR * (time.monotonic() - started))
         after = keys[-1]
     return deleted
 
 
 async def sweep_table(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
     """Delete the unreachable metadata files in one table's folders; returns their locations."""
+    # `_lost_files` reads pointer, folder and log in several queries, which are no snapshot of one moment.
     found = await _lost_files(catalog, key, age_ms)
     if not found:
         return []
@@ -118,7 +119,7 @@ async def _lost_files(catalog: Catalog, key: Key, age_ms: int) -> list[str]:
     metadata_log = await _metadata_log(catalog, key, pointer)
     if metadata_log is None:
         return []
-    unnamed = without(files.old, pointer, metadata_log)
+    unnamed = unreferenced(files.old, pointer, metadata_log)
     return await find_lost_files(catalog, pointer, unnamed) if unnamed else []
 
 
@@ -129,16 +130,16 @@ async def find_lost_files(catalog: Catalog, pointer: InspectedPointer, unnamed: 
     history = await read_history(catalog.store, table_uuid, unnamed)
     if not history.ours:
         return []
-    passed = [location for location in unnamed.values() if is_passed(location, pointer)]
-    return [location for location in passed if await is_nobodys(catalog, location, table_uuid)]
+    superseded = [location for location in unnamed.values() if is_superseded(location, pointer)]
+    return [location for location in superseded if await is_unowned(catalog, location, table_uuid)]
 
 
-async def is_nobodys(catalog: Catalog, location: str, table_uuid: str) -> bool:
+async def is_unowned(catalog: Catalog, location: str, table_uuid: str) -> bool:
     """Whether a file that the table does not name also belongs to no other table."""
     return await _belongs_to(catalog, location, table_uuid) and not await catalog.store.points_at(file_name(location))
 
 
-async def leftovers(catalog: Catalog, metadata_location: str, metadata: Metadata) -> list[str]:
+async def unlisted_metadata_files(catalog: Catalog, metadata_location: str, metadata: Metadata) -> list[str]:
     """Returns the metadata files of a table that is being purged, except the current one: files dropped from its
     metadata log and files of interrupted commits. Empty if another catalog may lead to them."""
     folder, uuid = f"{parse_location(metadata.location)}/metadata", metadata_uuid(metadata)
@@ -154,7 +155,7 @@ def is_known(pointer: InspectedPointer) -> bool:
     return pointer.stored is not None and pointer.stored.metadata_location == pointer.metadata_location
 
 
-def is_passed(location: str, pointer: InspectedPointer) -> bool:
+def is_superseded(location: str, pointer: InspectedPointer) -> bool:
     """Whether the pointer is at this file's version or a later one."""
     version, current = version_of(location), version_of(pointer.metadata_location or "")
     return version is not None and current is not None and version <= current
@@ -186,7 +187,7 @@ def _is_allowed(catalog: Catalog, key: Key, location: str) -> bool:
     return warehouse is not None and any(allowed.contains(place) for allowed in warehouse.allowed)
 
 
-def without(files: dict[str, str], pointer: InspectedPointer, metadata_log: list[str]) -> dict[str, str]:
+def unreferenced(files: dict[str, str], pointer: InspectedPointer, metadata_log: list[str]) -> dict[str, str]:
     """Returns the files that neither the pointer nor the metadata log names."""
     named = {file_name(location) for location in metadata_log}
     named |= {file_name(each) for each in (pointer.metadata_location, pointer.previous_metadata_location) if each}
@@ -205,25 +206,25 @@ async def _metadata_log(catalog: Catalog, key: Key, pointer: InspectedPointer) -
         if loaded is None or loaded.metadata_location != pointer.metadata_location:
             return None
         data = loaded.data
-    return [each.metadata_file for each in _logged.decode(data).metadata_log or ()]
+    return [each.metadata_file for each in _log_decoder.decode(data).metadata_log or ()]
 
 
 class _LogEntry(msgspec.Struct, rename="kebab"):
     metadata_file: str
 
 
-class _Logged(msgspec.Struct, rename="kebab"):
+class _MetadataLog(msgspec.Struct, rename="kebab"):
     metadata_log: list[_LogEntry] | None = None
 
 
-_logged = msgspec.json.Decoder(_Logged)
-_owner = msgspec.json.Decoder(_Owner)
+_log_decoder = msgspec.json.Decoder(_MetadataLog)
+_owner_decoder = msgspec.json.Decoder(_Owner)
 
 
 async def _belongs_to(catalog: Catalog, location: str, table_uuid: str) -> bool:
     """Whether the file has this UUID. A truncated file counts as the table's: it was never published."""
     try:
-        owner = _owner.decode(await catalog.objects.read_metadata(location))
+        owner = _owner_decoder.decode(await catalog.objects.read_metadata(location))
     except NotFound:
         return False
     except (msgspec.MsgspecError, UnicodeDecodeError, InvalidMetadata):

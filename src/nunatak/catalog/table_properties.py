@@ -55,7 +55,7 @@ def _check(updates: Mapping[str, str], removals: Sequence[str]) -> None:
     if both:
         raise Unprocessable(f"A property cannot be set and removed at once: {', '.join(both)}")
     if OWNER in updates or OWNER in removals:
-        raise BadRequest(f"{OWNER} is kept by the catalog itself")
+        raise BadRequest(f"{OWNER} is reserved for the catalog")
     for name, value in updates.items():
         if len(name) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH or "\0" in name + value:
             raise BadRequest(

@@ -12,7 +12,7 @@ from nunatak.access.decisions import PolicyChanged
 from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.catalog import ownership
-from nunatak.catalog.cache import Loaded
+from nunatak.catalog.cache import NO_CONFIG, Loaded
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.pointers import (
@@ -25,8 +25,9 @@ from nunatak.catalog.pointers import (
     not_found,
 )
 from nunatak.catalog.publish import Publication, publish
-from nunatak.catalog.shadows import Shadow, around_register
+from nunatak.catalog.shadows import Shadow, register_changes
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
+from nunatak.catalog.warehouse_rules import check_format_version, require_writable
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
 from nunatak.database.records import AddJob, DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse
@@ -49,7 +50,7 @@ from nunatak.objectstore.location import Location, parse_location, require_insid
 
 STAGED_MS = 86_400_000  # a day: longer than it takes to write a table's first files
 
-NARROW = 200  # columns; up to here creating the metadata takes less time than a few thread switches
+MAX_NARROW_COLUMNS = 200  # columns; up to here creating the metadata takes less time than a few thread switches
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class NewTable:
 
 
 async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted, claims_folder=warehouse.plain)
     # Make the folders before the pointer: once the table exists, no later failure may turn the response into a refusal.
@@ -84,16 +86,17 @@ async def create_table(catalog: Catalog, warehouse: WarehousePlace, caller: Call
 
 async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewTable) -> bytes:
     """Returns the metadata that the table would have; only a commit with assert-create creates it."""
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
     place = parse_location(metadata.location)
     # Only a requested location is checked: the default one ends in a new UUID.
     if wanted.location is not None:
         await _refuse_overlap(catalog, place)
-    body = b'{"metadata":' + table_metadata.encode(metadata) + b',"config":{}}'
+    body = b'{"metadata":' + table_metadata.encode(metadata) + NO_CONFIG
     await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
     # A job removes the folders if no table uses them after STAGED_MS.
-    changes = [_later_removal(catalog, warehouse, place)] if place.scheme == "file" else []
+    changes = [_removal_job(catalog, warehouse, place)] if place.scheme == "file" else []
     if changes or caller.key is not None:
         await write(catalog, caller, changes, StoredResponse(200, body=body))
     return body
@@ -110,7 +113,7 @@ async def _overlaps(catalog: Catalog, place: Location) -> bool:
     return bool(await catalog.store.find_overlapping(str(place), ancestors))
 
 
-def _later_removal(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> AddJob:
+def _removal_job(catalog: Catalog, warehouse: WarehousePlace, place: Location) -> AddJob:
     payload = msgspec.json.encode({"catalog": warehouse.name, "location": str(place)})
     return AddJob("remove-staged", payload, catalog.now_ms() + STAGED_MS)
 
@@ -127,7 +130,7 @@ async def _new_metadata(
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
-    await refuse_taken(catalog, key, wanted.identifier, "TABLE")
+    await refuse_existing(catalog, key, wanted.identifier, "TABLE")
     check_properties(wanted.properties)
     table_uuid = catalog.new_uuid()
     claimed = None
@@ -145,7 +148,9 @@ async def _new_metadata(
             properties=wanted.properties,
             table_uuid=table_uuid,
             now_ms=catalog.now_ms(),
+            default_format_version=warehouse.default_format_version,
         )
+        check_format_version(warehouse, metadata.format_version)
         own = await check_places(catalog, warehouse, key, metadata)
         await refuse_foreign(catalog, caller, key, metadata, None, own, ())
     except CatalogError:
@@ -175,7 +180,7 @@ async def _claim_folder(
 def is_wide(schema: Mapping[str, Any]) -> bool:
     """Whether the schema may have many columns, including nested ones."""
     fields = schema.get("fields")
-    if not isinstance(fields, list) or len(fields) > NARROW:
+    if not isinstance(fields, list) or len(fields) > MAX_NARROW_COLUMNS:
         return True
     return any(isinstance(field, dict) and not isinstance(field.get("type"), str) for field in fields)
 
@@ -211,7 +216,7 @@ def _local_folders(metadata: TableMetadata) -> list[str]:
     return [f"{base}/metadata", f"{base}/data"]
 
 
-async def refuse_taken(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
+async def refuse_existing(catalog: Catalog, key: Key, identifier: Identifier, kind: Kind) -> None:
     """Raises AlreadyExists before a file is written; the database checks again in the transaction."""
     found = await catalog.store.find_kind(key)
     if found is None:
@@ -234,8 +239,8 @@ async def list_entries(
 ) -> tuple[str, str | None]:
     """Returns sorted identifiers as JSON, and the name the next page starts after; raises NoSuchNamespace."""
     joined = to_jdbc(namespace)
-    head = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
-    listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, head)
+    prefix = f'{{"namespace":{msgspec.json.encode(namespace).decode()},"name":'
+    listed, last, more = await catalog.store.list_pointers(warehouse.name, joined, kind, after, limit, prefix)
     # An entry proves that the namespace exists: only an empty page needs a second query.
     if not listed and not await catalog.store.namespace_exists(warehouse.name, joined):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(namespace)}")
@@ -246,9 +251,10 @@ async def drop_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, kind: Kind, *, purge: bool
 ) -> None:
     """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches. Reads no file itself."""
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         change = DeletePointer(key, kind, line, str(identifier), purge=purge)
         await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
         # Inside the lock: the next commit must not plan on the cached metadata of the dropped table.
@@ -261,8 +267,9 @@ async def unregister_table(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier
 ) -> Loaded:
     """Delete the pointer and return the table's last metadata; deletes no file."""
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         for _ in range(MAX_TRIES):
             loaded = await load_pointer(catalog, warehouse, identifier, "TABLE")
             line = entry(catalog, caller, "unregister-table")
@@ -275,13 +282,16 @@ async def unregister_table(
                 continue
             catalog.cache.forget(key)
             return loaded
-    raise CommitFailed(f"Cannot unregister {identifier}: {moved.message}", hint="Try again when it is quiet.")
+    raise CommitFailed(
+        f"Cannot unregister {identifier}: {moved.message}", hint="Other writers commit to the table; try again later."
+    )
 
 
 async def rename_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, source: Identifier, to: Identifier, kind: Kind
 ) -> None:
     """Rename the pointer; writes no file, and the table keeps its UUID and its folder."""
+    require_writable(warehouse)
     key, new_key = key_of(warehouse, source), key_of(warehouse, to)
     if key == new_key:
         # The names are equal: there is nothing to rename, but a missing table is still an error.
@@ -290,9 +300,9 @@ async def rename_entry(
         if caller.key is not None:
             await write(catalog, caller, [], StoredResponse(204))
         return
-    line = entry(catalog, caller, f"rename-{kind.lower()}")
+    line = entry(catalog, caller, f"rename-{kind.lower()}", renamed_to=to)
     change = RenamePointer(key, new_key, kind, line, str(source), str(to), print_namespace(to.namespace))
-    async with catalog.table_locks.take([key, new_key]):
+    async with catalog.table_locks.acquire([key, new_key]):
         await write(catalog, caller, [change, *ownership.move_grants(key, new_key)], StoredResponse(204))
         catalog.cache.forget(key)
         catalog.cache.forget(new_key)
@@ -314,10 +324,11 @@ async def register_table(
     `shadow_of` names the table of another catalog that owns the file. Raises PolicyChanged if a table exists now, and
     the caller was authorized when there was none.
     """
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         if not overwrite:
-            await refuse_taken(catalog, key, identifier, "TABLE")
+            await refuse_existing(catalog, key, identifier, "TABLE")
         elif await catalog.store.find_kind(key) == "VIEW":
             raise AlreadyExists(f"View with same name already exists: {identifier}")
         if not await catalog.store.namespace_exists(key.catalog, key.namespace):
@@ -326,6 +337,7 @@ async def register_table(
         registering = Registering(catalog, caller, key, metadata_location)
         data = await registering.read()
         metadata = await catalog.large_work.run(_read_registered, data)
+        check_format_version(warehouse, metadata.format_version)
         await registering.check(metadata)
         registered = make_loaded(metadata_location, table_metadata.with_uuid(data, metadata), metadata)
         await check_places(catalog, warehouse, key, metadata)
@@ -336,10 +348,18 @@ async def register_table(
                 raise PolicyChanged
             await require_replaceable(caller, identifier, key)
         shadow = Shadow(shadow_of, "shadow", catalog.now_ms()) if shadow_of is not None else None
-        first, then = await around_register(catalog.store, key, before, metadata.table_uuid, shadow)
+        first, then = await register_changes(catalog.store, key, before, metadata.table_uuid, shadow)
         base = before.table() if before is not None else None
         new = Publication(
-            key, identifier, "register-table", before, base, metadata, registered=registered, first=first, then=then
+            key,
+            identifier,
+            "register-table",
+            before,
+            base,
+            metadata,
+            registered=registered,
+            changes_before=first,
+            changes_after=then,
         )
         (loaded,) = await publish(catalog, caller, [new])
         return loaded

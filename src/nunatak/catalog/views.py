@@ -11,7 +11,8 @@ from nunatak.catalog.large_work import LARGE_BYTES, LARGE_METADATA_BYTES
 from nunatak.catalog.pointers import check_chosen, check_file, check_places, key_of, load_pointer, make_loaded
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.size_limits import MAX_TRIES, check_counts, check_properties
-from nunatak.catalog.tables import default_location, is_wide, refuse_taken
+from nunatak.catalog.tables import default_location, is_wide, refuse_existing
+from nunatak.catalog.warehouse_rules import require_writable
 from nunatak.database.store import PointerMoved
 from nunatak.errors import CommitFailed, NoSuchNamespace
 from nunatak.iceberg import java_readable, view_commit, view_metadata
@@ -34,11 +35,12 @@ class NewView:
 
 
 async def create_view(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, wanted: NewView) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, wanted.identifier)
     namespace = await catalog.store.find_namespace(key.catalog, key.namespace)
     if namespace is None:
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(wanted.identifier.namespace)}")
-    await refuse_taken(catalog, key, wanted.identifier, "VIEW")
+    await refuse_existing(catalog, key, wanted.identifier, "VIEW")
     check_properties(wanted.properties)
     view_uuid = catalog.new_uuid()
     metadata = await catalog.large_work.run_if(
@@ -76,9 +78,10 @@ async def commit_view(
 
     `size_bytes` is the size of the request body.
     """
+    require_writable(warehouse)
     check_counts(updates=len(request.updates), requirements=len(request.requirements))
     key = key_of(warehouse, identifier)
-    async with catalog.table_locks.take([key]):
+    async with catalog.table_locks.acquire([key]):
         for _ in range(MAX_TRIES):
             before = await load_pointer(catalog, warehouse, identifier, "VIEW")
             base = await catalog.large_work.run_if(len(before.answer) > LARGE_BYTES, before.view)
@@ -108,10 +111,11 @@ async def commit_view(
 async def register_view(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, metadata_location: str
 ) -> Loaded:
+    require_writable(warehouse)
     key = key_of(warehouse, identifier)
     if not await catalog.store.namespace_exists(key.catalog, key.namespace):
         raise NoSuchNamespace(f"Namespace does not exist: {print_namespace(identifier.namespace)}")
-    await refuse_taken(catalog, key, identifier, "VIEW")
+    await refuse_existing(catalog, key, identifier, "VIEW")
     require_inside(metadata_location, warehouse.allowed, "metadata location")
     registering = Registering(catalog, caller, key, metadata_location)
     data = await registering.read()

@@ -11,8 +11,8 @@ from nunatak.iceberg.table_metadata import DEFAULT_FORMAT_VERSION, SUPPORTED_FOR
 from nunatak.objectstore.profile import LocalProfile, StorageProfile, decode_profile
 
 FORMAT_VERSIONS = tuple(range(1, SUPPORTED_FORMAT_VERSION + 1))
-LONGEST_REGION = 100
-MOST_PLACES = 50  # further locations of one warehouse: every commit compares its paths with all of them
+MAX_REGION_LENGTH = 100
+MAX_PLACES = 50  # further locations of one warehouse: every commit compares its paths with all of them
 
 LOCAL = LocalProfile()
 
@@ -103,5 +103,5 @@ def check_options(options: WarehouseOptions, profile: StorageProfile) -> None:
             hint="Object stores cannot create a folder atomically, so two tables could get the same one. Use uuid.",
         )
     region = options.region
-    if region is not None and (not 1 <= len(region) <= LONGEST_REGION or not region.isprintable()):
-        raise BadRequest(f"Invalid region: use 1 to {LONGEST_REGION} printable characters")
+    if region is not None and (not 1 <= len(region) <= MAX_REGION_LENGTH or not region.isprintable()):
+        raise BadRequest(f"Invalid region: use 1 to {MAX_REGION_LENGTH} printable characters")

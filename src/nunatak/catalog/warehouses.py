@@ -6,14 +6,16 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from nunatak.access.vault import Vault, about_warehouse
 from nunatak.catalog.warehouse_record import FORMAT_VERSIONS, LOCAL, WarehouseRecord, default_of, records_of
 from nunatak.database.records import Change, Write
 from nunatak.database.store import Store
-from nunatak.errors import AlreadyExists, BadRequest, CatalogError, Conflict, NoSuchWarehouse
+from nunatak.errors import BadRequest, CatalogError, Conflict, NoSuchWarehouse
 from nunatak.iceberg.table_metadata import DEFAULT_FORMAT_VERSION
 from nunatak.objectstore.location import Location, parse_location
-from nunatak.objectstore.profile import StorageProfile, StorageSecret, decode_secret
+from nunatak.objectstore.profile import LocalProfile, StorageProfile, StorageSecret, decode_secret
 from nunatak.objectstore.store import ObjectStore
 from nunatak.settings import SettingsError
 
@@ -57,6 +59,8 @@ class Warehouses(dict[str, WarehousePlace]):
         roots: tuple[Location, ...],
         plain: Collection[str] = (),
         vault: Vault | None = None,
+        *,
+        private_endpoints: bool = False,
     ) -> None:
         super().__init__(configured)
         self._store = store
@@ -64,6 +68,7 @@ class Warehouses(dict[str, WarehousePlace]):
         self._roots = roots  # new warehouses are created inside these
         self._plain = plain  # names of warehouses whose tables lie at <namespace>/<table>
         self._vault = vault  # decrypts the secrets of storage profiles
+        self.private_endpoints = private_endpoints  # whether profiles may name addresses of private networks
         self._refused: dict[str, str] = {}  # why a stored warehouse is not served
         self.records: dict[str, WarehouseRecord] = {}  # of the database, as last read
 
@@ -79,12 +84,12 @@ class Warehouses(dict[str, WarehousePlace]):
             self._refuse(name, reason)
         for record in records.values():
             if record.name not in self:
-                self._learn(record)
+                self._add(record)
         return before != dict(self)
 
-    def _learn(self, record: WarehouseRecord) -> None:
+    def _add(self, record: WarehouseRecord) -> None:
         try:
-            place = self._place_of(record)
+            place = self.place_of(record, self.open_secret(record))
             self._objects.serve(place.profile, place.secret, place.allowed)
         except CatalogError as error:  # created under other settings
             self._refuse(record.name, error.message)
@@ -100,23 +105,31 @@ class Warehouses(dict[str, WarehousePlace]):
             log.warning("warehouse %s cannot be served: %s", name, reason)
             self._refused[name] = reason
 
-    def _place_of(self, record: WarehouseRecord) -> WarehousePlace:
+    def place_of(self, record: WarehouseRecord, secret: StorageSecret | None) -> WarehousePlace:
+        """Returns the warehouse that a record describes; raises BadRequest if its location is not allowed here."""
         options = record.options
         layout = options.layout or ("plain" if record.name in self._plain else "uuid")
         return WarehousePlace(
             record.name,
             record.location,
-            tuple(self._inside(each) for each in record.locations),
+            tuple(self._inside(each, record.profile) for each in record.locations),
             configured=False,
             plain=layout == "plain",
             profile=record.profile,
-            secret=self.open_secret(record),
+            secret=secret,
             version=record.version,
             read_only=options.read_only,
             format_versions=options.format_versions or FORMAT_VERSIONS,
             default_format_version=default_of(options),
             region=options.region,
         )
+
+    def seal_secret(self, name: str, secret: StorageSecret | None) -> bytes | None:
+        """Encrypts the secret of a warehouse for the database."""
+        if secret is None:
+            return None
+        assert self._vault is not None
+        return self._vault.seal(msgspec.json.encode(secret), about_warehouse(name))
 
     def open_secret(self, record: WarehouseRecord) -> StorageSecret | None:
         """Decrypts the secret of a warehouse; raises SettingsError if the key file lacks its key."""
@@ -127,27 +140,39 @@ class Warehouses(dict[str, WarehousePlace]):
         secret: StorageSecret = decode_secret(self._vault.open(record.secret, about_warehouse(record.name)))
         return secret
 
-    def place_of_new(self, name: str, location: str | None) -> Location:
-        """Returns the location of a new warehouse; raises AlreadyExists, BadRequest, or Conflict for an overlap."""
-        if name in self:
-            raise AlreadyExists(f"Warehouse already exists: {name}")
-        place = self._inside(location or f"{self._roots[0]}/{name}")
-        if len(str(place)) > MAX_LOCATION_LENGTH:
-            raise BadRequest(f"The location of a warehouse is at most {MAX_LOCATION_LENGTH} characters long")
-        for other in self.values():
-            if any(each.contains(place) or place.contains(each) for each in other.allowed):
-                raise Conflict(f"The location {place} overlaps the warehouse {other.name}")
-        return place
+    def places_of(self, record: WarehouseRecord) -> tuple[Location, ...]:
+        """Returns the locations of a new or changed warehouse; raises BadRequest, or Conflict for an overlap."""
+        places = tuple(self._inside(text, record.profile) for text in record.locations)
+        for number, place in enumerate(places):
+            if len(str(place)) > MAX_LOCATION_LENGTH:
+                raise BadRequest(f"The location of a warehouse is at most {MAX_LOCATION_LENGTH} characters long")
+            if any(_overlap(place, each) for each in places[:number]):
+                raise BadRequest(f"The location {place} overlaps another location of the same warehouse")
+            for other in self.values():
+                if other.name != record.name and any(_overlap(place, each) for each in other.allowed):
+                    raise Conflict(f"The location {place} overlaps the warehouse {other.name}")
+        return places
 
-    def _inside(self, location: str) -> Location:
-        place = parse_location(location)
+    def default_location(self, name: str) -> str:
+        """Returns the location of a new local warehouse that asks for none."""
+        return f"{self._roots[0]}/{name}"
+
+    def _inside(self, text: str, profile: StorageProfile) -> Location:
+        """Parses a location; a local one must lie inside the roots, others are limited by the store's own rights."""
+        place = parse_location(text)
+        if not isinstance(profile, LocalProfile):
+            return place
         if not any(root.contains(place) and root != place for root in self._roots):
             roots = ", ".join(str(root) for root in self._roots)
             raise BadRequest(
-                f"Invalid location of a warehouse: {location} does not lie inside {roots}",
+                f"Invalid location of a warehouse: {text} does not lie inside {roots}",
                 hint="Leave it out to let the catalog choose, or allow its folder with NUNATAK_WAREHOUSE_ROOTS.",
             )
         return place
+
+
+def _overlap(one: Location, other: Location) -> bool:
+    return one.contains(other) or other.contains(one)
 
 
 def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
@@ -160,7 +185,7 @@ def check_warehouse_name(name: str, reserved: Collection[str]) -> str:
     return name
 
 
-def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
+def require_warehouse(warehouse: WarehousePlace) -> list[Change]:
     """Returns the change by which creating a namespace fails if the warehouse was dropped, and blocks a drop meanwhile.
 
     Tables and views need none: they lie in a namespace, and only an empty warehouse can be dropped.
@@ -171,11 +196,11 @@ def keep_warehouse(warehouse: WarehousePlace) -> list[Change]:
     return [Write("touch_warehouse", {"warehouse": warehouse.name}, gone)]
 
 
-async def keep_fresh(warehouses: Warehouses) -> None:
+async def refresh_periodically(warehouses: Warehouses) -> None:
     """Refresh the warehouses periodically until cancelled, to see changes by other servers."""
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         try:
             await warehouses.refresh()
         except CatalogError as error:
-            log.warning("the warehouses cannot be read: %s", error.message)
+            log.warning("reading the warehouses from the database failed: %s", error.message)

@@ -1,15 +1,18 @@
-"""Applies audited database changes: the change, its audit row and the stored response in one transaction.
+"""Applies audited database changes: the change, its audit row, its event and the stored response in one transaction.
 
-The audit row of a table or view is its line in the commit log, which is part of the change itself.
+The audit row of a table or view is its line in the commit log, which is part of the change itself. The event is stored
+beside the line or the audit row (database/changes.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nunatak.access import securables
 from nunatak.access.audit_rows import audit_row
 from nunatak.catalog.catalog import Caller, Catalog
 from nunatak.catalog.commit_contract import Moment
 from nunatak.database.records import (
+    AddEvent,
     Change,
     CommitEntry,
     CreateNamespace,
@@ -20,30 +23,25 @@ from nunatak.database.records import (
     Write,
 )
 from nunatak.errors import CatalogError, OutcomeUnknown
-from nunatak.events.change_events import OF_NAMESPACES, events_of
-from nunatak.iceberg.identifiers import from_jdbc
+from nunatak.events.change_events import event_detail, unaudited_detail
+from nunatak.iceberg.identifiers import Identifier, from_jdbc, to_jdbc
 
 GRACE_SECONDS = 300  # an idempotency key is stored longer than advertised: clocks differ, retries are late
-NO_SIZES: Mapping[str, int] = {}
 MAX_NAMES = 50  # property names in an audit row; values are left out, since they may be anything
 MAX_NAME_LENGTH = 100
+OF_NAMESPACES = {
+    CreateNamespace: "create-namespace",
+    UpdateNamespace: "update-namespace",
+    DropNamespace: "drop-namespace",
+}
 
 
-async def write(
-    catalog: Catalog,
-    caller: Caller,
-    changes: Sequence[Change],
-    answer: StoredResponse,
-    sizes: Mapping[str, int] = NO_SIZES,
-) -> None:
+async def write(catalog: Catalog, caller: Caller, changes: Sequence[Change], answer: StoredResponse) -> None:
     """Apply all changes or none; raises the refusal of the database, or OutcomeUnknown.
 
-    The transaction completes even if the client disconnects. The events of the changes are stored in the caller's
-    progress; `sizes` are the bytes of new metadata by location.
+    The transaction completes even if the client disconnects.
     """
-    caller.progress.events = events_of(
-        changes, caller.principal, caller.request_id, catalog.now_ms, catalog.cache.known_uuid, sizes
-    )
+    wanted = changes
     changes = [
         *changes,
         *[
@@ -66,23 +64,26 @@ async def write(
         progress.moment = Moment.APPLIED if before is Moment.APPLIED else Moment.REFUSED
         raise
     progress.moment = Moment.APPLIED
+    progress.changed = progress.changed or bool(wanted)
 
 
 def _audit_row(catalog: Catalog, caller: Caller, change: CreateNamespace | UpdateNamespace | DropNamespace) -> Write:
     """Returns the audit row of a change that has no line in the commit log."""
-    told: dict[str, list[str]] = {}
+    detail: dict[str, list[str]] = {}
     if isinstance(change, CreateNamespace):
-        told = {"set": _property_names(change.properties)}
+        detail = {"set": _property_names(change.properties)}
     elif isinstance(change, UpdateNamespace):
-        told = {"set": _property_names(change.updates), "removed": _property_names(change.removals)}
+        detail = {"set": _property_names(change.updates), "removed": _property_names(change.removals)}
     return audit_row(
         at_ms=catalog.now_ms(),
         principal=caller.principal,
         action=OF_NAMESPACES[type(change)],
         securable=securables.namespace(change.catalog, from_jdbc(change.namespace)),
-        detail={name: names for name, names in told.items() if names} or None,
+        detail={name: names for name, names in detail.items() if names} or None,
         request_id=caller.request_id,
         origin=caller.origin,
+        namespace=(change.catalog, change.namespace),
+        event_detail=event_detail(caller.client, caller.progress.tries, caller.progress.started),
     )
 
 
@@ -98,10 +99,29 @@ def save_answer(catalog: Catalog, caller: Caller, answer: StoredResponse) -> Sav
     return SaveAnswer(caller.principal, caller.key, caller.request_hash, answer, now_ms, expires_ms)
 
 
+def unaudited_event(
+    catalog: Catalog, caller: Caller, operation: str, securable: str, facts: Mapping[str, Any]
+) -> AddEvent:
+    """Returns the event of a change that has no audit row; belongs into the transaction of the change."""
+    detail = unaudited_detail(facts, caller.client)
+    event_id, now_ms = catalog.new_uuid(), catalog.now_ms()
+    return AddEvent(event_id, operation, securable, caller.principal, caller.request_id, now_ms, detail)
+
+
 def entry(
-    catalog: Catalog, caller: Caller, operation: str, commit_id: str | None = None, *, snapshot_id: int | None = None
+    catalog: Catalog,
+    caller: Caller,
+    operation: str,
+    commit_id: str | None = None,
+    *,
+    snapshot_id: int | None = None,
+    summary: Mapping[str, Any] | None = None,
+    metadata_bytes: int | None = None,
+    renamed_to: Identifier | None = None,
 ) -> CommitEntry:
-    """Returns a line for the commit log."""
+    """Returns a line for the commit log; `summary` (of the added snapshot) and what follows are only in the event."""
+    progress = caller.progress
+    new_name = None if renamed_to is None else to_jdbc((*renamed_to.namespace, renamed_to.name))
     return CommitEntry(
         commit_id=commit_id or catalog.new_uuid(),
         operation=operation,
@@ -111,4 +131,5 @@ def entry(
         snapshot_id=snapshot_id,
         request_hash=caller.request_hash if snapshot_id is not None else None,
         origin=caller.origin,
+        detail=event_detail(caller.client, progress.tries, progress.started, metadata_bytes, summary, new_name),
     )

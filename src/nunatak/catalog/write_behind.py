@@ -25,7 +25,7 @@ from nunatak.objectstore.store import ObjectStore
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 1.0  # since the last commit to a table: then its content is stored
-PATIENCE_SECONDS = 10.0  # after this the content is stored even if commits continue
+MAX_DELAY_SECONDS = 10.0  # after this the content is stored even if commits continue
 MAX_BYTES = 16 * 1024 * 1024  # held in memory; beyond it everything is stored at once
 BATCH = 64  # tables in one transaction
 SMALL_BYTES = 256 * 1024  # files up to here share an fsync; the content of larger ones is stored with their commit
@@ -78,11 +78,12 @@ class WriteBehind:
         due = [
             (key, each)
             for key, each in self._waiting.items()
-            if everything or now - each.newest_at >= QUIET_SECONDS or now - each.since >= PATIENCE_SECONDS
+            if everything or now - each.newest_at >= QUIET_SECONDS or now - each.since >= MAX_DELAY_SECONDS
         ]
         for start in range(0, len(due), BATCH):
             batch = due[start : start + BATCH]
-            contents = await asyncio.to_thread(_pack, [each.loaded for _, each in batch])
+            # In a thread: compressing 64 tables of 256 KiB would block the event loop for tens of milliseconds.
+            contents = await asyncio.to_thread(_compress, [each.loaded for _, each in batch])
             await self._store.apply(
                 [
                     Write(
@@ -107,9 +108,9 @@ class WriteBehind:
         return True
 
 
-def _pack(versions: Sequence[Loaded]) -> list[bytes]:
-    packer = zstandard.ZstdCompressor(level=1)
-    return [packer.compress(loaded.data) for loaded in versions]
+def _compress(versions: Sequence[Loaded]) -> list[bytes]:
+    compressor = zstandard.ZstdCompressor(level=1)
+    return [compressor.compress(loaded.data) for loaded in versions]
 
 
 @contextmanager
@@ -147,5 +148,5 @@ async def run_write_behind(pending: WriteBehind) -> None:
         try:
             await pending.store(everything=full)
         except CatalogError as error:
-            log.warning("metadata could not be stored beside its pointers yet: %s", error.message)
+            log.warning("storing the metadata content in the database failed and will be retried: %s", error.message)
             await asyncio.sleep(QUIET_SECONDS)

@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 from nunatak import checks, server
 from nunatak.catalog.catalog import Catalog
-from nunatak.catalog.fsck import Finding, check, take_stock
+from nunatak.catalog.fsck import Finding, check, summarize
 from nunatak.catalog.fsck_repair import repair
 from nunatak.cli.options import output_option, setting_options
 from nunatak.cli.output import count_text, echo, print_json, print_rows
@@ -83,7 +83,7 @@ async def _run(settings: Settings, *, mend: bool) -> list[Outcome]:
 async def _check(catalog: Catalog, age_ms: int | None) -> list[Finding]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("Checking", total=(await take_stock(catalog)).pointers)
+        bar = progress.add_task("Checking", total=(await summarize(catalog)).pointers)
         return [finding async for finding in check(catalog, age_ms, lambda count: progress.advance(bar, count))]
 
 

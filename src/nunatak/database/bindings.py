@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from nunatak.database.records import (
+    AddEvent,
     AddJob,
     Change,
     CommitEntry,
@@ -62,6 +63,43 @@ def log_values(entry: CommitEntry) -> dict[str, object]:
         "request_id": entry.request_id,
         "committed_ms": entry.committed_ms,
         "origin": entry.origin,
+        "detail": entry.detail,
+    }
+
+
+# Columns of an event that is not about a table or view.
+_NO_POINTER: Mapping[str, object] = dict.fromkeys(
+    ("catalog", "namespace", "name", "uuid", "new", "previous", "snapshot_id")
+)
+
+
+def event_values(change: AddEvent) -> dict[str, object]:
+    """Returns the parameters of `add_event`, which has the names of `log_commit`."""
+    return {
+        **_NO_POINTER,
+        "commit_id": change.event_id,
+        "operation": change.type,
+        "securable": change.securable,
+        "principal": change.principal,
+        "request_id": change.request_id,
+        "committed_ms": change.at_ms,
+        "detail": change.detail,
+    }
+
+
+def audit_event_values(row: Mapping[str, object]) -> dict[str, object]:
+    """Returns the parameters of `add_event` for an audit row (access/audit_rows.py)."""
+    return {
+        **_NO_POINTER,
+        "commit_id": row["event_id"],
+        "operation": row["action"],
+        "catalog": row["catalog"],
+        "namespace": row["namespace"],
+        "securable": row["securable"],
+        "principal": row["principal"],
+        "request_id": row["request_id"],
+        "committed_ms": row["at_ms"],
+        "detail": row["event_detail"],
     }
 
 
@@ -156,8 +194,8 @@ def pointer_of(row: Sequence[Any] | None, stored: Sequence[Any] | None) -> Inspe
     """Makes the record from the row of `inspect_pointer` or, if there is none, of `find_stored`."""
     if row is None:
         return None if stored is None else InspectedPointer(None, None, "TABLE", Stored(*stored), namespace_marked=True)
-    location, previous, kind, head, uuid, folder, content, marked = row
-    kept_beside = None if head is None else Stored(head, uuid, folder, content)
+    location, previous, kind, stored_location, uuid, folder, content, marked = row
+    kept_beside = None if stored_location is None else Stored(stored_location, uuid, folder, content)
     return InspectedPointer(location, previous, "VIEW" if kind == "VIEW" else "TABLE", kept_beside, bool(marked))
 
 

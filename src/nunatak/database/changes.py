@@ -13,6 +13,7 @@ import msgspec
 from nunatak.database import bindings, refusals
 from nunatak.database.bindings import key_values
 from nunatak.database.records import (
+    AddEvent,
     AddJob,
     AdoptPointer,
     CommitEntry,
@@ -103,6 +104,7 @@ def insert_pointer(change: InsertPointer) -> Steps[None]:
         **bindings.log_values(change.entry),
         "type": change.kind,
         "previous": None,
+        "securable": None,
     }
     insertion: list[Step] = [
         ("clear_empty_pointer", values),
@@ -110,6 +112,7 @@ def insert_pointer(change: InsertPointer) -> Steps[None]:
         ("mark_namespace", values),  # otherwise it could exist only through its tables and vanish with the last one
         ("save_pointer", values),
         ("log_commit", values),
+        ("add_event", values),
     ]
     try:
         _, inserted, *_ = yield [*insertion, *_save_places(key, new.places)]
@@ -155,7 +158,13 @@ def move_pointer(change: MovePointer) -> Steps[None]:
 
 def commit_steps(values: Mapping[str, object]) -> list[Step]:
     """Returns the statements of a commit; if the compare-and-swap, the first, matches no row, the others do nothing."""
-    return [("commit_pointer", values), ("remember_moved", {}), ("save_moved_pointer", values), ("log_moved", values)]
+    return [
+        ("commit_pointer", values),
+        ("remember_moved", {}),
+        ("save_moved_pointer", values),
+        ("log_moved", values),
+        ("add_moved_event", values),
+    ]
 
 
 def after_move(change: MovePointer) -> Steps[None]:
@@ -194,7 +203,7 @@ def delete_pointer(change: DeletePointer) -> Steps[tuple[str, str | None, str | 
         ("forget_taken_pointer", key_values(key)),
         ("forget_table_properties", key_values(key)),
         ("forget_places", key_values(key)),
-        _log(change.entry, key, uuid or "", None, pointer),
+        *_log(change.entry, key, uuid, None, pointer),
     ]
     if shadow_of is not None:
         steps.append(("forget_shadow", bindings.in_catalog(key, uuid)))
@@ -226,6 +235,7 @@ def rename_pointer(change: RenamePointer) -> Steps[None]:
         raise refusals.rename_taken(change, change.kind) from error.__cause__
     if not renamed.matched:  # a JDBC client dropped the table after the check above
         raise refusals.no_such_entry(change.kind, change.printed)
+    logged = {**key_values(to), **bindings.log_values(change.entry)}
     yield [
         ("forget_pointer", key_values(to)),  # rows of a table that a JDBC client dropped may still have this name
         ("forget_table_properties", key_values(to)),
@@ -234,7 +244,8 @@ def rename_pointer(change: RenamePointer) -> Steps[None]:
         ("rename_saved_pointer", values),
         ("rename_table_properties", values),
         ("rename_places", values),
-        ("log_rename", {**key_values(to), **bindings.log_values(change.entry)}),
+        ("log_rename", logged),
+        ("add_rename_event", {**logged, "from_namespace": key.namespace, "from_name": key.name}),
     ]
 
 
@@ -248,7 +259,10 @@ def adopt_pointer(change: AdoptPointer) -> Steps[None]:
         *_save_places(key, new.places),
     ]
     if not stored.rows or stored.rows[0][0] != new.metadata_location:  # otherwise only the bytes were missing
-        steps.append(_log(change.entry, key, new.table_uuid, new.metadata_location, None))
+        (logged, values), (event, _) = _log(change.entry, key, new.table_uuid, new.metadata_location, None)
+        # The other client may have committed several times: the log has no predecessor, the event the last one seen.
+        seen = stored.rows[0][0] if stored.rows else None
+        steps += [(logged, values), (event, {**values, "previous": seen})]
     yield steps
 
 
@@ -263,11 +277,10 @@ def _save_places(key: Key, places: Sequence[str]) -> list[Step]:
     return [("forget_places", key_values(key)), *saved]
 
 
-def _log(entry: CommitEntry, key: Key, uuid: str, new: str | None, previous: str | None) -> Step:
-    return (
-        "log_commit",
-        {**key_values(key), **bindings.log_values(entry), "uuid": uuid, "new": new, "previous": previous},
-    )
+def _log(entry: CommitEntry, key: Key, uuid: str | None, new: str | None, previous: str | None) -> list[Step]:
+    """Returns the row of the commit log and the event of a change."""
+    values = {**key_values(key), **bindings.log_values(entry), "new": new, "previous": previous, "securable": None}
+    return [("log_commit", {**values, "uuid": uuid or ""}), ("add_event", {**values, "uuid": uuid})]
 
 
 # Namespaces
@@ -339,9 +352,16 @@ def save_secret(change: SaveSecret) -> Steps[None]:
     yield [("save_secret", {"name": change.name, "value": change.value})]
 
 
+def add_event(change: AddEvent) -> Steps[None]:
+    yield [("add_event", bindings.event_values(change))]
+
+
 def write(change: Write) -> Steps[int]:
+    steps: list[Step] = [(change.statement, change.values)]
+    if change.statement == "add_audit":  # the audit row of a change, which is also an event
+        steps.append(("add_event", bindings.audit_event_values(change.values)))
     try:
-        (written,) = yield [(change.statement, change.values)]
+        written, *_ = yield steps
     except ConstraintViolation as error:
         if change.refusal is None:
             raise
@@ -372,4 +392,5 @@ def steps_by_change(children: Children) -> StepsByChange:
         SaveReport: save_report,
         SaveSecret: save_secret,
         Write: write,
+        AddEvent: add_event,
     }

@@ -156,12 +156,12 @@ class MariadbStore(ServerStore):
         return Pointer(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
     async def list_pointers(
-        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after, "limit": limit + 1}
         names = [row[0] for row in await self.rows("list_pointers", values)]
         page = names[:limit]
-        text = ",".join(f"{head}{msgspec.json.encode(name).decode()}}}" for name in page)
+        text = ",".join(f"{prefix}{msgspec.json.encode(name).decode()}}}" for name in page)
         return text, page[-1] if page else None, len(names) > limit
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from nunatak.addresses import is_loopback
 from nunatak.database.changes import NO_RESULT, Result, Step, Steps, drive
 from nunatak.database.refusals import key_taken
 from nunatak.database.statements import in_named_style, read_statements
@@ -52,8 +53,6 @@ _UNUSABLE = {1044, 1045, 1049, 1130, 1698}  # no such user or database, or not a
 # Quotes, the escape character, the statement separator, and characters that may terminate a string on the server.
 _UNQUOTED = re.compile(r"""['"`\\;\x00\x1a]""")
 _SEVERAL_ON, _SEVERAL_OFF = b"\0\0", b"\1\0"  # of COM_SET_OPTION
-
-_HERE = {"127.0.0.1", "::1", "localhost"}
 
 Statements = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -99,7 +98,7 @@ class MariadbSession:
         for text in texts:
             if len(text) + 2 > self.packet_bytes:
                 raise BadRequest(
-                    f"The database cannot keep a value of this request: a statement of {len(text)} bytes is larger "
+                    f"MariaDB cannot store a value of this request: a statement of {len(text)} bytes is larger "
                     f"than its max_allowed_packet of {self.packet_bytes}"
                 )
             if size + len(text) + 2 > self.packet_bytes:
@@ -210,7 +209,7 @@ class MariadbConnections:
         self._statements = statements
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="mariadb")  # half to resolve unknown outcomes
         self.size = size
-        self._turns = asyncio.Semaphore(size)
+        self._slots = asyncio.Semaphore(size)
         self._idle: list[MariadbSession] = []  # append and pop are safe among threads
         self._closed = False
         self.in_use = 0
@@ -224,7 +223,7 @@ class MariadbConnections:
         """Runs `work` in a thread with a session of the pool; raises ServiceUnavailable if none is free in time."""
         await self._await_turn()
         if self._closed:
-            self._turns.release()
+            self._slots.release()
             raise ServiceUnavailable("The server is stopping.")
         future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
         self.in_use += 1
@@ -235,7 +234,7 @@ class MariadbConnections:
         self.waiting += 1
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError as error:
             raise ServiceUnavailable("The database is busy: no connection became free in time") from error
         finally:
@@ -243,7 +242,7 @@ class MariadbConnections:
 
     def _end_turn(self, _: "asyncio.Future[Any]") -> None:
         self.in_use -= 1
-        self._turns.release()
+        self._slots.release()
 
     async def call_apart(self, work: Callable[[MariadbSession], T]) -> T:
         """Runs `work` in a thread with a new session outside the pool, closed afterwards."""
@@ -302,9 +301,9 @@ class MariadbConnections:
             if connection is not None:
                 connection._force_close()
             if number_of(error) in _UNUSABLE:
-                raise Unsuitable(f"The database lets nobody in at this address: {error_text(error)}") from error
+                raise Unsuitable(f"MariaDB refused the connection: {error_text(error)}") from error
             if isinstance(error, OSError | pymysql.Error):
-                raise ServiceUnavailable(f"The database cannot be reached now: {error_text(error)}") from error
+                raise ServiceUnavailable(f"Cannot connect to MariaDB: {error_text(error)}") from error
             raise
         connection._read_timeout = command_seconds  # the constructor's read timeout also covers the handshake
         return session
@@ -327,7 +326,7 @@ class MariadbConnections:
             session.statement(f"SET SESSION idle_transaction_timeout = {int(COMMAND_SECONDS)}")
         held, found = session.batch([("hold_token", {"token": session.token}), ("server_variables", {})])
         if held.rows[0][0] != 1:
-            raise ServiceUnavailable("The database cannot be used now: it gave no lock to a new session")
+            raise ServiceUnavailable("MariaDB gave no lock to a new session")
         variables = {name.lower(): str(value).upper() for name, value in found.rows}
         _refuse_unsuitable(variables)
         session.packet_bytes = int(variables["max_allowed_packet"])
@@ -353,7 +352,7 @@ def read_url(url: str) -> dict[str, Any]:
         raise Unsuitable("database_url must name a user and a database: mariadb://user@host/name")
     host = parts.hostname or "127.0.0.1"
     socket = {"unix_socket": options["unix_socket"]} if "unix_socket" in options else {}
-    default = "off" if socket or host in _HERE else "verify"
+    default = "off" if socket or is_loopback(host) else "verify"
     return {
         "host": host,
         "port": parts.port or 3306,
@@ -440,9 +439,9 @@ def refusal(error: BaseException) -> CatalogError:
     if number == NOT_NULL and "request_hash" in str(error):
         return key_taken()
     if number in _UNREADABLE:
-        return BadRequest(f"The database cannot keep a value of this request: {error_text(error)}")
+        return BadRequest(f"MariaDB cannot store a value of this request: {error_text(error)}")
     if number in _LOST | _BUSY | REPEATED or isinstance(error, OSError):
-        return ServiceUnavailable(f"The database cannot be used now: {error_text(error)}")
+        return ServiceUnavailable(f"MariaDB is unavailable: {error_text(error)}")
     if not isinstance(error, pymysql.Error):
-        return InternalError(f"The database was asked wrongly: {error_text(error)}")
-    return InternalError(f"The database refused the request: {error_text(error)}")
+        return InternalError(f"MariaDB rejected the statement: {error_text(error)}")
+    return InternalError(f"MariaDB refused the request: {error_text(error)}")

@@ -33,7 +33,7 @@ def migrate(connections: MariadbConnections) -> list[str]:
     session = connections.open(command_seconds=MAX_SECONDS)
     try:
         if session.flavour == "MySQL":
-            log.warning("the database is MySQL: Nunatak is tested on MariaDB, and meant but not known to work here")
+            log.warning("the database is MySQL, which is not tested: the migrations use SQL that MySQL 8 lacks")
         # Checked without a lock first: on an up-to-date database a starting server need not wait.
         return migrate_blocking(apply_missing(_applied_migrations(session), "mariadb"), partial(_apply, session))
     finally:

@@ -15,8 +15,8 @@ from nunatak.database.postgres_batches import (
     Lookup,
     claims_of,
     commit_together,
-    find_together,
-    may_go_together,
+    find_batch,
+    may_share_batch,
     why_not_moved,
 )
 from nunatak.database.postgres_connections import (
@@ -61,7 +61,7 @@ class PostgresStore(ServerStore):
         super().__init__(at_once)
         self._connections = connections
         self._batch_connections = batch_connections  # never exhausted: as many as batches in flight
-        self._heads: Batches[Lookup, Pointer | None] = Batches(
+        self._lookups: Batches[Lookup, Pointer | None] = Batches(
             self._find_pointers, largest=MAX_BATCH_SIZE, in_flight=in_flight
         )
         self._commits: Batches[Sequence[Change], list[object]] = Batches(
@@ -73,8 +73,8 @@ class PostgresStore(ServerStore):
         """Counters since the start, and the current state of the connection pools."""
         pools = (self._connections, self._batch_connections)
         return self._counts | {
-            "lookup batch": self._heads.sent,
-            "lookup member": self._heads.members,
+            "lookup batch": self._lookups.sent,
+            "lookup member": self._lookups.members,
             "commit batch": self._commits.sent,
             "commit member": self._commits.members,
             "connection in use": sum(pool.in_use for pool in pools),
@@ -86,7 +86,7 @@ class PostgresStore(ServerStore):
     # Writing
 
     async def apply(self, changes: Sequence[Change]) -> list[object]:
-        if self._closing or not may_go_together(changes):
+        if self._closing or not may_share_batch(changes):
             return await super().apply(changes)
         self._counts["transaction"] += 1
         return await self._commits.ask(changes, claims_of(changes))
@@ -251,19 +251,19 @@ class PostgresStore(ServerStore):
         return await self._ask(partial(self._read_once, self._connections, question))
 
     async def find_pointer(self, key: Key, known: str | None) -> Pointer | None:
-        if self._heads.idle:
-            (head,) = await self._heads.alone(self._find_together([(key, known)]))
-            return head
-        return await self._heads.ask((key, known))
+        if self._lookups.idle:
+            (pointer,) = await self._lookups.alone(self._find_batch([(key, known)]))
+            return pointer
+        return await self._lookups.ask((key, known))
 
-    async def _find_together(self, asked: list[Lookup]) -> list[Pointer | None]:
-        question = partial(find_together, asked=asked)
+    async def _find_batch(self, asked: list[Lookup]) -> list[Pointer | None]:
+        question = partial(find_batch, asked=asked)
         return await self._ask(partial(self._read_once, self._batch_connections, question))
 
     async def _find_pointers(self, members: list[Member[Lookup, Pointer | None]]) -> None:
         asked = list(dict.fromkeys(member.asked for member in members))
         try:
-            heads = await self._find_together(asked)
+            pointers = await self._find_batch(asked)
         except (BadRequest, InternalError) as error:
             if len(members) == 1:
                 members[0].settle(error)
@@ -271,15 +271,15 @@ class PostgresStore(ServerStore):
                 for member in members:  # one name that PostgreSQL cannot encode fails the whole batch
                     await self._find_pointers([member])
             return
-        found = dict(zip(asked, heads, strict=True))
+        found = dict(zip(asked, pointers, strict=True))
         for member in members:
             member.settle(found[member.asked])
 
     async def list_pointers(
-        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
-        text, last, more = await self._row("list_pointers", {**values, "limit": limit, "head": head})
+        text, last, more = await self._row("list_pointers", {**values, "limit": limit, "prefix": prefix})
         return text or "", last, more
 
     async def close(self) -> None:

@@ -17,29 +17,29 @@ MAX_CONTENT_BYTES = 256 * 1024  # the other members would wait while larger meta
 Lookup = tuple[Key, str | None]  # the key, and the metadata location whose bytes the caller has
 
 
-def head_of(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Pointer | None:
+def pointer_of_row(location: str | None, kind: str | None, content: bytes | None, policy: int) -> Pointer | None:
     """Returns the pointer of a row; None for a row without one, which JDBC clients could leave behind."""
     return None if location is None else Pointer(location, "VIEW" if kind == "VIEW" else "TABLE", content, policy)
 
 
-async def find_together(session: PostgresSession, asked: Sequence[Lookup]) -> list[Pointer | None]:
+async def find_batch(session: PostgresSession, asked: Sequence[Lookup]) -> list[Pointer | None]:
     if len(asked) == 1:
         key, known = asked[0]
         row = await session.row("find_pointer", {**key_values(key), "known": known})
-        return [None if row is None else head_of(*row)]
+        return [None if row is None else pointer_of_row(*row)]
     values = {
         "catalogs": [key.catalog for key, _ in asked],
         "namespaces": [key.namespace for key, _ in asked],
         "names": [key.name for key, _ in asked],
         "known": [known for _, known in asked],
     }
-    heads: list[Pointer | None] = [None] * len(asked)
+    pointers: list[Pointer | None] = [None] * len(asked)
     for member, location, kind, content, policy in await session.rows("find_pointers", values):
-        heads[member - 1] = head_of(location, kind, content, policy)
-    return heads
+        pointers[member - 1] = pointer_of_row(location, kind, content, policy)
+    return pointers
 
 
-def may_go_together(changes: Sequence[Change]) -> bool:
+def may_share_batch(changes: Sequence[Change]) -> bool:
     content = plain_commit_of(changes).new.content if is_plain_commit(changes) else None
     return content is not None and len(content) <= MAX_CONTENT_BYTES
 

@@ -194,7 +194,7 @@ class PostgresConnections:
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, NoneFits) as error:
             if connection is not None:
                 connection.terminate()
-            raise ServiceUnavailable(f"The database cannot be reached now: {error or 'it did not answer'}") from error
+            raise ServiceUnavailable(f"Cannot connect to PostgreSQL: {error or 'it did not answer'}") from error
         return PostgresSession(connection, self._statements, pid, started)
 
     async def take(self) -> PostgresSession:
@@ -311,9 +311,9 @@ def refusal(error: BaseException) -> CatalogError:
     if _is_about_a_key(error, state):
         return key_taken()
     if state in _UNREADABLE:
-        return BadRequest(f"The database cannot keep a value of this request: {error}")
+        return BadRequest(f"PostgreSQL cannot store a value of this request: {error}")
     if not isinstance(error, asyncpg.PostgresError) or state[:2] in _BUSY | {"08"}:
         if isinstance(error, asyncpg.InterfaceError | ValueError):
-            return InternalError(f"The database was asked wrongly: {error}")
-        return ServiceUnavailable(f"The database cannot be used now: {error or 'it did not answer'}")
-    return InternalError(f"The database refused the request: {error}")
+            return InternalError(f"PostgreSQL rejected the statement: {error}")
+        return ServiceUnavailable(f"PostgreSQL is unavailable: {error or 'it did not answer'}")
+    return InternalError(f"PostgreSQL refused the request: {error}")

@@ -11,6 +11,7 @@ from nunatak.database.bindings import key_values, matches_of, search_values
 from nunatak.database.changes import Children, Steps, json_list, neighbours, overlap_values, steps_by_change
 from nunatak.database.records import (
     Change,
+    DatabaseSummary,
     ForgetAnswers,
     Found,
     InspectedPointer,
@@ -20,7 +21,6 @@ from nunatak.database.records import (
     Neighbour,
     SavedAnswer,
     SaveSecret,
-    Stock,
     StoredResponse,
     StuckJob,
 )
@@ -112,11 +112,11 @@ class StoreReads(ABC):
     async def points_at(self, file_name: str) -> bool:
         return await self._row("points_at", {"pattern": f"%/{file_name}"}) is not None
 
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+    async def summarize(self, before_ms: int, attempts: int) -> DatabaseSummary:
         (pointers,) = await self._row("count_pointers", {})
         (answers,) = await self._row("count_answers", {"before_ms": before_ms})
         jobs = await self.rows("stuck_jobs", {"attempts": attempts, "limit": bindings.MAX_STUCK_JOBS})
-        return Stock(pointers, answers, tuple(StuckJob(*row) for row in jobs))
+        return DatabaseSummary(pointers, answers, tuple(StuckJob(*row) for row in jobs))
 
     async def secret(self, name: str) -> bytes:
         row = await self._row("find_secret", {"name": name})

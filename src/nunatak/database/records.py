@@ -56,7 +56,10 @@ class Stored(Record, frozen=True):
 
 
 class CommitEntry(Record, frozen=True):
-    """A row of the commit log, without the columns that the change itself provides."""
+    """A row of the commit log and of the outbox, without the columns that the change itself provides.
+
+    `detail` is JSON and is stored only in the outbox (events/change_events.py).
+    """
 
     commit_id: str
     operation: str
@@ -66,6 +69,7 @@ class CommitEntry(Record, frozen=True):
     snapshot_id: int | None = None
     request_hash: bytes | None = None
     origin: str | None = None
+    detail: str | None = None
 
 
 class InsertPointer(Record, frozen=True):
@@ -210,6 +214,18 @@ class Write(Record, frozen=True):
     refusal: CatalogError | None = None
 
 
+class AddEvent(Record, frozen=True):
+    """Adds an event to the outbox for changes that have neither a row of the commit log nor an audit row."""
+
+    event_id: str
+    type: str
+    securable: str
+    principal: str
+    request_id: str | None
+    at_ms: int
+    detail: str | None = None
+
+
 class ForgetAnswers(Record, frozen=True):
     now_ms: int
 
@@ -234,6 +250,7 @@ Change = (
     | SaveReport
     | SaveSecret
     | Write
+    | AddEvent
     | ForgetAnswers
     | ForgetPointer
 )
@@ -280,7 +297,7 @@ class StuckJob(Record, frozen=True):
     last_error: str | None
 
 
-class Stock(Record, frozen=True):
+class DatabaseSummary(Record, frozen=True):
     """Counts for fsck: pointers, expired idempotency responses, and jobs that fail repeatedly."""
 
     pointers: int

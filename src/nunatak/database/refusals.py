@@ -32,7 +32,7 @@ def refuse_other_removals(change: UpdateNamespace, present: Collection[str]) -> 
 
 
 def pointer_moved(printed: str) -> PointerMoved:
-    return PointerMoved(f"Cannot commit {printed}: it was changed by somebody else meanwhile")
+    return PointerMoved(f"Cannot commit {printed}: another writer changed it meanwhile")
 
 
 def shadow_table(printed: str, source: str) -> ShadowTable:
@@ -43,7 +43,7 @@ def shadow_table(printed: str, source: str) -> ShadowTable:
 
 
 def key_taken() -> KeyTaken:
-    return KeyTaken("Another request with this Idempotency-Key is being worked on")
+    return KeyTaken("Another request with this Idempotency-Key is still running")
 
 
 def already_exists(wanted: Kind, found: str | None, printed: str) -> AlreadyExists:
@@ -68,7 +68,7 @@ def namespace_already_exists(printed: str) -> AlreadyExists:
 def overlap(location: str) -> BadRequest:
     return BadRequest(
         f"Location {location} overlaps that of another table or view",
-        hint="Leave the location out to get a folder of its own, or choose one beside the others.",
+        hint="Leave the location out to get a new folder, or choose one outside the others.",
     )
 
 

@@ -117,6 +117,7 @@ class SqliteStore(StoreReads):
                 migrate(writer)
                 # The lock proves that no other server runs, so all leases are left over from a crash.
                 writer.execute(self._statements["end_leases"])
+                writer.execute(self._statements["end_reader_leases"])
             elif missing_migrations(_applied_migrations(writer), "sqlite"):
                 with server_lock(path):  # an older server that runs now could not restart on the new schema
                     migrate(writer)
@@ -245,7 +246,7 @@ class SqliteStore(StoreReads):
         return None if row is None else Pointer(row[0], "VIEW" if row[1] == "VIEW" else "TABLE", row[2], row[3])
 
     async def list_pointers(
-        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
         # Engines repeat the same list requests; a cache entry is valid until the data version changes.
         version = self._version()
@@ -254,7 +255,7 @@ class SqliteStore(StoreReads):
         if kept is not None and kept[0] == version:
             return kept[1]
         values = {"catalog": catalog, "namespace": namespace, "type": kind, "after": after}
-        ((text, count, last),) = self._rows_now("list_pointers", {**values, "limit": limit, "head": head})
+        ((text, count, last),) = self._rows_now("list_pointers", {**values, "limit": limit, "prefix": prefix})
         more = count == limit and self._rows_now("has_pointer_after", {**values, "after": last}) != []
         if len(self._lists) >= KEPT_LISTS:
             self._lists.clear()

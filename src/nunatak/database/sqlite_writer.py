@@ -112,6 +112,7 @@ class Writer:
                     entry.request_id,
                     entry.committed_ms,
                     entry.origin,
+                    entry.detail,
                 ),
             )
         except apsw.ConstraintError as error:

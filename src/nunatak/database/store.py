@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from nunatak.database.records import (
     Change,
+    DatabaseSummary,
     Found,
     InspectedPointer,
     Key,
@@ -13,7 +14,6 @@ from nunatak.database.records import (
     Neighbour,
     Pointer,
     SavedAnswer,
-    Stock,
 )
 from nunatak.errors import CatalogError, Conflict
 
@@ -53,9 +53,9 @@ class Store(Protocol):
         """Returns the namespace and name of a table whose name differs only in case, for the hint of a 404."""
 
     async def list_pointers(
-        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, head: str
+        self, catalog: str, namespace: str, kind: Kind, after: str, limit: int, prefix: str
     ) -> tuple[str, str | None, bool]:
-        """Returns names in order as JSON objects `head` + name + `}`, the last name, and whether there are more."""
+        """Returns names in order as JSON objects `prefix` + name + `}`, the last name, and whether there are more."""
 
     async def search_names(
         self, catalog: str, text: str, kind: Kind | None, after: tuple[str, str], piece: int
@@ -99,7 +99,7 @@ class Store(Protocol):
     async def points_at(self, file_name: str) -> bool:
         """Whether any current or previous pointer leads to a file of this name. Scans all pointers."""
 
-    async def take_stock(self, before_ms: int, attempts: int) -> Stock:
+    async def summarize(self, before_ms: int, attempts: int) -> DatabaseSummary:
         """Counts pointers and answers that expired before `before_ms`; lists up to 100 jobs with `attempts` or more."""
 
     async def secret(self, name: str) -> bytes:

@@ -22,7 +22,7 @@ from nunatak.iceberg.shapes import Long
 Table = Literal["commits", "audit"]
 
 PAGE = 200  # rows per read: SQLite is read in the event loop, which other requests wait for
-LOOKED_AT = 10_000  # rows of each table that one page of a search reads at most, whether they match or not
+MAX_ROWS_READ = 10_000  # rows of each table that one page of a search reads at most, whether they match or not
 CLOCKS_DIFFER_MS = 600_000  # rows are numbered in order, but each server stamps them by its own clock
 BOTTOM, LAST = -(1 << 63), (1 << 63) - 1  # below and above every row, even one numbered by hand
 
@@ -229,19 +229,19 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Stream:
-    """The matching records of one table, in order, until LOOKED_AT rows have been read."""
+    """The matching records of one table, in order, until MAX_ROWS_READ rows have been read."""
 
     def __init__(self, store: Store, source: Source, wanted: Filter, position: int, *, newest_first: bool) -> None:
         self._store, self._source, self._wanted, self._newest_first = store, source, wanted, newest_first
         self._found: deque[TrailRecord] = deque()
         self._read_to = position
-        self._looked_at = 0
+        self._rows_read = 0
         self.position = position
         self.ended = False
 
     async def head(self) -> TrailRecord | None:
-        """Returns the next record without taking it; None at the end, or once LOOKED_AT rows have been read."""
-        while not self._found and not self.ended and self._looked_at < LOOKED_AT:
+        """Returns the next record without taking it; None at the end, or once MAX_ROWS_READ rows have been read."""
+        while not self._found and not self.ended and self._rows_read < MAX_ROWS_READ:
             await self._read()
         return self._found[0] if self._found else None
 
@@ -256,7 +256,7 @@ class _Stream:
             records = await self._source.before(self._store, self._read_to, PAGE)
         else:
             records = await self._source.after(self._store, self._read_to, PAGE)
-        self._looked_at += len(records)
+        self._rows_read += len(records)
         self._found.extend(record for record in records if self._wanted.matches(record))
         if records:
             self._read_to = records[-1].sequence

@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 # Every metric once: name, type and description; the reference page is generated from it.
 METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_requests_total", "counter", "Requests by operation, method and status."),
-    ("nunatak_request_seconds", "histogram", "How long answers took, by operation."),
+    ("nunatak_request_seconds", "histogram", "Response times, by operation."),
     ("nunatak_database_reads_total", "counter", "Statements read from the database."),
-    ("nunatak_database_transactions_total", "counter", "Changes handed to the database."),
+    ("nunatak_database_transactions_total", "counter", "Changes sent to the database."),
     ("nunatak_database_groups_total", "counter", "Database commits; several changes may share one."),
     ("nunatak_database_batches_total", "counter", "Statements for lookups and commits, which may carry several."),
     ("nunatak_database_batched_total", "counter", "Lookups and commits in those statements."),
@@ -26,7 +26,11 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_metadata_written_bytes_total", "counter", "Bytes of the metadata files that were written."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
     ("nunatak_audit_dropped_total", "counter", "Reads and denials missing in the audit trail: too many at once."),
-    ("nunatak_spool_dropped_total", "counter", "Records of telemetry that were lost: no room, or nobody ingests them."),
+    (
+        "nunatak_spool_dropped_total",
+        "counter",
+        "Telemetry records lost: the spool was full, or no job ingested them in time.",
+    ),
 )
 _MEANING = {name: meaning for name, _, meaning in METRICS}
 # The database's counters: metric name, label, and the database's key for each value of the label. SQLite has neither

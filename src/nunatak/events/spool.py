@@ -1,7 +1,8 @@
 """Telemetry for Spark: records buffered in memory, then JSON lines in files that a job ingests. No request waits.
 
-A file `<folder>/<kind>/<date>/<node>-<pid>-<process>-<number>.jsonl` gets its name only when it is complete. A crash
-loses the records since the last file, at most ROTATE_SECONDS; what must not be lost is in the database, too.
+A file `<folder>/<kind>/<date>/<node>-<pid>-<process>-<number>.jsonl` gets its name only when it is complete. Changes
+come from the outbox (outbox.py), which writes whole files, so that a crash loses none. Other records (refusals,
+reports, loads, denials) are buffered: a crash loses those since the last file, at most ROTATE_SECONDS.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -125,8 +126,7 @@ class Spool:
         try:
             if callable(record):
                 kind, record = record()
-            head = {"event_id": f"{self._process}-{self._numbered}", "at": _time(at_ms), "node": self.node}
-            line = msgspec.json.encode({**head, **record})
+            line = self.line(f"{self._process}-{self._numbered}", at_ms, record)
         except Exception:  # clients' data may fail in any way; it must not block the records of others
             log.debug("a record of the spool cannot be written", exc_info=True)
             self.dropped += 1
@@ -139,9 +139,33 @@ class Spool:
         if file.size >= ROTATE_BYTES:
             self._finish(kind)
 
+    def line(self, event_id: str, at_ms: int, fields: Fields) -> bytes:
+        """Returns a record as a line of JSON, without line feed."""
+        return msgspec.json.encode({"event_id": event_id, "at": _time(at_ms), "node": self.node, **fields})
+
+    def write_file(self, kind: Kind, lines: Sequence[bytes]) -> bool:
+        """Writes lines to a file that survives a power failure; returns whether it could. Runs in a thread."""
+        with self._one_at_a_time:
+            return self._try_to_write(kind, lines, durable=True)
+
     def _finish(self, kind: Kind) -> None:
+        lines = self._files.pop(kind).lines
+        if not self._try_to_write(kind, lines):
+            self.dropped += len(lines)
+
+    def _try_to_write(self, kind: Kind, lines: Sequence[bytes], *, durable: bool = False) -> bool:
+        try:
+            self._write_file(kind, lines, durable=durable)
+        except OSError as error:
+            if not self._fails:
+                log.warning("the telemetry spool cannot be written; changes wait, the rest is lost: %s", error)
+            self._fails = True
+            return False
+        self._fails = False
+        return True
+
+    def _write_file(self, kind: Kind, lines: Sequence[bytes], *, durable: bool) -> None:
         """Writes the file under a temporary name and renames it: no reader ever sees a part of it."""
-        file = self._files.pop(kind)
         self._written += 1
         name = f"{self.node}-{os.getpid()}-{self._process[:8]}-{self._written:06}{ENDING}"
         folder = self._folder / kind / _time(self._now_ms())[:10]
@@ -149,17 +173,17 @@ class Spool:
         try:
             make_private_folders(folder, self._folder)
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as out:
-                out.write(b"\n".join((*file.lines, b"")))
+                out.write(b"\n".join((*lines, b"")))
+                if durable:
+                    out.flush()
+                    os.fsync(out.fileno())
             unfinished.rename(folder / name)
-        except OSError as error:
-            self.dropped += len(file.lines)
-            if not self._fails:
-                log.warning("telemetry is lost, its spool cannot be written: %s", error)
-            self._fails = True
+            if durable:
+                _sync_folder(folder)
+        except OSError:
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
-        else:
-            self._fails = False
+            raise
 
     def trim(self) -> None:
         """Deletes the oldest files beyond the size limit, files that are too old, and leftovers of crashes."""
@@ -175,6 +199,14 @@ class Spool:
                 path.unlink()
                 self.dropped += lines
         _tidy(self._folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def make_private_folders(folder: Path, above: Path) -> None:

@@ -31,9 +31,10 @@ def new_table(
     properties: Mapping[str, str],
     table_uuid: str,
     now_ms: int,
+    default_format_version: int = DEFAULT_FORMAT_VERSION,
 ) -> TableMetadata:
     """Return the first metadata of a table. The client's ids only identify columns; new ids are assigned here."""
-    format_version = int_property(properties, FORMAT_VERSION, DEFAULT_FORMAT_VERSION)
+    format_version = int_property(properties, FORMAT_VERSION, default_format_version)
     if not 1 <= format_version <= SUPPORTED_FORMAT_VERSION:
         raise IllegalArgument(f"Unsupported format version: v{format_version} (supported: v{SUPPORTED_FORMAT_VERSION})")
     sent_schema = parse_schema(schema)

@@ -7,7 +7,14 @@ import asyncio
 from collections.abc import Sequence
 
 from nunatak.catalog.catalog import Catalog
-from nunatak.catalog.foreign_paths import CHUNK, Standing, ancestry, pointing_into, sort_folders, unknown_folders
+from nunatak.catalog.foreign_paths import (
+    CHUNK,
+    FolderOwner,
+    ancestors_and_self,
+    classify_folders,
+    tables_pointing_into,
+    unknown_folders,
+)
 from nunatak.database.records import Key
 from nunatak.objectstore.location import Location
 
@@ -19,12 +26,12 @@ async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Seq
     """
     found: list[Key] = [Key(*row) for row in await catalog.store.rows("names_of_uuid", {"uuid": table_uuid})]
     for place in places:
-        around = [str(each) for each in ancestry(place)]
+        around = [str(each) for each in ancestors_and_self(place)]
         found += [other.key for other in await catalog.store.find_overlapping(str(place), around[:-1])]
         found += await catalog.store.tables_writing_to(around)
         inside = await catalog.store.rows("places_inside", {"first": f"{place}/", "behind": f"{place}0"})
         found += [Key(*row) for row in inside]
-        found += await pointing_into(catalog, place)
+        found += await tables_pointing_into(catalog, place)
     async for other, folder in unknown_folders(catalog):
         # The folder is derived from the metadata file; a table without its own folder may lie anywhere inside it.
         if any(place.contains(folder) or folder.contains(place) for place in places):
@@ -34,11 +41,11 @@ async def neighbours_of(catalog: Catalog, key: Key, table_uuid: str, places: Seq
 
 async def sort_all_folders(
     catalog: Catalog, key: Key, places: Sequence[Location], folders: Sequence[str]
-) -> dict[str, Standing]:
+) -> dict[str, FolderOwner]:
     """Returns for each folder which table it belongs to, including tables that another client created."""
     others = [each async for each in unknown_folders(catalog)]
-    found: dict[str, Standing] = {}
+    found: dict[str, FolderOwner] = {}
     for start in range(0, len(folders), CHUNK):
-        found |= await sort_folders(catalog, key, places, folders[start : start + CHUNK], others)
+        found |= await classify_folders(catalog, key, places, folders[start : start + CHUNK], others)
         await asyncio.sleep(0)
     return found

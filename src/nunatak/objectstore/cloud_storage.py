@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS = 3
 MAX_SECONDS = 5.0  # no further attempt is made after this
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.5
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 0.5
 MAX_CALLS = 64  # at once, to one warehouse: more would only queue in the store
 DELETES_AT_ONCE = {"s3": 1000, "abfss": 256, "gs": 100}  # in one request; GCS has no such request
 # obstore's threads may abort the interpreter if it ends right after a call: seen in 3 of 25 runs, never after 0.2 s.
@@ -126,7 +126,7 @@ class CloudStorage:
 
     async def _pause(self, failed: FailedRequest, attempt: int, started: float) -> bool:
         """Waits before the next attempt; returns False if there is none."""
-        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt) * random.uniform(0.5, 1.5)
+        pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt) * random.uniform(0.5, 1.5)
         is_last = attempt + 1 >= MAX_ATTEMPTS or time.monotonic() - started + pause > MAX_SECONDS
         if failed.failure not in _TRY_AGAIN or is_last:
             return False

@@ -14,7 +14,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=300)]
 Delegation = Literal["vended-credentials", "remote-signing", "none"]
 
 # Java and Trino ask for new credentials before every operation when five minutes or less are left.
-SHORTEST_SESSION_SECONDS, LONGEST_SESSION_SECONDS = 900, 43_200
+MIN_SESSION_SECONDS, MAX_SESSION_SECONDS = 900, 43_200
 
 
 class LocalProfile(msgspec.Struct, frozen=True, tag="local", tag_field="type", forbid_unknown_fields=True):
@@ -34,7 +34,8 @@ class S3Profile(
     external_id: Word | None = None
     delegation: tuple[Delegation, ...] = ("vended-credentials", "remote-signing")
     static_keys: bool = False  # hands the warehouse's own keys to clients: the last resort for stores without STS
-    session_seconds: Annotated[int, Meta(ge=SHORTEST_SESSION_SECONDS, le=LONGEST_SESSION_SECONDS)] = 3600
+    session_tags: bool = True  # names principal and table in the session; AWS only, its role must allow sts:TagSession
+    session_seconds: Annotated[int, Meta(ge=MIN_SESSION_SECONDS, le=MAX_SESSION_SECONDS)] = 3600
 
     @property
     def uses_path_style(self) -> bool:
@@ -55,7 +56,7 @@ class AdlsProfile(
     tenant_id: Word | None = None
     hierarchical: bool = True  # a namespace with directories; SAS tokens of a directory need one
     delegation: tuple[Delegation, ...] = ("vended-credentials",)
-    session_seconds: Annotated[int, Meta(ge=SHORTEST_SESSION_SECONDS, le=LONGEST_SESSION_SECONDS)] = 3600
+    session_seconds: Annotated[int, Meta(ge=MIN_SESSION_SECONDS, le=MAX_SESSION_SECONDS)] = 3600
 
 
 class GcsProfile(
@@ -67,7 +68,7 @@ class GcsProfile(
     token_endpoint: Endpoint | None = None  # of the token exchange; None: Google's
     project_id: Word | None = None
     delegation: tuple[Delegation, ...] = ("vended-credentials",)
-    session_seconds: Annotated[int, Meta(ge=SHORTEST_SESSION_SECONDS, le=3600)] = 3600
+    session_seconds: Annotated[int, Meta(ge=MIN_SESSION_SECONDS, le=3600)] = 3600
 
 
 StorageProfile = LocalProfile | S3Profile | AdlsProfile | GcsProfile

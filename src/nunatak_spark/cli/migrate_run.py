@@ -77,12 +77,12 @@ def runs(command: Command) -> Command:
         new = arguments if command.__name__ == "inventory" else {}
         if new:
             kind_of(new)  # before a folder is made
-        teller = PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]
+        event_printer = PROGRESS_PRINTERS[progress or ("bar" if sys.stderr.isatty() else "text")]
         with refusals(), open_state(state, uri, command.__name__, create=bool(new)) as memory:
             uri, warehouse = _target(memory, uri, warehouse)
             needs = Needs.of(memory.list_sources(), new, bundles)
             start = _starter(uri, warehouse, catalog, master, remote, needs, config)
-            with teller() as tell, _run(memory, uri, warehouse, start, catalog, tell) as run:
+            with event_printer() as print_event, _run(memory, uri, warehouse, start, catalog, print_event) as run:
                 return command(run, output, *positional, **arguments)
 
     return with_run
@@ -115,10 +115,10 @@ def _target(state: MigrationState, uri: str, warehouse: str | None) -> tuple[str
 
 @contextmanager
 def _run(
-    state: MigrationState, uri: str, warehouse: str | None, start: "Starter", catalog: str, tell: Progress
+    state: MigrationState, uri: str, warehouse: str | None, start: "Starter", catalog: str, print_event: Progress
 ) -> Iterator[MigrationRun]:
     try:
-        with MigrationRun(state, lambda: connect(uri, warehouse), start, catalog, os.environ, tell) as run:
+        with MigrationRun(state, lambda: connect(uri, warehouse), start, catalog, os.environ, print_event) as run:
             yield run
     finally:
         start.stop()

@@ -56,8 +56,8 @@ def report(context: click.Context, file: Path, days: int, uri: str, warehouse: s
         return
     with connect(uri, warehouse) as client:
         listed = _listed(client)
-        with _spark(where, client) as (spark, tell):
-            findings = collect(spark, ReportSpec(catalog=where.catalog, days=days), tell)
+        with _spark(where, client) as (spark, print_event):
+            findings = collect(spark, ReportSpec(catalog=where.catalog, days=days), print_event)
             unseen = unseen_tables(spark, where.catalog, listed)
     file.write_text(render_page(findings, catalog=warehouse or uri, unseen=unseen), "utf-8")
     echo(f"Wrote {file}.")
@@ -99,8 +99,8 @@ def ingest(
     spec = IngestSpec(spool=place, checkpoint=checkpoint, catalog=where.catalog, keep_files=keep_files)
     with connect(uri, warehouse) as client:
         client.load_config()  # before Spark starts: a wrong address shall not cost half a minute
-        with _spark(where, client) as (spark, tell):
-            done = ingest_spool(spark, spec, tell)
+        with _spark(where, client) as (spark, print_event):
+            done = ingest_spool(spark, spec, print_event)
     print_json({"lines": done.lines, "rejected": done.rejected, "files": done.files, "files-left": done.files_left})
     if not done.ok:
         raise click.exceptions.Exit(FOUND)

@@ -146,7 +146,7 @@ def shared_session(where: Where, client: Client, leaving: ShutdownSignal | None 
 
 
 @contextmanager
-def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEvent) -> Iterator[Worker]:
+def a_worker(wishes: WorkerOptions, where: Where, client: Client, print_event: PrintEvent) -> Iterator[Worker]:
     """One that ends in good order when it is asked to; what keeps Spark from working is a refusal."""
     leaving = ShutdownSignal()
     with ExitStack() as open_:
@@ -154,10 +154,10 @@ def a_worker(wishes: WorkerOptions, where: Where, client: Client, tell: PrintEve
         open_.enter_context(leaving.handle_signals())
         beats = open_.enter_context(connect(client.uri, client.warehouse, timeout_seconds=BEAT_SECONDS))
         shared = open_.enter_context(shared_session(where, client, leaving))
-        yield Worker(wishes, client, beats, shared, maintain, leaving, tell)
+        yield Worker(wishes, client, beats, shared, maintain, leaving, print_event)
 
 
-def teller(session: CommandSession) -> AbstractContextManager[PrintEvent]:
+def event_printer(session: CommandSession) -> AbstractContextManager[PrintEvent]:
     if session.output == "json":
         return print_json_lines()
     return print_with_bars() if sys.stdout.isatty() else print_lines()
@@ -189,14 +189,14 @@ class Taken(CommandRefused):
 def run_due(session: CommandSession, where: Where, securable: str) -> int:
     """Plan for the place, and do what is due in it until nothing is; how it ended."""
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
-    with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
+    with event_printer(session) as print_event, a_worker(wishes, where, session.client, print_event) as worker:
         worker.run()
     return NOT_DONE if worker.shutdown.requested else exit_code(worker.results)
 
 
 def run_job(session: CommandSession, where: Where, securable: str, job_id: int) -> int:
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog)
-    with teller(session) as tell, a_worker(wishes, where, session.client, tell) as worker:
+    with event_printer(session) as print_event, a_worker(wishes, where, session.client, print_event) as worker:
         try:
             worker.run_one(job_id)
         except Conflict as error:
@@ -209,7 +209,7 @@ def run_job(session: CommandSession, where: Where, securable: str, job_id: int) 
 def try_jobs(session: CommandSession, where: Where, jobs: list[Json]) -> int:
     """Have Spark look at what jobs would do; nothing is added, leased or changed."""
     ended = []
-    with refusals(), teller(session) as tell, shared_session(where, session.client) as shared:
+    with refusals(), event_printer(session) as print_event, shared_session(where, session.client) as shared:
         for job in jobs:
             spec = msgspec.convert(job["job"], JobSpec)
             work = JobContext(
@@ -218,11 +218,11 @@ def try_jobs(session: CommandSession, where: Where, jobs: list[Json]) -> int:
                 catalog=where.catalog,
                 spec=spec,
                 job="dry-run",
-                progress=lambda step: tell(progress_event(None, step)),
+                progress=lambda step: print_event(progress_event(None, step)),
                 dry_run=True,
             )
             ended.append(_tried(work))
-            tell(dry_run_event(spec, ended[-1]))
+            print_event(dry_run_event(spec, ended[-1]))
     return exit_code(ended)
 
 

@@ -21,11 +21,11 @@ from nunatak_spark.cli.run_jobs import (
     a_worker,
     bundle_option,
     catalog_option,
+    event_printer,
     exit_code,
     in_warehouse_of,
     refusals,
     runs_spark,
-    teller,
     worker_name,
 )
 from nunatak_spark.compatibility import Jar, SparkRelease, compatibility_matrix
@@ -289,7 +289,7 @@ def worker(
     """
     with (
         in_warehouse_of(session.client, securable) as (client, place),
-        teller(session) as tell,
+        event_printer(session) as print_event,
     ):
         wishes = WorkerOptions(
             securable=place,
@@ -301,7 +301,7 @@ def worker(
             plan=plan,
             idle_stop_seconds=idle_stop_seconds,
         )
-        with a_worker(wishes, where, client, tell) as one:
+        with a_worker(wishes, where, client, print_event) as one:
             one.run()
             left = one.shutdown.requested
     if not left:  # a job that was cancelled or went to another worker is nothing to be alarmed about

@@ -118,7 +118,7 @@ def run_due_jobs(context: DemoContext) -> tuple[JobDone, ...]:
     done: list[JobDone] = []
     types: dict[int | None, str] = {}
 
-    def tell(event: WorkerEvent) -> None:
+    def print_event(event: WorkerEvent) -> None:
         if event.step is not None:
             context.narrator.progress(event.step)
         elif event.event == "begun" and event.type is not None:
@@ -131,7 +131,7 @@ def run_due_jobs(context: DemoContext) -> tuple[JobDone, ...]:
     wishes = WorkerOptions(securable, unique_worker_name("demo"), context.catalog, once=True, plan=True)
     with Client(context.uri) as beats:
         session = SharedSession(lambda: context.spark)
-        Worker(wishes, context.client, beats, session, maintain, ShutdownSignal(), tell).run()
+        Worker(wishes, context.client, beats, session, maintain, ShutdownSignal(), print_event).run()
     return tuple(done)
 
 

@@ -229,6 +229,7 @@ def append(server: RunningServer, *rows: int) -> str:
 def test_a_shadow_is_flagged_until_its_source_is_retired(
     here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
+    """MISSION: 003-68, 003-71"""
     shadowed(light, source)
     flag = there.find_shadow(("shop", "orders"))
     assert flag is not None
@@ -270,6 +271,7 @@ def test_a_table_that_was_renamed_at_the_target_is_retired_and_not_rolled_back(
 def test_a_source_with_late_writes_is_not_retired(
     here: Client, there: Client, light: Move, source: MigrationSource
 ) -> None:
+    """MISSION: 003-71"""
     shadowed(light, source)
     cut_over_by_hand(light, there)
     here.commit_table(("shop", "orders"), [], PAINT)

@@ -113,7 +113,7 @@ class LocalCatalog:
 
     def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         by = self.headers(ADMINISTRATOR) if self.keys else {}
-        return self.run(self.request(method, path, body, {**by, **(headers or {})}))
+        return self.call_anonymously(method, path, body, {**by, **(headers or {})})
 
     def together(self, *requests: Coroutine[Any, Any, Answer]) -> list[Answer]:
         async def all_of_them() -> list[Answer]:
@@ -190,7 +190,13 @@ class LocalCatalog:
     def call_as(
         self, name: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        return self.run(self.request(method, path, body, {**self.headers(name), **(headers or {})}))
+        return self.call_anonymously(method, path, body, {**self.headers(name), **(headers or {})})
+
+    def call_anonymously(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """With no more than the given headers."""
+        return self.run(self.request(method, path, body, headers))
 
     def _actor(self) -> Actor:
         return Actor(ADMINISTRATOR, self.app.catalog.now_ms())

@@ -106,10 +106,10 @@ def test_errors_are_told_without_escapes(run: Run, namespace: str) -> None:
 def test_progress_of_spark_is_told_without_escapes(capfd: pytest.CaptureFixture[str]) -> None:
     step = ProgressStep(HOSTILE, 1, 2)
     event = console.WorkerEvent(event="step", text=HOSTILE, step=step)
-    for teller in (console.print_lines, console.print_json_lines, console.print_with_bars):
-        with teller() as tell:
-            tell(event)
-            tell(console.WorkerEvent(event="done", text=HOSTILE))
+    for event_printer in (console.print_lines, console.print_json_lines, console.print_with_bars):
+        with event_printer() as print_event:
+            print_event(event)
+            print_event(console.WorkerEvent(event="done", text=HOSTILE))
     for shown in (runner._text, runner._json, runner._bar):
         with shown() as progress:
             progress(step)

@@ -12,6 +12,7 @@ def a_table(*permissions: SourcePermission, owner: str = "", method: str = "regi
 
 
 def test_every_holder_gets_one_line_and_the_rest_is_named() -> None:
+    """MISSION: 003-67"""
     table = a_table(
         SourcePermission("alice", "SELECT"),
         SourcePermission("alice", "INSERT"),

@@ -84,8 +84,8 @@ def test_what_a_session_logs_in_with_is_taken_out_everywhere(capsys: pytest.Capt
     spec = JobSpec(type="statistics", warehouse="w", namespace=["n"], table="t", table_uuid="u")
 
     told = json.dumps(_result_body(ended))
-    with print_lines() as tell, print_json_lines() as tell_json:
-        for each in (tell, tell_json):
+    with print_lines() as print_event, print_json_lines() as print_json_event:
+        for each in (print_event, print_json_event):
             each(dry_run_event(spec, ended))
             each(WorkerEvent(event="unreachable", text="the-real-secret", error="the-real-secret"))
     printed = capsys.readouterr().out

@@ -160,14 +160,14 @@ def step(text: str, done: int) -> WorkerEvent:
 
 
 def test_a_log_has_a_line_for_each_step_and_not_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.print_lines() as tell:
+    with console.print_lines() as print_event:
         for event in (
             step("reading", 1),
             step("reading", 2),
             step("writing", 3),
             WorkerEvent(event="ended", text="done"),
         ):
-            tell(event)
+            print_event(event)
 
     assert capsys.readouterr().out.splitlines() == ["[1/9] reading", "[3/9] writing", "done"]
 
@@ -175,16 +175,16 @@ def test_a_log_has_a_line_for_each_step_and_not_for_each_task(capsys: pytest.Cap
 def test_a_program_reads_what_was_told_back(capsys: pytest.CaptureFixture[str]) -> None:
     told = WorkerEvent(event="ended", text="job 7: done", job_id=7, gains=[Gain(of="data files", before=9, after=1)])
 
-    with console.print_json_lines() as tell:
-        tell(told)
+    with console.print_json_lines() as print_event:
+        print_event(told)
 
     assert msgspec.json.decode(capsys.readouterr().out, type=WorkerEvent) == told
 
 
 def test_a_terminal_shows_a_name_with_brackets_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.print_with_bars() as tell:
-        tell(step("[bold]rewriting", 3))
-        tell(WorkerEvent(event="ended", text="job 7: a table [red] is done"))
+    with console.print_with_bars() as print_event:
+        print_event(step("[bold]rewriting", 3))
+        print_event(WorkerEvent(event="ended", text="job 7: a table [red] is done"))
 
     assert "a table [red] is done" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from nunatak.objectstore.storage import AccessLevel, CredentialScope
 from nunatak.objectstore.vending.adls_sas import directory_sas
 from nunatak.objectstore.vending.gcs_boundary import access_boundary, cel_string
 from nunatak.objectstore.vending.granted_paths import UngrantablePath
-from nunatak.objectstore.vending.s3_policy import LONGEST_POLICY, policy_text, session_policy
+from nunatak.objectstore.vending.s3_policy import MAX_POLICY_CHARACTERS, policy_text, session_policy
 from tests.unit.vending.scopes import ADLS, AWS, COMPATIBLE, FOLDER, GCS, LEVELS, a_scope
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -165,7 +165,7 @@ def test_a_whole_bucket_and_an_empty_scope_are_refused(make: Callable[[Credentia
 
 def test_a_policy_that_grows_too_long_is_refused_and_not_widened() -> None:
     places = [f"s3://lake/{'long-name/' * 8}t{number}" for number in range(6)]
-    assert len(policy_text(session_policy(AWS, a_scope(*places[:2])))) <= LONGEST_POLICY
+    assert len(policy_text(session_policy(AWS, a_scope(*places[:2])))) <= MAX_POLICY_CHARACTERS
 
     with pytest.raises(UngrantablePath, match="characters"):
         session_policy(AWS, a_scope(*places))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nunatak.access.addresses import network_of
+from nunatak.addresses import network_of
 from nunatak.api.app import App
 from nunatak.errors import HeadTooLarge, ServiceUnavailable, TooSlow
 from nunatak.settings import Settings
@@ -62,7 +62,7 @@ class ConnectionGate:
     def too_many(self) -> ServiceUnavailable:
         return ServiceUnavailable(
             f"This address has {self.most_of_address} connections already",
-            hint="Use connections again, or raise address_connections; name proxies in trusted_proxies.",
+            hint="Reuse connections, or raise address_connections; list proxies in trusted_proxies.",
         )
 
 

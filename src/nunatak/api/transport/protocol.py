@@ -228,7 +228,7 @@ class CatalogProtocol(HttpToolsProtocol):
         if head_bytes > self.arrival.head_bytes:
             return self.arrival.head_too_large()
         if len(self.waiting) >= MAX_PIPELINED:
-            return BadRequest(f"More than {MAX_PIPELINED} requests wait for the answer to another on this connection")
+            return BadRequest(f"More than {MAX_PIPELINED} pipelined requests wait for a response on this connection")
         return None
 
     def on_body(self, body: bytes) -> None:

@@ -49,7 +49,7 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
         context.load_cert_chain(settings.tls_certificate, key, password=_no_password)
     except _Encrypted as error:
         raise SettingsError(
-            f"tls_key: {key} is encrypted; give a key without a passphrase, readable by us alone"
+            f"tls_key: {key} is encrypted; use a key without a passphrase, readable only by the server's user"
         ) from error
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
@@ -75,10 +75,10 @@ async def keep_certificate(context: ssl.SSLContext, settings: Settings, seconds:
             tls_context(settings)  # tested on another context first: a failure would leave this one with half a pair
             load_certificate(context, settings)
         except SettingsError as error:
-            log.error("the renewed certificate is not used yet: %s", error)
+            log.error("the renewed TLS certificate cannot be loaded; the old one stays in use: %s", error)
         else:
             used = found
-            log.info("the certificate was renewed")
+            log.info("the renewed TLS certificate was loaded")
 
 
 def _versions(settings: Settings) -> list[tuple[int, int] | None]:
@@ -121,7 +121,7 @@ def _read(name: str, path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise SettingsError(
-            f"{name}: {path} cannot be read: {error.strerror}; check the path and who may read it"
+            f"{name}: {path} cannot be read: {error.strerror}; check the path and its permissions"
         ) from error
 
 

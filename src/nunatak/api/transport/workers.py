@@ -106,7 +106,7 @@ class Workers:
         self._forget(worker)
         if not announced:
             raise SettingsError(said or f"worker {worker.number} could not start: {why}")
-        log.error("worker %d (process %d) is gone and begun again: %s", worker.number, worker.process.pid, why)
+        log.error("worker %d (process %d) ended and is restarted: %s", worker.number, worker.process.pid, why)
         pause = FIRST_PAUSE_SECONDS if time.monotonic() - worker.began > STEADY_SECONDS else worker.pause
         self._due[worker.number] = (time.monotonic() + pause, min(2 * pause, MAX_PAUSE_SECONDS))
 
@@ -137,7 +137,7 @@ class Workers:
         for worker in list(self._workers.values()):
             worker.process.join(max(0.0, deadline - time.monotonic()))
             if worker.process.is_alive():
-                log.error("worker %d did not end in time and is killed", worker.number)
+                log.error("worker %d did not stop in time and is killed", worker.number)
                 worker.process.kill()
                 worker.process.join()
             self._forget(worker)

@@ -8,7 +8,7 @@ UNION
 SELECT catalog_name, table_namespace, table_name FROM (
   SELECT catalog_name, table_namespace, table_name FROM nunatak_heads
   WHERE (catalog_name, table_namespace, table_name) > (:catalog, :namespace, :name)
-  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS heads
+  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS pointers
 ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
 
 -- inspect_pointer

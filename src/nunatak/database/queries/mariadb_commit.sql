@@ -37,6 +37,14 @@ SELECT :commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :expect
        :principal, :request_id, :committed_ms, :origin
 FROM dual WHERE @moved = 1;
 
+-- add_moved_event
+INSERT INTO nunatak_outbox
+  (event_id, type, catalog_name, table_namespace, table_name, object_uuid, metadata_location,
+   previous_metadata_location, snapshot_id, principal, request_id, at_ms, detail)
+SELECT :commit_id, :operation, :catalog, :namespace, :name, :uuid, :new, :expected, :snapshot_id, :principal, :request_id,
+       :committed_ms, :detail
+FROM dual WHERE @moved = 1;
+
 -- queue_moved
 INSERT INTO nunatak_jobs (kind, payload) SELECT :kind, :payload FROM dual WHERE @moved = 1;
 

@@ -66,7 +66,7 @@ SELECT catalog_name, table_namespace, table_name FROM (
   SELECT catalog_name, table_namespace, table_name FROM nunatak_heads
   WHERE catalog_name > :catalog OR (catalog_name = :catalog
     AND (table_namespace > :namespace OR (table_namespace = :namespace AND table_name > :name)))
-  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS heads
+  ORDER BY catalog_name, table_namespace, table_name LIMIT :limit) AS pointers
 ORDER BY catalog_name, table_namespace, table_name LIMIT :limit;
 
 -- owners_at

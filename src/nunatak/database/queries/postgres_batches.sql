@@ -20,13 +20,12 @@ WITH wanted AS (
     :catalog::text[], :namespace::text[], :name::text[], :expected::text[], :new::text[], :uuid::text[],
     :location::text[], :content::bytea[], :commit_id::text[], :operation::text[], :snapshot_id::bigint[],
     :request_hash::bytea[], :principal::text[], :request_id::text[], :committed_ms::bigint[], :origin::text[],
-    :key_principal::text[],
-    :key::text[], :key_hash::bytea[], :key_status::integer[], :key_body::bytea[], :key_location::text[],
+    :detail::text[], :key_principal::text[], :key::text[], :key_hash::bytea[], :key_status::integer[], :key_body::bytea[], :key_location::text[],
     :key_expires_ms::bigint[])
   WITH ORDINALITY AS each (
     catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation, snapshot_id, request_hash,
-    principal, request_id, committed_ms, origin, key_principal, key, key_hash, key_status, key_body, key_location,
-    key_expires_ms, member)
+    principal, request_id, committed_ms, origin, detail, key_principal, key, key_hash, key_status, key_body,
+    key_location, key_expires_ms, member)
 ), held AS (
   SELECT wanted.* FROM wanted CROSS JOIN LATERAL (
     SELECT 1 FROM iceberg_tables t
@@ -54,6 +53,13 @@ WITH wanted AS (
      previous_metadata_location, snapshot_id, request_hash, principal, request_id, committed_ms, origin)
   SELECT commit_id, operation, catalog, namespace, name, uuid, new, expected, snapshot_id, request_hash, principal,
     request_id, committed_ms, origin
+  FROM moved
+), announced AS (
+  INSERT INTO nunatak_outbox
+    (event_id, type, catalog_name, table_namespace, table_name, object_uuid, metadata_location,
+     previous_metadata_location, snapshot_id, principal, request_id, at_ms, detail)
+  SELECT commit_id, operation, catalog, namespace, name, uuid, new, expected, snapshot_id, principal, request_id,
+    committed_ms, detail
   FROM moved
 ), queued AS (
   INSERT INTO nunatak_jobs (kind, payload)

@@ -1,4 +1,4 @@
--- commit_pointer + remember_moved + save_moved_pointer + log_moved
+-- commit_pointer + remember_moved + save_moved_pointer + log_moved + add_moved_event
 -- Compare and swap: changes nothing if another client moved the pointer first, or if the table is a shadow. One
 -- statement, hence one round trip and atomic; it includes the jobs and the idempotency answer of a commit.
 -- If the key is taken, its hash becomes NULL, which violates NOT NULL and fails the whole statement.
@@ -26,6 +26,13 @@ WITH moved AS (
     :expected::text, :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text,
     :committed_ms::bigint, :origin::text
   FROM moved
+), announced AS (
+  INSERT INTO nunatak_outbox
+    (event_id, type, catalog_name, table_namespace, table_name, object_uuid, metadata_location,
+     previous_metadata_location, snapshot_id, principal, request_id, at_ms, detail)
+  SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
+    :expected::text, :snapshot_id::bigint, :principal::text, :request_id::text, :committed_ms::bigint, :detail::text
+  FROM moved
 ), queued AS (
   INSERT INTO nunatak_jobs (kind, payload)
   SELECT job.kind, job.payload FROM moved, unnest(:job_kinds::text[], :job_payloads::bytea[]) AS job (kind, payload)
@@ -42,7 +49,7 @@ WITH moved AS (
 )
 SELECT 1 FROM moved;
 
--- insert_pointer + mark_namespace + save_pointer + log_commit
+-- insert_pointer + mark_namespace + save_pointer + log_commit + add_event
 -- Changes nothing if the name is taken, also by a JDBC client, which does not take our locks. Marks the namespace,
 -- which may otherwise exist only through a table that is dropped later.
 WITH inserted AS (
@@ -72,6 +79,13 @@ WITH inserted AS (
   SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
     :snapshot_id::bigint, :request_hash::bytea, :principal::text, :request_id::text, :committed_ms::bigint,
     :origin::text
+  FROM inserted
+), announced AS (
+  INSERT INTO nunatak_outbox
+    (event_id, type, catalog_name, table_namespace, table_name, object_uuid, metadata_location,
+     snapshot_id, principal, request_id, at_ms, detail)
+  SELECT :commit_id::text, :operation::text, :catalog::text, :namespace::text, :name::text, :uuid::text, :new::text,
+    :snapshot_id::bigint, :principal::text, :request_id::text, :committed_ms::bigint, :detail::text
   FROM inserted
 )
 SELECT 1 FROM inserted;

@@ -1,6 +1,6 @@
 -- list_pointers
 -- The identifiers as JSON, the last name, and whether there are more: a page is one row and one round trip.
-SELECT string_agg(:head::text || to_json(table_name)::text || '}', ',' ORDER BY table_name)
+SELECT string_agg(:prefix::text || to_json(table_name)::text || '}', ',' ORDER BY table_name)
          FILTER (WHERE number <= :limit::bigint),
        max(table_name) FILTER (WHERE number <= :limit::bigint),
        count(*) > :limit::bigint

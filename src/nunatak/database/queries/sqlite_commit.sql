@@ -1,9 +1,9 @@
 -- commit_door_view
--- A commit moves the pointer, stores the bytes and writes the log. This view makes it one statement: three calls from
--- Python into SQLite cost more than the work, and a single statement is atomic.
+-- A commit moves the pointer, stores the bytes and writes the log and the event. This view makes it one statement: four
+-- calls from Python into SQLite cost more than the work, and a single statement is atomic.
 CREATE TEMP VIEW commit_door (catalog, namespace, name, expected, new, uuid, location, content, commit_id, operation,
-                              snapshot_id, request_hash, principal, request_id, committed_ms, origin)
-AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+                              snapshot_id, request_hash, principal, request_id, committed_ms, origin, detail)
+AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- commit_door_trigger
 -- The trigger also checks for a shadow: a check before it would be one more statement per commit, and the flag could be
@@ -32,13 +32,18 @@ CREATE TEMP TRIGGER commit_door_opens INSTEAD OF INSERT ON commit_door BEGIN
   VALUES (NEW.commit_id, NEW.operation, NEW.catalog, NEW.namespace, NEW.name, NEW.uuid, NEW.new, NEW.expected,
           NEW.snapshot_id, NEW.request_hash, NEW.principal, NEW.request_id, NEW.committed_ms,
           NEW.origin);
+  INSERT INTO nunatak_outbox
+    (event_id, type, catalog_name, table_namespace, table_name, object_uuid, metadata_location,
+     previous_metadata_location, snapshot_id, principal, request_id, at_ms, detail)
+  VALUES (NEW.commit_id, NEW.operation, NEW.catalog, NEW.namespace, NEW.name, NEW.uuid, NEW.new, NEW.expected,
+          NEW.snapshot_id, NEW.principal, NEW.request_id, NEW.committed_ms, NEW.detail);
 END;
 
--- commit_pointer + remember_moved + save_moved_pointer + log_moved
+-- commit_pointer + remember_moved + save_moved_pointer + log_moved + add_moved_event
 -- Compare and swap: the trigger raises if another client moved the pointer first, or if the table is a shadow.
 INSERT INTO commit_door
 VALUES (:catalog, :namespace, :name, :expected, :new, :uuid, :location, :content, :commit_id, :operation, :snapshot_id,
-        :request_hash, :principal, :request_id, :committed_ms, :origin);
+        :request_hash, :principal, :request_id, :committed_ms, :origin, :detail);
 
 -- insert_pointer
 INSERT INTO iceberg_tables

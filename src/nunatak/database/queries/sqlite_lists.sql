@@ -1,6 +1,6 @@
 -- list_pointers
 -- Builds the JSON of the identifiers in SQL: fetching a thousand rows one by one costs ten times as much.
-SELECT group_concat(:head || json_quote(table_name) || '}', ','), count(*), max(table_name) FROM (
+SELECT group_concat(:prefix || json_quote(table_name) || '}', ','), count(*), max(table_name) FROM (
   SELECT table_name FROM iceberg_tables
   WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name > :after
     AND coalesce(iceberg_type, 'TABLE') = :type

@@ -8,7 +8,7 @@ from nunatak.objectstore.profile import GcsProfile
 from nunatak.objectstore.storage import AccessLevel, CredentialScope
 from nunatak.objectstore.vending.granted_paths import UngrantablePath, granted_bucket, granted_path
 
-MOST_RULES = 10  # Google's limit for one boundary
+MAX_RULES = 10  # Google's limit for one boundary
 
 _ROLES = {
     AccessLevel.READ: "inRole:roles/storage.objectViewer",
@@ -21,8 +21,8 @@ def access_boundary(profile: GcsProfile, scope: CredentialScope) -> dict[str, An
 
     The bucket needs uniform bucket-level access; Google refuses the exchange's token elsewhere.
     """
-    if not 0 < len(scope.places) <= MOST_RULES:
-        raise UngrantablePath(f"A token of GCS opens 1 to {MOST_RULES} places, not {len(scope.places)}")
+    if not 0 < len(scope.places) <= MAX_RULES:
+        raise UngrantablePath(f"A token of GCS opens 1 to {MAX_RULES} places, not {len(scope.places)}")
     return {"accessBoundary": {"accessBoundaryRules": [_rule(place, _ROLES[scope.level]) for place in scope.places]}}
 
 

@@ -11,7 +11,7 @@ from nunatak.objectstore.storage import AccessLevel, CredentialScope
 from nunatak.objectstore.vending.granted_paths import UngrantablePath, granted_bucket, granted_path
 
 # AWS refuses a policy by its packed size, before the documented 2,048 characters. This leaves room for session tags.
-LONGEST_POLICY = 1200
+MAX_POLICY_CHARACTERS = 1200
 
 _ACTIONS = {
     AccessLevel.READ: ["s3:GetObject"],
@@ -50,9 +50,9 @@ def session_policy(profile: S3Profile, scope: CredentialScope) -> dict[str, Any]
         )
     policy = {"Version": "2012-10-17", "Statement": statements}
     size = len(policy_text(policy))
-    if size > LONGEST_POLICY:
+    if size > MAX_POLICY_CHARACTERS:
         raise UngrantablePath(
-            f"The locations of the table need a policy of {size} characters; at most {LONGEST_POLICY} are sent",
+            f"The locations of the table need a policy of {size} characters; at most {MAX_POLICY_CHARACTERS} are sent",
             hint="Use shorter locations, or keep write.data.path and its like inside the table's location.",
         )
     return policy

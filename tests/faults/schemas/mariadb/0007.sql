@@ -114,32 +114,41 @@ CREATE TABLE `nunatak_jobs` (
   `not_before_ms` bigint(20) NOT NULL DEFAULT 0,
   `last_error` mediumtext DEFAULT NULL,
   `leased_by` varchar(255) DEFAULT NULL,
-  `runs_on` varchar(64) NOT NULL DEFAULT 'server',
-  `state` varchar(64) NOT NULL DEFAULT 'waiting',
-  `open_key` varchar(130) DEFAULT NULL,
-  `securable` varchar(600) DEFAULT NULL,
-  `table_uuid` varchar(64) DEFAULT NULL,
+  PRIMARY KEY (`job_id`),
+  KEY `nunatak_jobs_by_location` (`location`(255))
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_locks` (
+  `name` varchar(255) NOT NULL,
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_maintenance_jobs` (
+  `job_id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `type` varchar(64) NOT NULL,
+  `securable` varchar(600) NOT NULL,
+  `table_uuid` varchar(64) NOT NULL,
   `policy` varchar(600) DEFAULT NULL,
-  `created_by` varchar(130) DEFAULT NULL,
-  `created_ms` bigint(20) DEFAULT NULL,
+  `spec` mediumtext NOT NULL,
+  `state` varchar(64) NOT NULL,
+  `open_key` varchar(130) DEFAULT NULL,
+  `created_by` varchar(130) NOT NULL,
+  `created_ms` bigint(20) NOT NULL,
+  `due_ms` bigint(20) NOT NULL,
+  `attempts` bigint(20) NOT NULL DEFAULT 0,
+  `leased_by` varchar(255) DEFAULT NULL,
   `cancelled` bigint(20) NOT NULL DEFAULT 0,
   `progress` mediumtext DEFAULT NULL,
   `finished_ms` bigint(20) DEFAULT NULL,
   `changed` bigint(20) NOT NULL DEFAULT 0,
   `size_bytes` bigint(20) NOT NULL DEFAULT 0,
   `result` mediumtext DEFAULT NULL,
+  `error` text DEFAULT NULL,
   PRIMARY KEY (`job_id`),
-  UNIQUE KEY `nunatak_jobs_by_open_key` (`open_key`),
-  KEY `nunatak_jobs_by_location` (`location`(255)),
-  KEY `nunatak_jobs_by_due` (`runs_on`,`state`,`not_before_ms`,`job_id`),
-  KEY `nunatak_jobs_by_table` (`table_uuid`,`job_id`),
-  KEY `nunatak_jobs_by_securable` (`securable`,`job_id`),
-  KEY `nunatak_jobs_by_policy` (`policy`,`kind`,`job_id`),
-  KEY `nunatak_jobs_by_finish` (`finished_ms`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
-CREATE TABLE `nunatak_locks` (
-  `name` varchar(255) NOT NULL,
-  PRIMARY KEY (`name`)
+  UNIQUE KEY `open_key` (`open_key`),
+  KEY `nunatak_maintenance_jobs_by_state` (`state`,`due_ms`,`job_id`),
+  KEY `nunatak_maintenance_jobs_by_table` (`table_uuid`,`type`,`job_id`),
+  KEY `nunatak_maintenance_jobs_by_securable` (`securable`,`job_id`),
+  KEY `nunatak_maintenance_jobs_by_policy` (`policy`,`type`,`job_id`),
+  KEY `nunatak_maintenance_jobs_by_finish` (`finished_ms`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
 CREATE TABLE `nunatak_maintenance_policies` (
   `securable` varchar(600) NOT NULL,
@@ -162,6 +171,33 @@ CREATE TABLE `nunatak_migrations` (
   `name` varchar(255) NOT NULL,
   PRIMARY KEY (`number`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci;
+CREATE TABLE `nunatak_outbox` (
+  `sequence` bigint(20) NOT NULL AUTO_INCREMENT,
+  `event_id` varchar(64) NOT NULL,
+  `type` varchar(255) NOT NULL,
+  `catalog_name` varchar(255) DEFAULT NULL,
+  `table_namespace` varchar(255) DEFAULT NULL,
+  `table_name` varchar(255) DEFAULT NULL,
+  `securable` varchar(600) DEFAULT NULL,
+  `object_uuid` varchar(255) DEFAULT NULL,
+  `metadata_location` varchar(1000) DEFAULT NULL,
+  `previous_metadata_location` varchar(1000) DEFAULT NULL,
+  `snapshot_id` bigint(20) DEFAULT NULL,
+  `principal` text NOT NULL,
+  `request_id` text DEFAULT NULL,
+  `at_ms` bigint(20) NOT NULL,
+  `detail` mediumtext DEFAULT NULL,
+  `position` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`sequence`),
+  KEY `nunatak_outbox_by_position` (`position`,`sequence`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_outbox_readers` (
+  `reader` varchar(64) NOT NULL,
+  `position` bigint(20) NOT NULL,
+  `leased_by` varchar(255) DEFAULT NULL,
+  `until_ms` bigint(20) NOT NULL,
+  PRIMARY KEY (`reader`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
 CREATE TABLE `nunatak_outcomes` (
   `transaction_id` varchar(64) NOT NULL,
   `noted_at` timestamp NOT NULL DEFAULT current_timestamp(),
@@ -246,4 +282,4 @@ INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
-INSERT INTO nunatak_migrations VALUES (7, '0007_one_job_queue');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');

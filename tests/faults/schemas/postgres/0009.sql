@@ -109,40 +109,24 @@ CREATE TABLE public.nunatak_jobs (
     attempts integer DEFAULT 0 NOT NULL,
     not_before_ms bigint DEFAULT 0 NOT NULL,
     last_error text,
-    leased_by text
-);
-ALTER TABLE public.nunatak_jobs ALTER COLUMN job_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.nunatak_jobs_job_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-CREATE TABLE public.nunatak_maintenance_jobs (
-    job_id bigint NOT NULL,
-    type text NOT NULL COLLATE pg_catalog."C",
-    securable text NOT NULL COLLATE pg_catalog."C",
-    table_uuid text NOT NULL COLLATE pg_catalog."C",
-    policy text COLLATE pg_catalog."C",
-    spec text NOT NULL,
-    state text NOT NULL COLLATE pg_catalog."C",
-    open_key text COLLATE pg_catalog."C",
-    created_by text NOT NULL,
-    created_ms bigint NOT NULL,
-    due_ms bigint NOT NULL,
-    attempts bigint DEFAULT 0 NOT NULL,
     leased_by text,
+    runs_on text DEFAULT 'server'::text NOT NULL COLLATE pg_catalog."C",
+    state text DEFAULT 'waiting'::text NOT NULL COLLATE pg_catalog."C",
+    open_key text COLLATE pg_catalog."C",
+    securable text COLLATE pg_catalog."C",
+    table_uuid text COLLATE pg_catalog."C",
+    policy text COLLATE pg_catalog."C",
+    created_by text,
+    created_ms bigint,
     cancelled bigint DEFAULT 0 NOT NULL,
     progress text,
     finished_ms bigint,
     changed bigint DEFAULT 0 NOT NULL,
     size_bytes bigint DEFAULT 0 NOT NULL,
-    result text,
-    error text
+    result text
 );
-ALTER TABLE public.nunatak_maintenance_jobs ALTER COLUMN job_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.nunatak_maintenance_jobs_job_id_seq
+ALTER TABLE public.nunatak_jobs ALTER COLUMN job_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.nunatak_jobs_job_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -166,6 +150,38 @@ CREATE TABLE public.nunatak_migration_documents (
 CREATE TABLE public.nunatak_migrations (
     number integer NOT NULL,
     name text NOT NULL
+);
+CREATE TABLE public.nunatak_outbox (
+    sequence bigint NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    catalog_name text,
+    table_namespace text,
+    table_name text,
+    securable text,
+    object_uuid text,
+    metadata_location text,
+    previous_metadata_location text,
+    snapshot_id bigint,
+    principal text NOT NULL,
+    request_id text,
+    at_ms bigint NOT NULL,
+    detail text,
+    "position" bigint
+);
+CREATE TABLE public.nunatak_outbox_readers (
+    reader text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL,
+    leased_by text,
+    until_ms bigint NOT NULL
+);
+ALTER TABLE public.nunatak_outbox ALTER COLUMN sequence ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.nunatak_outbox_sequence_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 CREATE TABLE public.nunatak_places (
     place text NOT NULL COLLATE pg_catalog."C",
@@ -273,16 +289,16 @@ ALTER TABLE ONLY public.nunatak_idempotency
     ADD CONSTRAINT nunatak_idempotency_pkey PRIMARY KEY (principal, idempotency_key);
 ALTER TABLE ONLY public.nunatak_jobs
     ADD CONSTRAINT nunatak_jobs_pkey PRIMARY KEY (job_id);
-ALTER TABLE ONLY public.nunatak_maintenance_jobs
-    ADD CONSTRAINT nunatak_maintenance_jobs_open_key_key UNIQUE (open_key);
-ALTER TABLE ONLY public.nunatak_maintenance_jobs
-    ADD CONSTRAINT nunatak_maintenance_jobs_pkey PRIMARY KEY (job_id);
 ALTER TABLE ONLY public.nunatak_maintenance_policies
     ADD CONSTRAINT nunatak_maintenance_policies_pkey PRIMARY KEY (securable, type);
 ALTER TABLE ONLY public.nunatak_migration_documents
     ADD CONSTRAINT nunatak_migration_documents_pkey PRIMARY KEY (migration, document);
 ALTER TABLE ONLY public.nunatak_migrations
     ADD CONSTRAINT nunatak_migrations_pkey PRIMARY KEY (number);
+ALTER TABLE ONLY public.nunatak_outbox
+    ADD CONSTRAINT nunatak_outbox_pkey PRIMARY KEY (sequence);
+ALTER TABLE ONLY public.nunatak_outbox_readers
+    ADD CONSTRAINT nunatak_outbox_readers_pkey PRIMARY KEY (reader);
 ALTER TABLE ONLY public.nunatak_places
     ADD CONSTRAINT nunatak_places_pkey PRIMARY KEY (place, catalog_name, table_namespace, table_name);
 ALTER TABLE ONLY public.nunatak_policy
@@ -312,12 +328,14 @@ CREATE INDEX nunatak_grants_by_securable ON public.nunatak_grants USING btree (s
 CREATE INDEX nunatak_heads_by_location ON public.nunatak_heads USING btree (location);
 CREATE INDEX nunatak_heads_by_uuid ON public.nunatak_heads USING btree (table_uuid);
 CREATE INDEX nunatak_idempotency_by_expiry ON public.nunatak_idempotency USING btree (expires_ms);
+CREATE INDEX nunatak_jobs_by_due ON public.nunatak_jobs USING btree (runs_on, state, not_before_ms, job_id);
+CREATE INDEX nunatak_jobs_by_finish ON public.nunatak_jobs USING btree (finished_ms) WHERE (finished_ms IS NOT NULL);
 CREATE INDEX nunatak_jobs_by_location ON public.nunatak_jobs USING btree (location);
-CREATE INDEX nunatak_maintenance_jobs_by_finish ON public.nunatak_maintenance_jobs USING btree (finished_ms);
-CREATE INDEX nunatak_maintenance_jobs_by_policy ON public.nunatak_maintenance_jobs USING btree (policy, type, job_id);
-CREATE INDEX nunatak_maintenance_jobs_by_securable ON public.nunatak_maintenance_jobs USING btree (securable, job_id);
-CREATE INDEX nunatak_maintenance_jobs_by_state ON public.nunatak_maintenance_jobs USING btree (state, due_ms, job_id);
-CREATE INDEX nunatak_maintenance_jobs_by_table ON public.nunatak_maintenance_jobs USING btree (table_uuid, type, job_id);
+CREATE UNIQUE INDEX nunatak_jobs_by_open_key ON public.nunatak_jobs USING btree (open_key) WHERE (open_key IS NOT NULL);
+CREATE INDEX nunatak_jobs_by_policy ON public.nunatak_jobs USING btree (policy, kind, job_id) WHERE (policy IS NOT NULL);
+CREATE INDEX nunatak_jobs_by_securable ON public.nunatak_jobs USING btree (securable, job_id) WHERE (securable IS NOT NULL);
+CREATE INDEX nunatak_jobs_by_table ON public.nunatak_jobs USING btree (table_uuid, job_id) WHERE (table_uuid IS NOT NULL);
+CREATE INDEX nunatak_outbox_by_position ON public.nunatak_outbox USING btree ("position", sequence);
 CREATE INDEX nunatak_places_by_table ON public.nunatak_places USING btree (catalog_name, table_namespace, table_name);
 CREATE INDEX nunatak_role_members_by_principal ON public.nunatak_role_members USING btree (principal, role);
 CREATE INDEX nunatak_tables_by_type ON public.iceberg_tables USING btree (catalog_name, table_namespace, COALESCE(iceberg_type, 'TABLE'::character varying), table_name);
@@ -327,4 +345,6 @@ INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
+INSERT INTO nunatak_migrations VALUES (8, '0008_one_job_queue');
 INSERT INTO nunatak_migrations VALUES (9, '0009_warehouses');

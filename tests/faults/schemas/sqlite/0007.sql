@@ -80,7 +80,7 @@ CREATE TABLE nunatak_jobs (
   attempts INTEGER NOT NULL DEFAULT 0,
   not_before_ms INTEGER NOT NULL DEFAULT 0,
   last_error TEXT
-, leased_by TEXT, runs_on TEXT NOT NULL DEFAULT 'server', state TEXT NOT NULL DEFAULT 'waiting', open_key TEXT, securable TEXT, table_uuid TEXT, policy TEXT, created_by TEXT, created_ms INTEGER, cancelled INTEGER NOT NULL DEFAULT 0, progress TEXT, finished_ms INTEGER, changed INTEGER NOT NULL DEFAULT 0, size_bytes INTEGER NOT NULL DEFAULT 0, result TEXT);
+, leased_by TEXT);
 CREATE INDEX nunatak_jobs_by_location ON nunatak_jobs (location);
 CREATE TABLE nunatak_reports (
   report_id INTEGER PRIMARY KEY,
@@ -171,6 +171,33 @@ CREATE TABLE nunatak_maintenance_policies (
   changed_ms INTEGER NOT NULL,
   PRIMARY KEY (securable, type)
 );
+CREATE TABLE nunatak_maintenance_jobs (
+  job_id INTEGER PRIMARY KEY,
+  type TEXT NOT NULL,
+  securable TEXT NOT NULL,
+  table_uuid TEXT NOT NULL,
+  policy TEXT,
+  spec TEXT NOT NULL,
+  state TEXT NOT NULL,
+  open_key TEXT UNIQUE,
+  created_by TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  due_ms INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  leased_by TEXT,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  progress TEXT,
+  finished_ms INTEGER,
+  changed INTEGER NOT NULL DEFAULT 0,
+  size_bytes INTEGER NOT NULL DEFAULT 0,
+  result TEXT,
+  error TEXT
+);
+CREATE INDEX nunatak_maintenance_jobs_by_state ON nunatak_maintenance_jobs (state, due_ms, job_id);
+CREATE INDEX nunatak_maintenance_jobs_by_table ON nunatak_maintenance_jobs (table_uuid, type, job_id);
+CREATE INDEX nunatak_maintenance_jobs_by_securable ON nunatak_maintenance_jobs (securable, job_id);
+CREATE INDEX nunatak_maintenance_jobs_by_policy ON nunatak_maintenance_jobs (policy, type, job_id);
+CREATE INDEX nunatak_maintenance_jobs_by_finish ON nunatak_maintenance_jobs (finished_ms);
 CREATE TABLE nunatak_shadows (
   catalog_name TEXT NOT NULL,
   table_uuid TEXT NOT NULL,
@@ -188,16 +215,33 @@ CREATE TABLE nunatak_migration_documents (
   changed_ms INTEGER NOT NULL,
   PRIMARY KEY (migration, document)
 );
-CREATE INDEX nunatak_jobs_by_due ON nunatak_jobs (runs_on, state, not_before_ms, job_id);
-CREATE UNIQUE INDEX nunatak_jobs_by_open_key ON nunatak_jobs (open_key) WHERE open_key IS NOT NULL;
-CREATE INDEX nunatak_jobs_by_table ON nunatak_jobs (table_uuid, job_id) WHERE table_uuid IS NOT NULL;
-CREATE INDEX nunatak_jobs_by_securable ON nunatak_jobs (securable, job_id) WHERE securable IS NOT NULL;
-CREATE INDEX nunatak_jobs_by_policy ON nunatak_jobs (policy, kind, job_id) WHERE policy IS NOT NULL;
-CREATE INDEX nunatak_jobs_by_finish ON nunatak_jobs (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE TABLE nunatak_outbox (
+  sequence INTEGER PRIMARY KEY,
+  event_id TEXT NOT NULL,
+  type TEXT NOT NULL,
+  catalog_name TEXT,
+  table_namespace TEXT,
+  table_name TEXT,
+  securable TEXT,
+  object_uuid TEXT,
+  metadata_location TEXT,
+  previous_metadata_location TEXT,
+  snapshot_id INTEGER,
+  principal TEXT NOT NULL,
+  request_id TEXT,
+  at_ms INTEGER NOT NULL,
+  detail TEXT
+);
+CREATE TABLE nunatak_outbox_readers (
+  reader TEXT PRIMARY KEY,
+  position INTEGER NOT NULL,
+  leased_by TEXT,
+  until_ms INTEGER NOT NULL
+);
 INSERT INTO nunatak_migrations VALUES (1, '0001_catalog');
 INSERT INTO nunatak_migrations VALUES (2, '0002_job_leases');
 INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
-INSERT INTO nunatak_migrations VALUES (7, '0007_one_job_queue');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
