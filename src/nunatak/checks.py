@@ -1,6 +1,7 @@
 """Validates the settings as a whole and derives values from them, before anything is opened or written."""
 
 import importlib.util
+import json
 import logging
 import ssl
 import stat
@@ -16,7 +17,9 @@ from nunatak.api.transport.tls import tls_context
 from nunatak.catalog.catalog import WarehousePlace
 from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.database_url import MEMORY_URL
-from nunatak.errors import BadRequest, CatalogError
+from nunatak.errors import CatalogError
+from nunatak.objectstore.cloud_stores import require_scheme
+from nunatak.objectstore.configured import configured_secrets, configured_storage
 from nunatak.objectstore.location import Location, parse_location
 from nunatak.settings import Settings, SettingsError, files_with_secrets, without_password
 
@@ -51,7 +54,8 @@ def _check_paths_and_properties(settings: Settings) -> None:
         if path.split("/")[1] in first_words():
             raise SettingsError(f"base_paths names {path}, which begins as a path of the server's own")
     password = unquote(urlsplit(settings.database_url).password or "")
-    secrets = [text for text in (settings.opa_token.reveal(), password) if text]
+    told = (settings.opa_token.reveal(), settings.s3_secret_access_key.reveal(), password)
+    secrets = [text for text in (*told, *configured_secrets(settings)) if text]
     for name, value in (*settings.config_defaults, *settings.config_overrides):
         if any(secret in value for secret in secrets):
             raise SettingsError(f"config_defaults or config_overrides would tell clients a secret in {name}")
@@ -178,28 +182,39 @@ def _warehouses(settings: Settings) -> dict[str, WarehousePlace]:
             raise SettingsError(f"two warehouses are named {warehouse.name}")
         try:
             check_warehouse_name(warehouse.name, TOP_WORDS)
-            allowed = tuple(_served(text) for text in (warehouse.location, *warehouse.allowed_locations))
+            allowed = tuple(parse_location(text) for text in (warehouse.location, *warehouse.allowed_locations))
+            profile, secret = configured_storage(settings, warehouse.name, allowed[0])
+            for place in allowed:
+                require_scheme(profile, place)
         except CatalogError as error:
             raise SettingsError(f"warehouse {warehouse.name}: {error.message}") from error
         _refuse_shared(warehouse.name, allowed, places)
         places[warehouse.name] = WarehousePlace(
-            warehouse.name, warehouse.location, allowed, plain=warehouse.name in settings.plain_locations
+            warehouse.name,
+            warehouse.location,
+            allowed,
+            plain=warehouse.name in settings.plain_locations,
+            profile=profile,
+            secret=secret,
         )
+    _refuse_unused_storage(settings, places)
     return places
 
 
 def _roots(settings: Settings) -> tuple[Location, ...]:
     try:
-        return tuple(_served(text) for text in settings.all_warehouse_roots())
+        return tuple(parse_location(text) for text in settings.all_warehouse_roots())
     except CatalogError as error:
         raise SettingsError(f"warehouse_roots: {error.message}") from error
 
 
-def _served(text: str) -> Location:
-    place = parse_location(text)
-    if place.scheme != "file":
-        raise BadRequest(f"The location {place} cannot be served: only file: locations are supported so far")
-    return place
+def _refuse_unused_storage(settings: Settings, places: Mapping[str, WarehousePlace]) -> None:
+    """Raises SettingsError for a table of `storage` or `storage_secrets` that belongs to no warehouse."""
+    secrets = json.loads(settings.storage_secrets.reveal() or "{}")
+    for name in (*dict(settings.storage), *secrets):
+        if name not in places:
+            known = ", ".join(places)
+            raise SettingsError(f"storage or storage_secrets names the warehouse {name}; configured are {known}")
 
 
 def _refuse_shared(name: str, allowed: tuple[Location, ...], places: Mapping[str, WarehousePlace]) -> None:

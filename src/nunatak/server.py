@@ -36,9 +36,10 @@ from nunatak.api.transport.protocol import protocol_with
 from nunatak.api.transport.tls import keep_certificate
 from nunatak.api.transport.workers import Lifeline, Workers
 from nunatak.catalog.cache import MetadataCache
-from nunatak.catalog.catalog import Catalog
+from nunatak.catalog.catalog import Catalog, WarehousePlace
 from nunatak.catalog.jobs import run_jobs
 from nunatak.catalog.sweep import run_sweeps
+from nunatak.catalog.unpublished_files import run_unpublished
 from nunatak.catalog.warehouses import Warehouses, refresh_periodically
 from nunatak.catalog.write_behind import WriteBehind, run_write_behind
 from nunatak.checks import catalog_name, check, in_memory, on_mariadb, on_postgres, on_sqlite, read_places, sqlite_path
@@ -212,6 +213,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     """Yields the background tasks, which run until shutdown."""
     catalog = app.catalog
     yield run_jobs(catalog)
+    yield run_unpublished(catalog.unpublished, catalog.store, catalog.job_added.set)
     yield run_seals(catalog.store, catalog.now_ms)
     if app.audit is not None:
         yield run_audit(app.audit, catalog.store)
@@ -226,7 +228,7 @@ def _duties(settings: Settings, app: App) -> Iterator[Coroutine[Any, Any, None]]
     if not on_sqlite(settings):  # no other server adds warehouses to a SQLite database
         yield refresh_periodically(catalog.warehouses)
     if settings.sweep_age_seconds:
-        yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds)
+        yield run_sweeps(catalog, settings.sweep_seconds, settings.sweep_age_seconds, settings.object_sweep_seconds)
 
 
 @contextlib.asynccontextmanager
@@ -257,8 +259,7 @@ def _fast_path(app: App) -> FastPath | None:
 async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
     """Builds the application without a listener; close it with `close_app`. SQLite is locked if `exclusive`."""
     places, roots, spool_folder = read_places(settings)
-    objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
-    objects.attach(objects.local, [place for each in places.values() for place in each.allowed])
+    objects = open_objects(settings, places)
     store = SqliteStore(None) if in_memory(settings) else await _open_database(settings, exclusive=exclusive)
     vault = open_vault(settings)
     new_uuid = uuid_maker()
@@ -314,6 +315,17 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         await close_app(app)
         raise
     return app
+
+
+def open_objects(settings: Settings, places: Mapping[str, WarehousePlace]) -> ObjectStore:
+    """Opens the storages of the configured warehouses; raises SettingsError if a library is not installed."""
+    objects = ObjectStore(LocalStorage(linux_syscalls=settings.linux_syscalls))
+    for each in places.values():
+        try:
+            objects.serve(each.profile, each.secret, each.allowed)
+        except CatalogError as error:
+            raise SettingsError(f"warehouse {each.name}: {error.message}. {error.hint or ''}".rstrip(" .")) from error
+    return objects
 
 
 def _now_ms() -> int:
@@ -401,6 +413,8 @@ async def close_app(app: App) -> None:
     if app.catalog.write_behind is not None:
         with contextlib.suppress(CatalogError):  # metadata that is not stored is read from its file later
             await app.catalog.write_behind.store(everything=True)
+    with contextlib.suppress(CatalogError):
+        await app.catalog.unpublished.store(app.catalog.store)
     await app.catalog.store.close()
     await app.catalog.objects.close()
 

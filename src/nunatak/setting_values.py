@@ -158,6 +158,17 @@ def _check_property(name: str, value: str) -> None:
         raise ValueError(f"{name[:100]} would tell a secret to everybody who asks for the configuration")
 
 
+def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
+    """Parses a JSON object of objects, by name of warehouse; returns each as JSON text."""
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise ValueError('write a table for each warehouse, or JSON such as {"default": {"region": "eu-north-1"}}')
+    return tuple((name, json.dumps(each)) for name, each in found.items())
+
+
 def parse_level(text: str) -> str:
     if text.lower() not in ("debug", "info", "warning", "error"):
         raise ValueError("choose debug, info, warning or error")

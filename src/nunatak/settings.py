@@ -29,6 +29,7 @@ from nunatak.setting_values import (
     parse_positive,
     parse_properties,
     parse_separator,
+    parse_tables,
 )
 
 PREFIX = "NUNATAK_"
@@ -62,6 +63,11 @@ class Setting:
         return PREFIX + self.name.upper()
 
 
+def _secret_tables(text: str) -> Secret:
+    parse_tables(text)
+    return Secret(text)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", str, "Address to listen on."),
     Setting("port", 8181, parse_port, "Port to listen on; 0 takes a free one and prints it."),
@@ -85,6 +91,29 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         str,
         "Location of the default warehouse; empty means the folder `warehouse` in the data folder.",
+    ),
+    Setting(
+        "storage",
+        (),
+        parse_tables,
+        "How the stores of warehouses are reached, by name of warehouse: a table of the file for each, such as "
+        "[storage.default], or JSON. Its fields are those of a storage profile: endpoint, region, role-arn, ….",
+    ),
+    Setting(
+        "storage_secrets",
+        Secret(""),
+        _secret_tables,
+        "The server's own credentials for these stores, by name of warehouse, in the same way: access-key-id and "
+        "secret-access-key, or account-key, or service-account-key; none: the usual chain of the cloud.",
+    ),
+    Setting("s3_endpoint", "", str, "Address of a store that speaks S3, for warehouses without `storage`; empty: AWS."),
+    Setting("s3_region", "us-east-1", str, "Region of S3 warehouses without `storage`."),
+    Setting("s3_access_key_id", "", str, "The server's own key for S3 warehouses without `storage_secrets`."),
+    Setting(
+        "s3_secret_access_key", Secret(""), Secret, "Its secret part; without both the usual chain of AWS applies."
+    ),
+    Setting(
+        "s3_role_arn", "", str, "Role that the server assumes to vend credentials, for warehouses without `storage`."
     ),
     Setting("default_warehouse", "default", str, "Name (and prefix) of the default warehouse."),
     Setting("warehouses", (), parse_pairs, "Further warehouses as name=location, separated by commas."),
@@ -178,6 +207,13 @@ SETTINGS: tuple[Setting, ...] = (
         86_400,
         parse_not_negative,
         "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
+    ),
+    Setting(
+        "object_sweep_seconds",
+        604_800,
+        parse_not_negative,
+        "How often it lists the metadata folders of warehouses on object stores for such files; every listing is paid "
+        "for, and only a server that was killed during a commit leaves any; 0: never.",
     ),
     Setting(
         "maintenance_lease_seconds",
@@ -306,6 +342,13 @@ class Settings:
     database_connections: int
     workers: int
     warehouse: str
+    storage: tuple[tuple[str, str], ...]
+    storage_secrets: Secret
+    s3_endpoint: str
+    s3_region: str
+    s3_access_key_id: str
+    s3_secret_access_key: Secret
+    s3_role_arn: str
     default_warehouse: str
     warehouses: tuple[tuple[str, str], ...]
     warehouse_roots: tuple[str, ...]
@@ -323,6 +366,7 @@ class Settings:
     cache_bytes: int
     sweep_seconds: int
     sweep_age_seconds: int
+    object_sweep_seconds: int
     maintenance_lease_seconds: int
     auth: tuple[str, ...]
     allow_open: bool
@@ -412,14 +456,14 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
 def _parse_value(setting: Setting, value: object, source: str) -> Any:
     if isinstance(value, list):
         value = ",".join(str(item) for item in value)
-    elif isinstance(value, dict) and setting.parse is parse_properties:
+    elif isinstance(value, dict) and setting.parse in (parse_properties, parse_tables, _secret_tables):
         value = json.dumps(value)
     elif isinstance(value, dict):
         value = ",".join(f"{name}={item}" for name, item in value.items())
     try:
         return setting.parse(str(value))
     except ValueError as error:
-        shown = without_password(str(value))
+        shown = "a secret" if isinstance(setting.default, Secret) else without_password(str(value))
         raise SettingsError(f"{setting.name} from {source} is {shown!r}: {error}") from error
 
 

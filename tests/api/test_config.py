@@ -117,7 +117,7 @@ def test_a_place_that_is_allowed_besides_the_warehouse_can_hold_tables(
         ("a b=file:///x", "cannot name a warehouse"),
         ("config=file:///x", "cannot name a warehouse"),
         ("default=file:///x", "two warehouses are named default"),
-        ("a=s3://bucket", "only file: locations are supported so far"),
+        ("a=ftp://host/x", "supported are file, s3, abfss, gs"),
         ("a=file:///x,b=file:///x/y", "overlap"),
         ("a", "write name=location"),
     ],

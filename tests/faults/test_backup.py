@@ -16,10 +16,12 @@ from uuid import uuid4
 import pytest
 import zstandard
 
-from nunatak.catalog.write_behind import read_compressed
+from nunatak.catalog.write_behind import content_reader
 from nunatak.database import backup, postgres_backup, sqlite_backup, statements
 from nunatak.database.backup_manifest import BackupRefused, checksum, manifest_path, read_manifest, write_manifest
 from nunatak.database.statements import read_migrations
+from nunatak.objectstore.local_storage import LocalStorage
+from nunatak.objectstore.store import ObjectStore
 from tests.support import mariadb
 from tests.support.catalogs.process import running_server
 from tests.support.found import await_true, find_tables
@@ -60,7 +62,8 @@ def postgres_homes(tmp_path: Path, postgres: PostgresServer) -> Homes:
 
 
 def make_backup(home: Home, file: Path, *, force: bool = False) -> None:
-    backup.back_up(home.database, file, NOW, lambda _: None, read_compressed, force=force)
+    with content_reader(ObjectStore(LocalStorage())) as read_compressed:
+        backup.back_up(home.database, file, NOW, lambda _: None, read_compressed, force=force)
 
 
 def restore(file: Path, home: Home, *, force: bool = False) -> backup.Restored:
@@ -189,7 +192,8 @@ def test_commits_between_two_steps_of_a_copy_are_not_in_it(
             metadata = caller.expect(200, "GET", f"{TABLES}/t1")["metadata"]
             caller.expect(200, "POST", f"{TABLES}/t1", append_to("t1", metadata, len(said), text))
 
-        backup.back_up(home.database, tmp_path / "b", NOW, append_meanwhile, read_compressed, force=False)
+        with content_reader(ObjectStore(LocalStorage())) as read_compressed:
+            backup.back_up(home.database, tmp_path / "b", NOW, append_meanwhile, read_compressed, force=False)
         assert len(caller.expect(200, "GET", f"{TABLES}/t1")["metadata"]["snapshots"]) == len(said) > 5
 
     second = sqlite_homes.new("second", warehouse=home.warehouse)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,11 +22,20 @@ LOG_LINES = (
 Log = dict[str, list[LogLine]]
 
 
-def find_tables(catalog: Path | str, port: int, names: Sequence[str], namespace: str = "faults") -> list[FoundTable]:
-    """Each table as the catalog, the disk and the commit log have it; `catalog` is a data folder or a database URL."""
+def find_tables(
+    catalog: Path | str,
+    port: int,
+    names: Sequence[str],
+    namespace: str = "faults",
+    objects: Mapping[str, bytes] | None = None,
+) -> list[FoundTable]:
+    """Each table as the catalog, the disk and the commit log have it; `catalog` is a data folder or a database URL.
+
+    `objects` are the files by location if they are not on this disk.
+    """
     log = read_log(catalog)
     with Caller(port) as caller:
-        return [_find_table(caller, log, f"/v1/namespaces/{namespace}/tables/{name}", name) for name in names]
+        return [_find_table(caller, log, f"/v1/namespaces/{namespace}/tables/{name}", name, objects) for name in names]
 
 
 def read_log(catalog: Path | str) -> Log:
@@ -44,18 +53,23 @@ def read_log(catalog: Path | str) -> Log:
     return log
 
 
-def _find_table(caller: Caller, log: Log, path: str, name: str) -> FoundTable:
+def _find_table(caller: Caller, log: Log, path: str, name: str, objects: Mapping[str, bytes] | None) -> FoundTable:
     answer = caller.expect(200, "GET", f"{path}?snapshots=all")
     lines = tuple(log.get(answer["metadata"]["table-uuid"], ()))
-    pointer = local_path(answer["metadata-location"])
+
+    def read(location: str) -> bytes | None:
+        if objects is not None:
+            return objects.get(location)
+        return local_path(location).read_bytes() if local_path(location).is_file() else None
+
     logged = [line.metadata_location for line in lines if line.metadata_location is not None]
     return FoundTable(
         name,
         answer["metadata-location"],
         answer["metadata"],
-        pointer.read_bytes() if pointer.is_file() else None,
+        read(answer["metadata-location"]),
         lines,
-        tuple(location for location in logged if not local_path(location).is_file()),
+        tuple(location for location in logged if read(location) is None),
     )
 
 

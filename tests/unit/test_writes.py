@@ -21,6 +21,7 @@ DIRECT_WRITES = {
     ("events/audit_buffer.py", "AuditBuffer.flush"): "the audit rows of reads and denials themselves",
     ("events/retention.py", "prune"): "deletes audit rows at the end of their retention, and brings its own audit row",
     ("events/seals.py", "seal_up_to"): "seals the audit rows themselves",
+    ("catalog/unpublished_files.py", "UnpublishedFiles.store"): "jobs that look at the files of failed commits",
     ("events/outbox.py", "number_events"): "assigns positions to events that are committed already",
     ("events/outbox.py", "_find_reader"): "adds a reader of events on first use",
     ("events/outbox.py", "_lease"): "leases the reader that hands events to the spool",
@@ -57,8 +58,8 @@ PUBLISHING = {"InsertPointer", "MovePointer", "write_new", "write_metadata"}
 PUBLISHED_BY = {
     ("catalog/publish.py", "_changes", "InsertPointer"): "sets a pointer",
     ("catalog/publish.py", "_changes", "MovePointer"): "moves a pointer",
-    ("catalog/publish.py", "_write_file", "write_new"): "writes a small file",
-    ("catalog/publish.py", "_write_file", "write_metadata"): "writes a large or compressed file",
+    ("catalog/publish.py", "_write_new_file", "write_new"): "writes a small file",
+    ("catalog/publish.py", "_write_new_file", "write_metadata"): "writes a large or compressed file",
     ("catalog/fsck_repair.py", "_rewrite_file", "write_metadata"): "restores a lost file from the database's copy",
 }
 

@@ -11,6 +11,7 @@ from nunatak.catalog.commit_contract import Progress
 from nunatak.catalog.contention import Contention, Writer
 from nunatak.catalog.large_work import LargeWork
 from nunatak.catalog.table_locks import TableLocks
+from nunatak.catalog.unpublished_files import UnpublishedFiles
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
 from nunatak.catalog.write_behind import WriteBehind
 from nunatak.database.store import Store
@@ -70,6 +71,7 @@ class Catalog:
     contention: Contention = field(default_factory=Contention)
     large_work: LargeWork = field(default_factory=LargeWork)
     job_added: asyncio.Event = field(default_factory=asyncio.Event)
+    unpublished: UnpublishedFiles = field(default_factory=UnpublishedFiles)
     spool: Spool | None = None  # None: this process does not spool events
     write_behind: WriteBehind | None = (
         None  # None: other servers use this database, and read the content stored with a pointer

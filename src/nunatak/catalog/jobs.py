@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nunatak.access.audit_rows import audit_row
-from nunatak.catalog import job_queue
+from nunatak.catalog import job_queue, unpublished_files
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import own_places
 from nunatak.catalog.job_queue import LEASE_MS, QueuedJob
@@ -27,7 +27,7 @@ from nunatak.catalog.shadows import find_shadow
 from nunatak.catalog.sweep import unlisted_metadata_files
 from nunatak.catalog.write import unaudited_event
 from nunatak.database.records import Change, ForgetAnswers, Key, Write
-from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound
+from nunatak.errors import BadRequest, CatalogError, Conflict, NotFound, ServiceUnavailable
 from nunatak.iceberg import table_metadata, view_metadata
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import parse_location
@@ -40,6 +40,7 @@ OUTAGE_SECONDS = 5.0  # pause after a database error
 RELEASE_SECONDS = 2.0
 MAX_PAUSE_MS = 3_600_000
 DELETES_AT_ONCE = 16
+OBJECTS_AT_ONCE = 1000  # the most that one request of S3 takes
 SERVER = "nunatak"  # the principal in the audit trail: the server itself
 
 
@@ -162,6 +163,10 @@ async def _run(catalog: Catalog, job: QueuedJob, lease: Lease) -> list[Change]:
     if job.kind == "remove-staged":
         await _remove_if_unused(catalog, warehouse, payload["location"])
         return []
+    if job.kind == unpublished_files.KIND:
+        if is_inside(warehouse, payload["location"]):
+            await unpublished_files.delete_unpublished(catalog.store, catalog.objects, payload)
+        return []
     raise BadRequest(f"unknown kind of job: {job.kind}")
 
 
@@ -260,6 +265,14 @@ def _key(payload: dict[str, Any]) -> Key:
 
 
 async def _delete(catalog: Catalog, files: list[str], lease: Lease) -> None:
-    for start in range(0, len(files), DELETES_AT_ONCE):
+    """Deletes the files; those of an object store in few requests."""
+    local = [path for path in files if parse_location(path).scheme == "file"]
+    for start in range(0, len(local), DELETES_AT_ONCE):
         lease.check()
-        await asyncio.gather(*(catalog.objects.delete(path) for path in files[start : start + DELETES_AT_ONCE]))
+        await asyncio.gather(*(catalog.objects.delete(path) for path in local[start : start + DELETES_AT_ONCE]))
+    objects = [path for path in files if parse_location(path).scheme != "file"] if len(local) < len(files) else []
+    for start in range(0, len(objects), OBJECTS_AT_ONCE):
+        lease.check()
+        failed = await catalog.objects.delete_many(objects[start : start + OBJECTS_AT_ONCE])
+        if failed:  # the job is run again
+            raise ServiceUnavailable(f"{len(failed)} objects could not be deleted, such as {failed[0]}")

@@ -20,14 +20,16 @@ from nunatak.catalog.pointers import (
     local_path,
     make_loaded,
     make_stored,
+    metadata_uuid,
     places_outside,
     stored_with_content,
     with_references,
 )
+from nunatak.catalog.unpublished_files import REFUSED_MS, UNKNOWN_SWAP_MS, UNKNOWN_WRITE_MS, UnpublishedFile
 from nunatak.catalog.write import entry, write
 from nunatak.catalog.write_behind import SMALL_BYTES
 from nunatak.database.records import AddJob, Change, InsertPointer, Key, Kind, MovePointer, Stored, StoredResponse
-from nunatak.errors import CatalogError, OutcomeUnknown
+from nunatak.errors import CatalogError, OutcomeUnknown, ServiceUnavailable
 from nunatak.iceberg import view_metadata
 from nunatak.iceberg.identifiers import Identifier, print_namespace
 from nunatak.iceberg.metadata_files import new_metadata_location
@@ -70,7 +72,11 @@ async def publish(
     commit_ids, versions = await _new_versions(catalog, changed)
     loaded = versions if len(changed) == len(publications) else _with_unchanged(publications, versions)
     # Files first: a pointer must never lead to a file that is not on disk.
-    written = await _write_files(catalog, changed, versions)
+    try:
+        written = await _write_files(catalog, changed, versions)
+    except asyncio.CancelledError:
+        _note_files(catalog, changed, versions, UNKNOWN_WRITE_MS)
+        raise
     try:
         changes = [
             change
@@ -81,7 +87,8 @@ async def publish(
         if changes or caller.key is not None:
             kept = answer or StoredResponse(200, metadata_location=loaded[0].metadata_location)
             await write(catalog, caller, changes, kept)
-    except OutcomeUnknown:
+    except (OutcomeUnknown, asyncio.CancelledError):
+        _note_files(catalog, changed, versions, UNKNOWN_SWAP_MS)
         raise  # A pointer may lead to the files: they stay.
     except CatalogError:
         await _delete_files(catalog, changed, written)
@@ -159,9 +166,18 @@ async def _write_files(catalog: Catalog, changed: Sequence[Publication], version
 
 
 async def _write_file(catalog: Catalog, publication: Publication, version: Loaded) -> Stored:
-    metadata, metadata_location, data = publication.after, version.metadata_location, version.data
     if publication.registered is not None:
-        return await make_stored(metadata_location, metadata, data)
+        return await make_stored(version.metadata_location, publication.after, version.data)
+    try:
+        return await _write_new_file(catalog, publication, version)
+    except OutcomeUnknown as error:
+        # No pointer will ever lead to the file, so the commit is refused; but the store may still create it.
+        _note_files(catalog, [publication], [version], UNKNOWN_WRITE_MS)
+        raise ServiceUnavailable(error.message, hint=error.hint) from error
+
+
+async def _write_new_file(catalog: Catalog, publication: Publication, version: Loaded) -> Stored:
+    metadata, metadata_location, data = publication.after, version.metadata_location, version.data
     if len(data) <= SMALL_BYTES and not metadata_location.endswith(".gz.metadata.json"):
         # A table may be committed to many times a second: write-behind stores the copy when commits pause.
         is_rewritten = publication.before is not None and isinstance(metadata, TableMetadata)
@@ -176,8 +192,25 @@ async def _delete_files(catalog: Catalog, changed: Sequence[Publication], writte
     """Delete the files of a refused change: no pointer leads to them. Registered files are not ours and stay."""
     kept = {each.registered.metadata_location for each in changed if each.registered is not None}
     ours = [each.metadata_location for each in written if each.metadata_location not in kept]
-    # A failed deletion must not replace the refusal that the client gets; a sweep can delete the file later.
-    await asyncio.gather(*map(catalog.objects.delete, ours), return_exceptions=True)
+    # A failed deletion must not replace the refusal that the client gets; the file is deleted later.
+    outcomes = await asyncio.gather(*map(catalog.objects.delete, ours), return_exceptions=True)
+    failed = {location for location, outcome in zip(ours, outcomes, strict=True) if outcome is not None}
+    for each in changed if failed else ():
+        for stored in written:
+            if stored.metadata_location in failed and stored.table_uuid == metadata_uuid(each.after):
+                _note_file(catalog, each, stored.metadata_location, REFUSED_MS)
+
+
+def _note_files(catalog: Catalog, changed: Sequence[Publication], versions: Sequence[Loaded], delay_ms: int) -> None:
+    """Notes the new files, to be deleted after a while if no pointer leads to them."""
+    for each, version in zip(changed, versions, strict=True):
+        if each.registered is None:
+            _note_file(catalog, each, version.metadata_location, delay_ms)
+
+
+def _note_file(catalog: Catalog, publication: Publication, metadata_location: str, delay_ms: int) -> None:
+    table_uuid, due_ms = metadata_uuid(publication.after), catalog.now_ms() + delay_ms
+    catalog.unpublished.add(UnpublishedFile(publication.key.catalog, metadata_location, table_uuid, due_ms))
 
 
 # Pointers

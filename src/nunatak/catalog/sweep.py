@@ -26,6 +26,7 @@ from nunatak.errors import CatalogError, InvalidMetadata, NotFound
 from nunatak.iceberg.conventions import METADATA_SUFFIX
 from nunatak.iceberg.metadata_files import version_of
 from nunatak.objectstore.location import parse_location
+from nunatak.objectstore.profile import LocalProfile
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +51,36 @@ class _Owner(msgspec.Struct, rename="kebab"):
     view_uuid: str | None = None
 
 
-async def run_sweeps(catalog: Catalog, every_seconds: float, age_seconds: float) -> None:
-    """Sweep periodically until cancelled; jitter spreads the sweeps of servers that start together."""
+async def run_sweeps(
+    catalog: Catalog, every_seconds: float, age_seconds: float, objects_every_seconds: float = 0
+) -> None:
+    """Sweep periodically until cancelled; jitter spreads the sweeps of servers that start together.
+
+    Object stores are swept at a pace of their own, not at all if it is 0. The first time is any within the period:
+    otherwise servers that are restarted more often would never get to it.
+    """
+    objects_at = time.monotonic() + objects_every_seconds * random.random()
     while True:
         await asyncio.sleep(every_seconds * random.uniform(0.8, 1.2))
+        with_objects = bool(objects_every_seconds) and time.monotonic() >= objects_at
+        if with_objects:
+            objects_at = time.monotonic() + objects_every_seconds * random.uniform(0.8, 1.2)
         try:
-            deleted = await sweep(catalog, int(age_seconds * 1000))
+            deleted = await sweep(catalog, int(age_seconds * 1000), with_object_stores=with_objects)
         except Exception:
             log.exception("the sweep of metadata files failed; the next one starts from the beginning")
         else:
             log.info("a sweep deleted %d metadata files", deleted)
 
 
-async def sweep(catalog: Catalog, age_ms: int) -> int:
+async def sweep(catalog: Catalog, age_ms: int, *, with_object_stores: bool = True) -> int:
     """Sweep every table once; returns the number of deleted files."""
     deleted, after = 0, Key("", "", "")
     while keys := await catalog.store.keys_after(after, PAGE):
         for key in keys:
+            warehouse = catalog.warehouses.get(key.catalog)
+            if not with_object_stores and warehouse is not None and not isinstance(warehouse.profile, LocalProfile):
+                continue
             started = time.monotonic()
             try:
                 deleted += len(await sweep_table(catalog, key, age_ms))

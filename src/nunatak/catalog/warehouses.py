@@ -90,7 +90,7 @@ class Warehouses(dict[str, WarehousePlace]):
     def _add(self, record: WarehouseRecord) -> None:
         try:
             place = self.place_of(record, self.open_secret(record))
-            self._objects.attach(self._objects.local, place.allowed)
+            self._objects.serve(place.profile, place.secret, place.allowed)
         except CatalogError as error:  # created under other settings
             self._refuse(record.name, error.message)
         except SettingsError as error:  # the key file lacks a key

@@ -8,7 +8,8 @@ the newest version is held in memory, and after a crash the content is read from
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import zstandard
 
@@ -18,7 +19,8 @@ from nunatak.database.records import Key, Write
 from nunatak.database.store import Store
 from nunatak.errors import CatalogError
 from nunatak.iceberg import table_metadata
-from nunatak.objectstore.location import parse_location, path_of
+from nunatak.objectstore.location import parse_location
+from nunatak.objectstore.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -111,19 +113,32 @@ def _compress(versions: Sequence[Loaded]) -> list[bytes]:
     return [compressor.compress(loaded.data) for loaded in versions]
 
 
-def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
-    """Returns the content of a metadata file, compressed; None if it is not a local, small file of this table."""
-    try:
-        place = parse_location(metadata_location)
-        if place.scheme != "file":
-            return None
-        with open(path_of(place), "rb") as file:
-            data = file.read(SMALL_BYTES + 1)
-        if len(data) > SMALL_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
-            return None
-    except (CatalogError, OSError):  # includes compressed files, which were stored with their commit
-        return None
-    return zstandard.ZstdCompressor(level=1).compress(data)
+@contextmanager
+def content_reader(objects: ObjectStore) -> Iterator[Callable[[str, str], bytes | None]]:
+    """Yields a function for a command, which has no event loop: it returns the content of a table's metadata file,
+    compressed, or None if the file is not a small one of this table. Closes `objects` in the end."""
+    with asyncio.Runner() as runner:
+
+        def read_compressed(metadata_location: str, table_uuid: str) -> bytes | None:
+            try:
+                data = runner.run(_read(objects, metadata_location))
+                if len(data) > SMALL_BYTES or table_metadata.decode(data).table_uuid != table_uuid:
+                    return None
+            except CatalogError:  # includes compressed files, which were stored with their commit
+                return None
+            return zstandard.ZstdCompressor(level=1).compress(data)
+
+        try:
+            yield read_compressed
+        finally:
+            runner.run(objects.close())
+
+
+async def _read(objects: ObjectStore, metadata_location: str) -> bytes:
+    place = parse_location(metadata_location)
+    if place.scheme == "file":  # a command may not know the warehouses of the server; the database is trusted
+        objects.attach(objects.local, [place.parent(len(place.segments) - 1)])
+    return await objects.read(metadata_location)
 
 
 async def run_write_behind(pending: WriteBehind) -> None:

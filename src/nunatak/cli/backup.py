@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nunatak import checks, server
-from nunatak.catalog.write_behind import read_compressed
+from nunatak.catalog.write_behind import content_reader
 from nunatak.cli.main import CommandRefused
 from nunatak.cli.options import setting_options
 from nunatak.cli.output import echo, print_facts, printable
@@ -36,7 +36,8 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
     FILE.manifest.json, which describes the content, is written beside it; keep both. Tables' files are not copied.
     """
     database = _database(settings, checks.sqlite_path)
-    with _progress("backing up") as progress:
+    objects = server.open_objects(settings, checks.read_places(settings)[0])
+    with content_reader(objects) as read_compressed, _progress("backing up") as progress:
         manifest = back_up(database, file, datetime.now(UTC), progress, read_compressed, force=force)
     print_facts({"backup": file, "manifest": manifest_path(file), **_facts(manifest)})
 
