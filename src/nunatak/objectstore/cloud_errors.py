@@ -55,7 +55,9 @@ def _failure_of(error: BaseException, text: str, status: int | None) -> Failure:
         return Failure.NO_BUCKET if _NO_BUCKET.search(text) else Failure.MISSING
     if name in ("AlreadyExistsError", "PreconditionError"):
         return Failure.TAKEN
-    if name in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
+    # S3 answers a request that deletes several objects with 200, and with a code for each that it refuses.
+    refuses_one = status is None and "code: AccessDenied" in text
+    if name in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403) or refuses_one:
         return Failure.DENIED
     if isinstance(error, ValueError) or name in ("InvalidPathError", "NotSupportedError"):
         return Failure.REFUSED
