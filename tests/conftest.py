@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from tests.support.catalogs.process import RunningServer, running_server
-from tests.support.object_stores import AzureEmulator, GcsEmulator, S3Emulator, azurite, gcs, ministack, seaweedfs
+from tests.support.object_stores import AzureEmulator, GcsEmulator, S3Emulator, azurite, gcs, ministack, moto, seaweedfs
 from tests.support.tool_cache import ToolMissing
 
 Say = Callable[[str], None]
@@ -73,6 +73,13 @@ def ministack_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Emul
 def seaweedfs_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Emulator]:
     """S3 with STS of another make: enforces session policies, checks every signature."""
     with _or_skip(seaweedfs(tmp_path_factory.mktemp("s3"))) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def moto_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Emulator]:
+    """S3 with STS that enforces nothing: every key may do everything."""
+    with moto(tmp_path_factory.mktemp("s3")) as store:
         yield store
 
 

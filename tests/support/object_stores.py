@@ -239,6 +239,15 @@ def _with_user_and_role(root: S3Emulator) -> S3Emulator:
 
 
 @contextlib.contextmanager
+def moto(folder: Path) -> Iterator[S3Emulator]:
+    """S3 and STS without enforcement: keys that STS gives out may do everything, whatever the policy says."""
+    port = free_port()
+    command = [_python_program("moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    with running_process("moto", command, accepts_connections(port), folder / "moto"):
+        yield S3Emulator("moto", f"http://127.0.0.1:{port}", "key", "secret", "arn:aws:iam::123456789012:role/vend")
+
+
+@contextlib.contextmanager
 def seaweedfs(folder: Path) -> Iterator[S3Emulator]:
     """S3 and STS of another make. A trust policy with an external id never matches there, so its role has none."""
     folder = folder / "seaweedfs"

@@ -134,6 +134,8 @@ MANAGEMENT_ROUTES: tuple[Route, ...] = (
           described=Operation(tag="Warehouses", request=ChangeWarehouseRequest, errors=(404, 409, 422))),
     Route("rotateWarehouseSecret", "POST", WAREHOUSE + "/secret", warehouses.rotate_secret, P.SERVER_ADMIN, S.SERVER, "Replace the secret of a warehouse", False, body_bytes=SMALL_BODY,
           described=Operation(tag="Warehouses", request=RotateSecretRequest, errors=(404, 409, 422))),
+    Route("checkWarehouse", "POST", WAREHOUSE + "/check", warehouses.check_warehouse, P.SERVER_ADMIN, S.SERVER, "Test the store of a warehouse", False, body_bytes=SMALL_BODY,
+          described=Operation(tag="Warehouses", errors=(404,))),
     Route("dropWarehouse", "DELETE", WAREHOUSE, warehouses.drop_warehouse, P.SERVER_ADMIN, S.SERVER, "Drop an empty warehouse", False,
           described=Operation(tag="Warehouses", errors=(404, 409))),
     Route("rotateKeys", "POST", BASE + "/keys/rotate", credentials.rotate_keys, P.SERVER_ADMIN, S.SERVER, "Sign tokens with a new key", False,

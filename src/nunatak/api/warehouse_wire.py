@@ -1,6 +1,6 @@
 """Request and response bodies of the management API about warehouses."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -9,6 +9,7 @@ from nunatak.api.wire import PagedResponse, Wire
 from nunatak.catalog.warehouse_record import Layout
 from nunatak.iceberg.shapes import Int, Long
 from nunatak.objectstore.profile import StorageProfile, StorageSecret
+from nunatak.objectstore.self_test import CheckStep
 
 WarehouseName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,64}$"})]
 Version = Annotated[Long, Meta(description="Grows with every change of the warehouse.")]
@@ -29,7 +30,9 @@ class Warehouse(Wire, frozen=True, kw_only=True):
     name: WarehouseName
     location: str
     allowed_locations: Annotated[list[str], Meta(description="Where tables may lie: its own location first.")]
-    configured: Annotated[bool, Meta(description="Whether the settings name it; it cannot be changed or dropped then.")]
+    configured: Annotated[
+        bool, Meta(description="Whether the settings define it; then it cannot be changed or dropped.")
+    ]
     default: bool
     version: Version
     storage: Annotated[str, Meta(extra_json_schema={"enum": ["local", "s3", "adls", "gcs"]})]
@@ -44,21 +47,13 @@ class Warehouse(Wire, frozen=True, kw_only=True):
     region: Region
 
 
-class TestStep(Wire, frozen=True):
-    """One step of the self-test of a store."""
-
-    name: str
-    outcome: Literal["ok", "warning", "failed"]
-    detail: Annotated[str, Meta(description="What was seen, and what to do about it.")]
-
-
 class CheckedWarehouse(Warehouse, frozen=True, kw_only=True):
-    steps: Annotated[list[TestStep], Meta(description="The self-test of the store; empty for a local folder.")]
+    steps: Annotated[list[CheckStep], Meta(description="The self-test of the store; empty for a local folder.")]
 
 
 class CheckWarehouseResponse(Wire, frozen=True):
     passed: Annotated[bool, Meta(description="Whether no step failed.")]
-    steps: list[TestStep]
+    steps: list[CheckStep]
 
 
 class ListWarehousesResponse(PagedResponse, frozen=True):

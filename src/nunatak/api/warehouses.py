@@ -31,6 +31,7 @@ from nunatak.catalog.warehouses import check_warehouse_name
 from nunatak.errors import BadRequest, Conflict
 from nunatak.objectstore.profile import LocalProfile, StorageProfile, StorageSecret
 from nunatak.objectstore.profile_checks import endpoints_of
+from nunatak.objectstore.self_test import CheckStep, passed
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ async def load_warehouse(request: Request) -> wire.Warehouse:
 
 
 @handler
-async def create_warehouse(request: Request) -> wire.Warehouse:
+async def create_warehouse(request: Request) -> wire.CheckedWarehouse:
     """Creates a warehouse after testing its store; this process serves it at once, others soon."""
     wanted = request.decode(CreateWarehouseRequest)
     warehouses, actor = request.catalog.warehouses, request.actor
@@ -81,14 +82,15 @@ async def create_warehouse(request: Request) -> wire.Warehouse:
         further_locations=tuple(wanted.further_locations),
     )
     place = await warehouse_changes.draft_new(warehouses, record, wanted.secret)
+    steps = await warehouse_changes.require_good_store(request.catalog, place)
     changes = warehouse_changes.create(actor, warehouses, record, place)
-    answer = await write_and_answer(request, changes, await _shown(request, place))
+    answer = await write_and_answer(request, changes, await _checked(request, place, steps))
     await warehouses.refresh()
     return answer
 
 
 @handler
-async def change_warehouse(request: Request) -> wire.Warehouse:
+async def change_warehouse(request: Request) -> wire.CheckedWarehouse:
     """Changes a warehouse if it is still at the version that the caller has seen; its store is tested before."""
     wanted = request.decode(ChangeWarehouseRequest)
     catalog, warehouses = request.catalog, request.catalog.warehouses
@@ -112,14 +114,15 @@ async def change_warehouse(request: Request) -> wire.Warehouse:
     secret = _kept_secret(request, before, after.profile) if wanted.secret is msgspec.UNSET else wanted.secret
     place = await warehouse_changes.draft_warehouse(warehouses, after, secret)
     await warehouse_changes.refuse_to_strand(catalog, before, after)
+    steps = await warehouse_changes.require_good_store(catalog, place)
     changes = warehouse_changes.change(request.actor, warehouses, before, after, place)
-    answer = await write_and_answer(request, changes, await _shown(request, place))
+    answer = await write_and_answer(request, changes, await _checked(request, place, steps))
     await warehouses.refresh()
     return answer
 
 
 @handler
-async def rotate_secret(request: Request) -> wire.Warehouse:
+async def rotate_secret(request: Request) -> wire.CheckedWarehouse:
     """Replaces the secret of a warehouse once the self-test has passed with the new one; no request fails meanwhile."""
     wanted = request.decode(RotateSecretRequest)
     warehouses = request.catalog.warehouses
@@ -129,8 +132,9 @@ async def rotate_secret(request: Request) -> wire.Warehouse:
     _check_version(record, record.version if wanted.version is None else wanted.version)
     after = msgspec.structs.replace(record, version=record.version + 1)
     place = await warehouse_changes.draft_warehouse(warehouses, after, wanted.secret)
+    steps = await warehouse_changes.require_good_store(request.catalog, place)
     changes = warehouse_changes.rotate_secret(request.actor, warehouses, record, place)
-    answer = await write_and_answer(request, changes, await _shown(request, place))
+    answer = await write_and_answer(request, changes, await _checked(request, place, steps))
     await warehouses.refresh()
     return answer
 
@@ -144,6 +148,20 @@ async def drop_warehouse(request: Request) -> None:
         raise Conflict(f"Warehouse {name} is one of the settings", hint="Take it out of the settings instead.")
     await write_changes(request, administration.drop_warehouse(request.actor, name))
     await warehouses.refresh()
+
+
+@handler
+async def check_warehouse(request: Request) -> wire.CheckWarehouseResponse:
+    """Tests the store of a warehouse on demand; the test writes and deletes a few small files."""
+    name, catalog = path_name(request), request.catalog
+    if not await securable_exists(request, securables.warehouse(name)):
+        raise catalog.no_such_warehouse(name)
+    steps = await warehouse_changes.check_store(catalog, catalog.warehouses[name])
+    answer = wire.CheckWarehouseResponse(passed(steps), steps)
+    row = administration.audit_change(
+        request.actor, "check-warehouse", securables.warehouse(name), {"passed": answer.passed}
+    )
+    return await write_and_answer(request, [row], answer)
 
 
 def _or(given: T | UnsetType, otherwise: T) -> T:
@@ -180,6 +198,11 @@ async def _seen_warehouses(request: Request, names: Sequence[str]) -> list[str]:
     return [
         name for name, place, rights in zip(names, places, held, strict=True) if await is_seen(request, place, rights)
     ]
+
+
+async def _checked(request: Request, each: WarehousePlace, steps: list[CheckStep]) -> wire.CheckedWarehouse:
+    shown = await _shown(request, each)
+    return wire.CheckedWarehouse(**msgspec.structs.asdict(shown), steps=steps)
 
 
 async def _shown(request: Request, each: WarehousePlace) -> wire.Warehouse:

@@ -10,11 +10,18 @@ from nunatak.catalog.catalog import Catalog
 from nunatak.catalog.warehouse_record import MAX_PLACES, WarehouseRecord, check_options, encode_json
 from nunatak.catalog.warehouses import WarehousePlace, Warehouses
 from nunatak.database.records import Change
-from nunatak.errors import AlreadyExists, BadRequest, Conflict, NoSuchWarehouse
+from nunatak.errors import AlreadyExists, BadRequest, Conflict, NoSuchWarehouse, StorageTestFailed
 from nunatak.objectstore.endpoints import check_endpoints
 from nunatak.objectstore.location import Location, parse_location
+from nunatak.objectstore.opening import open_storage
 from nunatak.objectstore.profile import LocalProfile, S3Profile, StorageProfile, StorageSecret
 from nunatak.objectstore.profile_checks import check_profile, check_residency, endpoints_of
+from nunatak.objectstore.scope_test import UNENFORCED
+from nunatak.objectstore.self_test import CheckStep, check_storage, passed
+
+UNSCOPED_HINT = (
+    "Use a store that enforces session policies, or --unscoped: then nothing is vended, and requests are signed"
+)
 
 
 def without_scope(profile: StorageProfile) -> StorageProfile:
@@ -71,6 +78,34 @@ async def refuse_to_strand(catalog: Catalog, before: WarehouseRecord, after: War
         for found in await catalog.store.find_overlapping(str(place), ancestors):
             if found.key.catalog == before.name:
                 raise Conflict(f"The location {text} cannot be taken away: tables of {before.name} lie in it")
+
+
+async def check_store(catalog: Catalog, place: WarehousePlace) -> list[CheckStep]:
+    """Runs the self-test on the store of a warehouse that exists or is to be made; returns its steps."""
+    storage = open_storage(place.profile, place.secret, place.allowed[0], catalog.objects.local)
+    try:
+        return await check_storage(storage, place.secret, place.allowed, region=place.region, read_only=place.read_only)
+    finally:
+        if storage is not catalog.objects.local:
+            await storage.close()
+
+
+async def require_good_store(catalog: Catalog, place: WarehousePlace) -> list[CheckStep]:
+    """Tests the store before a warehouse is created or changed; raises StorageTestFailed with the evidence.
+
+    A local folder is not tested: it is made by the first table.
+    """
+    if isinstance(place.profile, LocalProfile):
+        return []
+    steps = await check_store(catalog, place)
+    if not passed(steps):
+        told = "; ".join(f"{step.name}: {step.detail}" for step in steps if step.outcome == "failed")
+        unscoped = any(UNENFORCED in step.detail for step in steps)
+        raise StorageTestFailed(
+            f"The store of warehouse {place.name} failed the self-test, and nothing was changed. {told}",
+            hint=UNSCOPED_HINT if unscoped else None,
+        )
+    return steps
 
 
 def create(actor: Actor, warehouses: Warehouses, record: WarehouseRecord, place: WarehousePlace) -> list[Change]:

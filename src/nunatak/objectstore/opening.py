@@ -6,6 +6,7 @@ from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.objectstore.location import Location
 from nunatak.objectstore.profile import LocalProfile, StorageProfile, StorageSecret
 from nunatak.objectstore.storage import Storage
+from nunatak.objectstore.vending.vendors import make_vendor
 
 
 def open_storage(profile: StorageProfile, secret: StorageSecret | None, home: Location, local: LocalStorage) -> Storage:
@@ -16,4 +17,4 @@ def open_storage(profile: StorageProfile, secret: StorageSecret | None, home: Lo
     if isinstance(profile, LocalProfile):
         require_scheme(profile, home)
         return local
-    return CloudStorage(profile, secret, home)
+    return CloudStorage(profile, secret, home, vendor=make_vendor(profile, secret))
