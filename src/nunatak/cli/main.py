@@ -26,7 +26,7 @@ COMMANDS = {
     "view": ("nunatak.cli.view:view", "List, show, create, drop and rename views."),
     "register": ("nunatak.cli.register:register", "Add a table or view whose metadata file exists already."),
     "search": ("nunatak.cli.search:search", "Find tables and views by a part of their name."),
-    "warehouse": ("nunatak.cli.warehouse:warehouse", "List, create and drop warehouses."),
+    "warehouse": ("nunatak.cli.warehouse:warehouse", "List, show, create, change, check and drop warehouses."),
     "principal": ("nunatak.cli.principal:principal", "List, show, create, disable and drop principals."),
     "role": ("nunatak.cli.role:role", "List, create and drop roles, and look after their members."),
     "grant": ("nunatak.cli.grant:grant", "List, add and remove grants."),

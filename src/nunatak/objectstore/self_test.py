@@ -22,7 +22,7 @@ from nunatak.objectstore.vending.vendors import vends
 
 Outcome = Literal["ok", "warning", "failed"]
 
-MAX_SECONDS = 60.0  # a store that takes longer for a few dozen small requests cannot be used
+MAX_SECONDS = 40.0  # for a few dozen small requests; with the clean-up less than a command waits for its answer
 # AWS refuses requests whose signature is 15 minutes off; a credential that ends in an hour suffers long before.
 WARN_SKEW_SECONDS, MAX_SKEW_SECONDS = 30, 300
 
