@@ -59,6 +59,7 @@ from nunatak.events.spool import Spool, run_spool
 from nunatak.events.worker_pages import all_pages, offer_page, places_in
 from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.objectstore.store import ObjectStore
+from nunatak.objectstore.vending.cache import CredentialCache
 from nunatak.settings import Settings, SettingsError
 
 log = logging.getLogger(__name__)
@@ -281,6 +282,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         new_uuid=new_uuid,
         cache=MetadataCache(settings.cache_bytes),
         server_id=server_id,
+        credentials=CredentialCache(),
         namespace_separator=settings.namespace_separator,
         idempotency_seconds=settings.idempotency_seconds,
         maintenance_lease_seconds=settings.maintenance_lease_seconds,
@@ -298,6 +300,7 @@ async def build_app(settings: Settings, *, exclusive: bool = True) -> App:
         lambda: objects.written_bytes,
         lambda: app.audit.dropped if app.audit is not None else 0,
         lambda: catalog.spool.dropped if catalog.spool is not None else 0,
+        catalog.credentials.counts,
     )
     app = App(
         catalog,

@@ -209,6 +209,10 @@ PARAMETERS: Json = {
         {"type": "string", "enum": ["all", "refs"]},
         "Every snapshot, or only those that a branch or tag points at.",
     ),
+    "planId": parameter("query", "planId", STRING, "Accepted as the specification has it; changes nothing."),
+    "referenced-by": parameter(
+        "query", "referenced-by", STRING, "The views through which the table is read; accepted, changes nothing."
+    ),
     "purgeRequested": parameter("query", "purgeRequested", BOOLEAN, "Delete the table's files too."),
     "query": parameter("query", "query", STRING, "A part of the names to find."),
     "type": parameter("query", "type", {"type": "string", "enum": ["table", "view"]}, "Only tables, or only views."),

@@ -11,6 +11,7 @@ from nunatak.api.admission import is_seen
 from nunatak.api.http import Request, Response
 from nunatak.api.paging import MAX_PAGE, list_of
 from nunatak.api.route import handler
+from nunatak.api.storage_access import VENDED
 from nunatak.api.wire import (
     CatalogConfig,
     FoundEntry,
@@ -23,6 +24,7 @@ from nunatak.catalog import search as names
 from nunatak.database.records import Kind
 from nunatak.errors import BadRequest
 from nunatak.iceberg.identifiers import from_jdbc
+from nunatak.objectstore.vending.vendors import vends
 
 KINDS: dict[str, Kind] = {"table": "TABLE", "view": "VIEW"}
 
@@ -44,8 +46,11 @@ async def get_config(request: Request) -> CatalogConfig:
     if catalog.namespace_separator != "\x1f":
         # Clients expect it percent-encoded, and quote() leaves a dot as it is.
         overrides["namespace-separator"] = quote(catalog.namespace_separator, safe="").replace(".", "%2E")
+    defaults = {"warehouse": warehouse.location} if told else {}
+    if told and vends(warehouse.profile):
+        defaults["header.X-Iceberg-Access-Delegation"] = VENDED  # Spark and Flink ask for it only if told so
     return CatalogConfig(
-        defaults={**catalog.client_defaults, **({"warehouse": warehouse.location} if told else {})},
+        defaults={**catalog.client_defaults, **defaults},
         overrides=overrides,
         endpoints=request.context.endpoints,
         idempotency_key_lifetime=f"PT{catalog.idempotency_seconds}S",

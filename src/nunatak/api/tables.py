@@ -12,6 +12,7 @@ from nunatak.api.paging import list_of
 from nunatak.api.request_events import spool_report
 from nunatak.api.required_privileges import Declared, Need, entry_target
 from nunatak.api.route import handler
+from nunatak.api.storage_access import join_access, join_staged_access
 from nunatak.api.wire import (
     CommitTableResponse,
     CreateTableRequest,
@@ -71,8 +72,10 @@ async def create_table(request: Request) -> LoadResult[LoadTableResponse]:
         wanted.properties or {},
     )
     if wanted.stage_create:
-        return LoadResult(await tables.stage_table(request.catalog, request.warehouse, request.caller, table))
-    return load_result(await tables.create_table(request.catalog, request.warehouse, request.caller, table))
+        staged = await tables.stage_table(request.catalog, request.warehouse, request.caller, table)
+        return await join_staged_access(request, table.identifier, LoadResult(staged))
+    loaded = await tables.create_table(request.catalog, request.warehouse, request.caller, table)
+    return await join_access(request, table.identifier, loaded, load_result(loaded))
 
 
 @handler
@@ -93,8 +96,8 @@ async def load_table(request: Request) -> LoadResult[LoadTableResponse]:
         body = await request.catalog.large_work.run_if(is_large, loaded.with_refs_only)
         if fresh:  # the cache entry has grown by the refs-only response: its weight is counted again
             request.catalog.cache.keep(key_of(request.warehouse, identifier), loaded)
-        return LoadResult(body, loaded.refs_etag)
-    return load_result(loaded)
+        return await join_access(request, identifier, loaded, LoadResult(body, loaded.refs_etag))
+    return await join_access(request, identifier, loaded, load_result(loaded))
 
 
 @handler
@@ -173,7 +176,7 @@ async def register_table(request: Request) -> LoadResult[LoadTableResponse]:
         may_replace=request.known is None or request.replaces,
         shadow_of=check_source(wanted.shadow_of) if wanted.shadow_of is not None else None,
     )
-    return load_result(loaded)
+    return await join_access(request, identifier, loaded, load_result(loaded))
 
 
 @handler

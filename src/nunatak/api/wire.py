@@ -144,6 +144,16 @@ class StorageCredential(Wire, frozen=True):
     config: Properties
 
 
+class LoadCredentialsResponse(Wire, frozen=True, kw_only=True):
+    """A credential for the files of one table; an S3 credential is also there property by property."""
+
+    storage_credentials: list[StorageCredential]
+    s3_access_key_id: str | UnsetType = msgspec.field(default=UNSET, name="s3.access-key-id")
+    s3_secret_access_key: str | UnsetType = msgspec.field(default=UNSET, name="s3.secret-access-key")
+    s3_session_token: str | UnsetType = msgspec.field(default=UNSET, name="s3.session-token")
+    expiration_ms: Annotated[Long | UnsetType, Meta(description="How long the credential lives from now on.")] = UNSET
+
+
 class LoadTableResponse(Wire, frozen=True):
     """Made from the bytes of the metadata file, and not by encoding this type: see `catalog.cache.Loaded`."""
 

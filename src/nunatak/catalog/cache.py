@@ -16,6 +16,17 @@ PARSED_WEIGHT = 8  # Python objects take about eight times the bytes of the JSON
 NO_CONFIG = b',"config":{}}'  # the end of a response without members that depend on the caller
 
 
+class StorageFacts(msgspec.Struct, frozen=True, rename="kebab"):
+    """The part of table metadata that decides which files belong to the table."""
+
+    location: str
+    table_uuid: str = ""
+    properties: dict[str, str] = {}
+
+
+decode_storage_facts = msgspec.json.Decoder(StorageFacts).decode
+
+
 class Loaded:
     """The metadata of one location with the HTTP responses made from it; parsed only when a commit needs it."""
 
@@ -32,6 +43,7 @@ class Loaded:
         "path",
         "refs_answer",
         "refs_etag",
+        "storage_facts",
     )
 
     def __init__(self, metadata_location: str, pieces: Sequence[bytes | memoryview], path: str | None) -> None:
@@ -50,6 +62,7 @@ class Loaded:
         self.etag = f'"{digest}"'
         self.http_head: bytes | None = None
         self.refs_etag = f'"{digest}-refs"'
+        self.storage_facts: StorageFacts | None = None
 
     @classmethod
     def of_table(
@@ -79,6 +92,16 @@ class Loaded:
             self.parsed = table_metadata.decode(self.data)
         assert isinstance(self.parsed, TableMetadata)
         return self.parsed
+
+    def find_storage_facts(self) -> StorageFacts:
+        """Returns the places of a table, read once for each metadata file; parses nothing else of it."""
+        if self.storage_facts is None:
+            parsed = self.parsed
+            if isinstance(parsed, TableMetadata):
+                self.storage_facts = StorageFacts(parsed.location, parsed.table_uuid, dict(parsed.properties))
+            else:
+                self.storage_facts = decode_storage_facts(self.data)
+        return self.storage_facts
 
     def view(self) -> ViewMetadata:
         if self.parsed is None:

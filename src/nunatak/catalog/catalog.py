@@ -19,6 +19,7 @@ from nunatak.errors import NoSuchWarehouse
 from nunatak.events.spool import Spool
 from nunatak.objectstore.location import parse_location
 from nunatak.objectstore.store import ObjectStore
+from nunatak.objectstore.vending.cache import CredentialCache
 
 __all__ = ["Caller", "Catalog", "WarehousePlace"]
 
@@ -59,6 +60,7 @@ class Catalog:
     new_uuid: Callable[[], str]
     cache: MetadataCache
     server_id: str
+    credentials: CredentialCache
     namespace_separator: str = "\x1f"
     idempotency_seconds: int = 1800
     maintenance_lease_seconds: int = 90

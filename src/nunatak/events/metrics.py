@@ -9,6 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from nunatak.objectstore.vending.cache import BOUNDS as VENDING_BOUNDS
+from nunatak.objectstore.vending.cache import VendingCounts
+
 # Every metric once: name, type and description; the reference page is generated from it.
 METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_requests_total", "counter", "Requests by operation, method and status."),
@@ -24,6 +27,10 @@ METRICS: tuple[tuple[str, str, str], ...] = (
     ("nunatak_database_waiting", "gauge", "Requests that wait for a connection to become free."),
     ("nunatak_object_operations_total", "counter", "Reads, writes, deletes and stats of table files, by operation."),
     ("nunatak_metadata_written_bytes_total", "counter", "Bytes of the metadata files that were written."),
+    ("nunatak_credentials_issued_total", "counter", "Storage credentials issued to clients, by level."),
+    ("nunatak_credentials_cached_total", "counter", "Storage credentials that clients got from the cache."),
+    ("nunatak_credentials_refused_total", "counter", "Storage credentials that could not be issued, by reason."),
+    ("nunatak_credential_seconds", "histogram", "How long the token services of the stores took."),
     ("nunatak_cache_bytes", "gauge", "Bytes of metadata kept in memory."),
     ("nunatak_audit_dropped_total", "counter", "Reads and denials missing in the audit trail: too many at once."),
     (
@@ -65,11 +72,13 @@ class Metrics(Collector):
         written_bytes: Callable[[], int],
         audit_dropped: Callable[[], int] = lambda: 0,
         spool_dropped: Callable[[], int] = lambda: 0,
+        credentials: VendingCounts | None = None,
     ) -> None:
         # By operation, method and status: the number of requests in each bucket, then the sum of their seconds.
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._database, self._objects, self._cache, self._written_bytes = database, objects, cache, written_bytes
         self._audit_dropped, self._spool_dropped = audit_dropped, spool_dropped
+        self._credentials = credentials or VendingCounts()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -101,6 +110,7 @@ class Metrics(Collector):
         yield operations
         written = "nunatak_metadata_written_bytes"
         yield CounterMetricFamily(written, _MEANING[f"{written}_total"], value=self._written_bytes())
+        yield from self._of_credentials()
         yield GaugeMetricFamily("nunatak_cache_bytes", _MEANING["nunatak_cache_bytes"], value=self._cache())
         for name, dropped in (
             ("nunatak_audit_dropped", self._audit_dropped),
@@ -122,6 +132,23 @@ class Metrics(Collector):
         )
         for operation, entry in by_operation.items():
             seconds.add_metric([operation], list(zip(_LE, accumulate(entry[:-1]), strict=True)), entry[-1])
+        yield seconds
+
+    def _of_credentials(self) -> Iterable[Metric]:
+        counts = self._credentials
+        for name, label, values in (
+            ("nunatak_credentials_issued", "level", counts.issued),
+            ("nunatak_credentials_refused", "reason", counts.refused),
+        ):
+            family = CounterMetricFamily(name, _MEANING[f"{name}_total"], labels=[label])
+            for labelled, value in list(values.items()):
+                family.add_metric([labelled], value)
+            yield family
+        cached = "nunatak_credentials_cached"
+        yield CounterMetricFamily(cached, _MEANING[f"{cached}_total"], value=counts.hits)
+        seconds = HistogramMetricFamily("nunatak_credential_seconds", _MEANING["nunatak_credential_seconds"])
+        le = [*map(str, VENDING_BOUNDS), "+Inf"]
+        seconds.add_metric([], list(zip(le, accumulate(counts.seconds[:-1]), strict=True)), counts.seconds[-1])
         yield seconds
 
     def page(self) -> bytes:

@@ -62,13 +62,13 @@ def a_key(scope: CredentialScope = SCOPE, version: int = 1, warehouse: str = "la
 @in_a_loop
 async def test_a_credential_is_handed_out_for_half_of_its_life() -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock)
+    cache, vendor = CredentialCache(), CountingVendor(clock)
 
-    first = await cache.get(a_key(), vendor.vend)
+    first = await cache.get(a_key(), vendor.vend, clock)
     clock.ms += HOUR_MS // 2 - 1
-    again = await cache.get(a_key(), vendor.vend)
+    again = await cache.get(a_key(), vendor.vend, clock)
     clock.ms += 1
-    renewed = await cache.get(a_key(), vendor.vend)
+    renewed = await cache.get(a_key(), vendor.vend, clock)
 
     assert (first.credential, vendor.calls) == (again.credential, 2)
     assert renewed.credential != first.credential
@@ -79,7 +79,7 @@ async def test_a_credential_is_handed_out_for_half_of_its_life() -> None:
 @in_a_loop
 async def test_everything_that_decides_what_a_credential_opens_is_part_of_the_key() -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock)
+    cache, vendor = CredentialCache(), CountingVendor(clock)
     keys = [
         a_key(),
         a_key(version=2),
@@ -91,7 +91,7 @@ async def test_everything_that_decides_what_a_credential_opens_is_part_of_the_ke
         a_key(msgspec.structs.replace(SCOPE, table_uuid="another")),
     ]
 
-    kept = [await cache.get(key, vendor.vend) for key in keys]
+    kept = [await cache.get(key, vendor.vend, clock) for key in keys]
 
     assert len({each.credential.config["number"] for each in kept}) == len(keys) == vendor.calls
 
@@ -99,14 +99,14 @@ async def test_everything_that_decides_what_a_credential_opens_is_part_of_the_ke
 @in_a_loop
 async def test_requests_at_once_share_one_call_even_if_the_first_hangs_up() -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock)
+    cache, vendor = CredentialCache(), CountingVendor(clock)
     vendor.gate.clear()
 
-    waiting = [asyncio.create_task(cache.get(a_key(), vendor.vend)) for _ in range(50)]
+    waiting = [asyncio.create_task(cache.get(a_key(), vendor.vend, clock)) for _ in range(50)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     other = CountingVendor(clock)  # another table's call does not wait for this one
-    await cache.get(a_key(a_scope("s3://lake/wh/other")), other.vend)
+    await cache.get(a_key(a_scope("s3://lake/wh/other")), other.vend, clock)
     vendor.gate.set()
     answers = await asyncio.gather(*waiting, return_exceptions=True)
 
@@ -119,14 +119,14 @@ async def test_requests_at_once_share_one_call_even_if_the_first_hangs_up() -> N
 @in_a_loop
 async def test_an_error_is_not_kept(error: CatalogError) -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock)
+    cache, vendor = CredentialCache(), CountingVendor(clock)
     vendor.error = error
 
     for _ in range(2):
         with pytest.raises(type(error)):
-            await cache.get(a_key(), vendor.vend)
+            await cache.get(a_key(), vendor.vend, clock)
     vendor.error = None
-    await cache.get(a_key(), vendor.vend)
+    await cache.get(a_key(), vendor.vend, clock)
 
     assert vendor.calls == 3
     assert sum(cache.counts.refused.values()) == 2
@@ -137,23 +137,23 @@ async def test_an_error_is_not_kept(error: CatalogError) -> None:
 @in_a_loop
 async def test_no_credential_is_vended_that_ends_within_five_minutes(left_ms: int, is_vended: bool) -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock, left_ms)
+    cache, vendor = CredentialCache(), CountingVendor(clock, left_ms)
 
     if is_vended:
-        assert (await cache.get(a_key(), vendor.vend)).credential.expires_ms == clock.ms + left_ms
+        assert (await cache.get(a_key(), vendor.vend, clock)).credential.expires_ms == clock.ms + left_ms
     else:
         with pytest.raises(NoCredential, match="seconds"):
-            await cache.get(a_key(), vendor.vend)
+            await cache.get(a_key(), vendor.vend, clock)
 
 
 @pytest.mark.parametrize("life_ms", [310_000, 400_000, 600_000, 900_000])
 @in_a_loop
 async def test_a_kept_credential_never_has_less_than_five_minutes_left(life_ms: int) -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock), CountingVendor(clock, life_ms)
+    cache, vendor = CredentialCache(), CountingVendor(clock, life_ms)
 
     for _ in range(60):
-        kept = await cache.get(a_key(), vendor.vend)
+        kept = await cache.get(a_key(), vendor.vend, clock)
         assert kept.credential.expires_ms - clock.ms > 300_000
         clock.ms += 10_000
 
@@ -161,14 +161,14 @@ async def test_a_kept_credential_never_has_less_than_five_minutes_left(life_ms: 
 @in_a_loop
 async def test_the_cache_is_bounded_and_keeps_what_was_used_last() -> None:
     clock = Clock()
-    cache, vendor = CredentialCache(clock, max_credentials=3), CountingVendor(clock)
+    cache, vendor = CredentialCache(max_credentials=3), CountingVendor(clock)
     keys = [a_key(a_scope(f"s3://lake/wh/t{number}")) for number in range(4)]
     for key in (*keys[:3], keys[0], keys[3]):
-        await cache.get(key, vendor.vend)
+        await cache.get(key, vendor.vend, clock)
 
-    await cache.get(keys[0], vendor.vend)
+    await cache.get(keys[0], vendor.vend, clock)
     assert vendor.calls == 4
-    await cache.get(keys[1], vendor.vend)
+    await cache.get(keys[1], vendor.vend, clock)
     assert vendor.calls == 5
 
 

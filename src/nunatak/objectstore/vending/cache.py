@@ -22,6 +22,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seco
 
 # Warehouse, its version, scope. A changed profile or secret has a new version, and so new credentials.
 CacheKey = tuple[str, int, CredentialScope]
+Vend = Callable[[CredentialScope], Awaitable[VendedCredential]]
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -51,34 +52,34 @@ class CredentialCache:
     Concurrent requests for one key share one call. An error is given to those who wait for it and is not kept.
     """
 
-    def __init__(self, now_ms: Callable[[], int], max_credentials: int = MAX_CREDENTIALS) -> None:
-        self._now_ms, self._max = now_ms, max_credentials
+    def __init__(self, max_credentials: int = MAX_CREDENTIALS) -> None:
+        self._max = max_credentials
         self._kept: OrderedDict[CacheKey, Kept] = OrderedDict()
         self._running: dict[CacheKey, asyncio.Task[Kept]] = {}
         self.counts = VendingCounts()
 
-    async def get(self, key: CacheKey, vend: Callable[[CredentialScope], Awaitable[VendedCredential]]) -> Kept:
+    async def get(self, key: CacheKey, vend: Vend, now_ms: Callable[[], int]) -> Kept:
         """Returns a credential with more than half of its life left; raises Forbidden or NoCredential."""
         kept = self._kept.get(key)
-        if kept is not None and kept.renew_ms > self._now_ms():
+        if kept is not None and kept.renew_ms > now_ms():
             self._kept.move_to_end(key)
             self.counts.hits += 1
             return kept
         running = self._running.get(key)
         if running is None:
-            running = self._running[key] = asyncio.create_task(self._issue(key, vend))
+            running = self._running[key] = asyncio.create_task(self._issue(key, vend, now_ms))
             running.add_done_callback(lambda _: self._running.pop(key, None))
         else:
             self.counts.hits += 1
         # A caller that hangs up must not cancel the call that others wait for.
         return await asyncio.shield(running)
 
-    async def _issue(self, key: CacheKey, vend: Callable[[CredentialScope], Awaitable[VendedCredential]]) -> Kept:
-        scope, asked_ms, started = key[2], self._now_ms(), time.perf_counter()
+    async def _issue(self, key: CacheKey, vend: Vend, now_ms: Callable[[], int]) -> Kept:
+        scope, asked_ms, started = key[2], now_ms(), time.perf_counter()
         try:
             credential = await vend(scope)
-            if credential.expires_ms - self._now_ms() <= MIN_LEFT_MS:
-                left = max(0, credential.expires_ms - self._now_ms()) // 1000
+            if credential.expires_ms - now_ms() <= MIN_LEFT_MS:
+                left = max(0, credential.expires_ms - now_ms()) // 1000
                 raise NoCredential(f"The store issued a credential of {left} seconds, which is too short to be used")
         except CatalogError as error:
             name = "ungrantable" if isinstance(error, Forbidden) else "unavailable"
