@@ -35,6 +35,7 @@ ALLOWED = {
     "catalog/warehouse_record.py encode_json": COLUMN,
     "catalog/warehouses.py seal_secret": COLUMN,
     "catalog/tables.py _removal_job": JOB,
+    "catalog/temporary_access.py": COLUMN,
     "catalog/tables.py list_entries": HOT_LIST,
     "catalog/tables.py stage_table": LOADED,
     "database/changes.py json_list": PARAMETER,

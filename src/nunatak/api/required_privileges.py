@@ -21,6 +21,7 @@ from nunatak.api.wire import (
 )
 from nunatak.catalog.pointers import key_of
 from nunatak.catalog.tables import default_location
+from nunatak.catalog.temporary_access import find_access
 from nunatak.database.records import Kind
 from nunatak.errors import CatalogError, Forbidden, NoSuchNamespace, NoSuchTable, NoSuchView
 from nunatak.iceberg import commit_request, requirements, view_commit
@@ -177,6 +178,22 @@ async def to_replace_view(route: Declared, request: Request) -> list[Need]:
 async def with_answer(route: Declared, request: Request) -> list[Need]:
     """As `as_declared`, plus TABLE_READ_META: the response contains the metadata, as that of a load does."""
     return [Need(need.privilege | P.TABLE_READ_META, need.target) for need in await as_declared(route, request)]
+
+
+async def to_load_credentials(route: Declared, request: Request) -> list[Need]:
+    """As `as_declared`; for a table that is not there, what its temporary access needs.
+
+    Both are always looked up: the time of a response must not tell a hidden table from an absent one.
+    """
+    identifier = request.identifier("table")
+    key = key_of(request.warehouse, identifier)
+    kind = await request.catalog.store.find_kind(key)
+    found = await find_access(request.catalog, request.caller, key)
+    if kind is not None or found is None:
+        return await as_declared(route, request)
+    if found.state == "staged":
+        return [Need(P.TABLE_CREATE, namespace_target(request, identifier.namespace))]
+    return []  # the grants went with the table; the record holds what the caller could do until then
 
 
 async def to_register(route: Declared, request: Request) -> list[Need]:

@@ -7,15 +7,17 @@ from urllib.parse import quote
 
 import msgspec
 
+from nunatak.api.admission import require_current
 from nunatak.api.encoded import LoadResult, PackedHead, matches, pack_head
 from nunatak.api.http import COMPRESS_FROM_BYTES, Request, choose_encoding
 from nunatak.api.route import handler
 from nunatak.api.wire import LoadCredentialsResponse, StorageCredential
-from nunatak.catalog import storage_access, tables
+from nunatak.catalog import storage_access
 from nunatak.catalog.cache import NO_CONFIG, Loaded, StorageFacts, decode_storage_facts
 from nunatak.catalog.large_work import LARGE_METADATA_BYTES
 from nunatak.catalog.ownership import securable_of
-from nunatak.catalog.pointers import key_of
+from nunatak.catalog.pointers import find_pointer, key_of, not_found
+from nunatak.catalog.temporary_access import TemporaryAccess, find_access, scope_of_record
 from nunatak.database.records import Key
 from nunatak.errors import CatalogError, Forbidden
 from nunatak.iceberg.identifiers import Identifier
@@ -85,7 +87,7 @@ async def join_staged_access(request: Request, identifier: Identifier, result: L
     level = None
     if wants_credential(request) and not request.warehouse.read_only:
         level = AccessLevel.READ_WRITE  # the caller may create the table, and will own it
-    return await _joined(request, identifier, facts, level, result)
+    return await _joined(request, identifier, facts, level, result, staged=True)
 
 
 def wants_credential(request: Request) -> bool:
@@ -98,6 +100,8 @@ async def _joined(
     facts: StorageFacts,
     level: AccessLevel | None,
     result: LoadResult[Shape],
+    *,
+    staged: bool = False,
 ) -> LoadResult[Shape]:
     catalog, warehouse = request.catalog, request.warehouse
     try:
@@ -111,7 +115,7 @@ async def _joined(
     tags = _Tags(request, result.etag, level)
     if tags.match(request):
         return msgspec.structs.replace(result, caller_etag=tags.matched, not_modified=True)
-    kept = None if level is None else await _vended(request, key_of(warehouse, identifier), facts, level)
+    kept = None if level is None else await _vended(request, identifier, facts, level, staged=staged)
     joined: dict[str, Any] = {"caller_etag": tags.made(kept)}
     if kept is not None:
         secrets = kept.credential.config
@@ -121,23 +125,30 @@ async def _joined(
     return msgspec.structs.replace(result, config=config, **joined)
 
 
-async def _vended(request: Request, key: Key, facts: StorageFacts, level: AccessLevel) -> Kept | None:
+async def _vended(
+    request: Request, identifier: Identifier, facts: StorageFacts, level: AccessLevel, *, staged: bool
+) -> Kept | None:
     """Returns a credential, or None if none can be limited to the table.
 
     A store that issues none now fails a load, which the client repeats. It does not fail a create or register, which
     was carried out already.
     """
-    catalog, warehouse = request.catalog, request.warehouse
+    catalog, warehouse, caller = request.catalog, request.warehouse, request.caller
+    key = key_of(warehouse, identifier)
     try:
-        principal = request.caller.principal
-        scope = await storage_access.scope_of_table(catalog, warehouse, key, facts, principal, level)
-        return await storage_access.vend(catalog, warehouse, scope)
+        if staged:
+            scope = await scope_of_record(catalog, warehouse, caller, key, TemporaryAccess("staged", level, facts))
+        else:
+            scope = await storage_access.scope_of_table(catalog, warehouse, key, facts, caller.principal, level)
+        kept, given = await storage_access.vend(catalog, warehouse, scope)
     except Forbidden as error:
         log.warning("table %s: %s", facts.table_uuid, error.message)
     except CatalogError as error:
         if request.method == "GET":
             raise
         log.warning("table %s: %s", facts.table_uuid, error.message)
+    else:
+        return kept if given is level else msgspec.structs.replace(kept, renew_ms=0)
     return None
 
 
@@ -156,7 +167,9 @@ async def load_credentials(request: Request) -> LoadCredentialsResponse:
     identifier = request.identifier("table")
     catalog, warehouse = request.catalog, request.warehouse
     key = key_of(warehouse, identifier)
-    loaded = await tables.load_table(catalog, warehouse, identifier, request.caller.policy)
+    loaded = await find_pointer(catalog, key, "TABLE", request.caller.policy)
+    if loaded is None:
+        return await _temporary_credentials(request, identifier, key)
     if not vends(warehouse.profile):
         return LoadCredentialsResponse(storage_credentials=[])
     level = await level_of_caller(request, key)
@@ -171,11 +184,24 @@ async def load_credentials(request: Request) -> LoadCredentialsResponse:
     return await _credentials_of(request, identifier, facts.location, scope)
 
 
+async def _temporary_credentials(request: Request, identifier: Identifier, key: Key) -> LoadCredentialsResponse:
+    """Answers for a table that the caller staged or dropped; raises NoSuchTable if there is no record of that."""
+    catalog, warehouse = request.catalog, request.warehouse
+    await require_current(request)  # there was no pointer to read the policy version with
+    found = await find_access(catalog, request.caller, key)
+    if found is None:
+        raise await not_found(catalog, key, identifier, "TABLE")
+    if not vends(warehouse.profile):
+        return LoadCredentialsResponse(storage_credentials=[])
+    scope = await scope_of_record(catalog, warehouse, request.caller, key, found)
+    return await _credentials_of(request, identifier, found.facts.location, scope)
+
+
 async def _credentials_of(
     request: Request, identifier: Identifier, location: str, scope: CredentialScope
 ) -> LoadCredentialsResponse:
     catalog, warehouse = request.catalog, request.warehouse
-    kept = await storage_access.vend(catalog, warehouse, scope)
+    kept, _ = await storage_access.vend(catalog, warehouse, scope)
     secrets = kept.credential.config
     refresh = refresh_properties(warehouse.profile, credentials_path(request, identifier))
     where = catalog.objects.storage_of(scope.places[0]).client_config()

@@ -9,6 +9,7 @@ import msgspec
 
 from nunatak.database.records import Key
 from nunatak.iceberg import table_metadata, view_metadata
+from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 
@@ -21,10 +22,18 @@ class StorageFacts(msgspec.Struct, frozen=True, rename="kebab"):
 
     location: str
     table_uuid: str = ""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = {}  # only those that set where clients write
 
 
-decode_storage_facts = msgspec.json.Decoder(StorageFacts).decode
+def storage_facts(metadata: StorageFacts | TableMetadata) -> StorageFacts:
+    """Returns the facts without any other property."""
+    steering = {name: metadata.properties[name] for name in STEERING_PROPERTIES if name in metadata.properties}
+    return StorageFacts(metadata.location, metadata.table_uuid, steering)
+
+
+def decode_storage_facts(metadata: bytes | memoryview) -> StorageFacts:
+    """Reads the facts from the JSON of table metadata; the rest is only skipped."""
+    return storage_facts(msgspec.json.decode(metadata, type=StorageFacts))
 
 
 class Loaded:
@@ -96,9 +105,8 @@ class Loaded:
     def find_storage_facts(self) -> StorageFacts:
         """Returns the places of a table, read once for each metadata file; parses nothing else of it."""
         if self.storage_facts is None:
-            parsed = self.parsed
-            if isinstance(parsed, TableMetadata):
-                self.storage_facts = StorageFacts(parsed.location, parsed.table_uuid, dict(parsed.properties))
+            if isinstance(self.parsed, TableMetadata):
+                self.storage_facts = storage_facts(self.parsed)
             else:
                 self.storage_facts = decode_storage_facts(self.data)
         return self.storage_facts

@@ -6,6 +6,8 @@ again each time: an operator may have taken a location away from the warehouse s
 
 from collections.abc import Sequence
 
+import msgspec
+
 from nunatak.access.privileges import Privilege
 from nunatak.catalog.cache import StorageFacts
 from nunatak.catalog.catalog import Catalog, WarehousePlace
@@ -13,6 +15,7 @@ from nunatak.catalog.foreign_paths import owners_of_all, writers_around
 from nunatak.database.records import Key
 from nunatak.errors import BadRequest, Forbidden
 from nunatak.iceberg.chosen_places import places_of
+from nunatak.iceberg.metadata_files import slug
 from nunatak.objectstore.location import Location, require_inside
 from nunatak.objectstore.storage import AccessLevel, CredentialScope, Storage
 from nunatak.objectstore.vending.cache import Kept
@@ -43,14 +46,20 @@ def places_within(warehouse: WarehousePlace, facts: StorageFacts) -> tuple[Locat
     return tuple(own)
 
 
-async def refuse_places_of_others(catalog: Catalog, key: Key, places: Sequence[Location]) -> None:
-    """Raises Forbidden if any other live table or view lies in, around or inside one of the places."""
-    owners = await owners_of_all(catalog, places)
+async def refuse_places_of_others(catalog: Catalog, key: Key, places: Sequence[Location], table_uuid: str) -> None:
+    """Raises Forbidden if any other live table or view lies in, around or inside one of the places.
+
+    A folder that the catalog named after the table may lie in a place that another table writes to: no other table has
+    files in it.
+    """
     for place in places:
+        fresh = place.segments[-1:] == (f"{slug(key.name)}-{table_uuid}",)
         ancestors = [str(place.parent(size)) for size in range(len(place.segments))]
-        inside = [each.key for each in await catalog.store.find_overlapping(str(place), ancestors)]
-        around = await writers_around(catalog, key, place)
-        if any(other != key for other in (*inside, *around, *(owner for owner, _ in owners[place]))):
+        others = [each.key for each in await catalog.store.find_overlapping(str(place), ancestors)]
+        others += await writers_around(catalog, key, place, fresh=fresh)
+        if not fresh:
+            others += [owner for owner, _ in (await owners_of_all(catalog, [place]))[place]]
+        if any(other != key for other in others):
             raise Forbidden("No credential is issued for the table: it shares a place with another table or view")
 
 
@@ -60,7 +69,7 @@ async def scope_of_table(
     """Returns the scope of a stored table; raises Forbidden if its places are not its own any more."""
     places = places_within(warehouse, facts)
     # The database keeps the locations of tables apart. It does not do so for the places of steering properties.
-    await refuse_places_of_others(catalog, key, places[1:])
+    await refuse_places_of_others(catalog, key, places[1:], facts.table_uuid)
     return CredentialScope(principal, facts.table_uuid, places, level)
 
 
@@ -69,9 +78,24 @@ def storage_of(catalog: Catalog, warehouse: WarehousePlace, facts: StorageFacts)
     return catalog.objects.storage_of(places_within(warehouse, facts)[0])
 
 
-async def vend(catalog: Catalog, warehouse: WarehousePlace, scope: CredentialScope) -> Kept:
-    """Returns a credential of the cache, or a new one; the caller's rights were checked before."""
+async def vend(catalog: Catalog, warehouse: WarehousePlace, scope: CredentialScope) -> tuple[Kept, AccessLevel]:
+    """Returns a credential of the cache or a new one, and its level; the caller's rights were checked before.
+
+    The files of a shadow belong to another catalog: nobody gets a credential to write there.
+    """
+    key = (warehouse.name, warehouse.version, scope)
+    kept = catalog.credentials.find(key, catalog.now_ms())
+    if kept is not None:
+        return kept, scope.level
     storage = catalog.objects.storage_of(scope.places[0])
     if any(catalog.objects.storage_of(place) is not storage for place in scope.places):
         raise Forbidden("No credential is issued for the table: its places lie in different stores")
-    return await catalog.credentials.get((warehouse.name, warehouse.version, scope), storage.vend, catalog.now_ms)
+    if scope.level is AccessLevel.READ_WRITE and await _is_shadow(catalog, warehouse, scope.table_uuid):
+        scope = msgspec.structs.replace(scope, level=AccessLevel.READ)
+        key = (warehouse.name, warehouse.version, scope)
+    return await catalog.credentials.get(key, storage.vend, catalog.now_ms), scope.level
+
+
+async def _is_shadow(catalog: Catalog, warehouse: WarehousePlace, table_uuid: str) -> bool:
+    rows = await catalog.store.rows("find_shadow", {"catalog": warehouse.name, "uuid": table_uuid})
+    return any(state == "shadow" for _, state, _ in rows)

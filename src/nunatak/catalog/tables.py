@@ -12,7 +12,7 @@ from nunatak.access.decisions import PolicyChanged
 from nunatak.access.denials import explain_hint
 from nunatak.access.privileges import ENTRY_BITS, Privilege, names_of
 from nunatak.catalog import ownership
-from nunatak.catalog.cache import NO_CONFIG, Loaded
+from nunatak.catalog.cache import NO_CONFIG, Loaded, storage_facts
 from nunatak.catalog.catalog import Caller, Catalog, WarehousePlace
 from nunatak.catalog.foreign_paths import Registering, refuse_foreign
 from nunatak.catalog.pointers import (
@@ -27,10 +27,11 @@ from nunatak.catalog.pointers import (
 from nunatak.catalog.publish import Publication, publish
 from nunatak.catalog.shadows import Shadow, register_changes
 from nunatak.catalog.size_limits import MAX_TRIES, check_properties
+from nunatak.catalog.temporary_access import record_access, record_dropped
 from nunatak.catalog.warehouse_rules import check_format_version, require_writable
 from nunatak.catalog.write import entry, write
 from nunatak.database import refusals
-from nunatak.database.records import AddJob, DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse
+from nunatak.database.records import AddJob, Change, DeletePointer, Key, Kind, RenamePointer, SaveReport, StoredResponse
 from nunatak.database.store import PointerMoved
 from nunatak.errors import (
     AlreadyExists,
@@ -47,6 +48,8 @@ from nunatak.iceberg.identifiers import Identifier, Namespace, print_namespace, 
 from nunatak.iceberg.metadata_files import new_folder, plain_folder
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.objectstore.location import Location, parse_location, require_inside
+from nunatak.objectstore.profile import LocalProfile
+from nunatak.objectstore.storage import AccessLevel
 
 STAGED_MS = 86_400_000  # a day: longer than it takes to write a table's first files
 
@@ -90,13 +93,17 @@ async def stage_table(catalog: Catalog, warehouse: WarehousePlace, caller: Calle
     key = key_of(warehouse, wanted.identifier)
     metadata = await _new_metadata(catalog, warehouse, caller, key, wanted)
     place = parse_location(metadata.location)
-    # Only a requested location is checked: the default one ends in a new UUID.
-    if wanted.location is not None:
+    is_local = isinstance(warehouse.profile, LocalProfile)
+    # Without credentials only a requested location is checked: the default one ends in a new UUID.
+    if wanted.location is not None or not is_local:
         await _refuse_overlap(catalog, place)
     body = b'{"metadata":' + table_metadata.encode(metadata) + NO_CONFIG
     await asyncio.gather(*map(catalog.objects.make_folder, _local_folders(metadata)))
     # A job removes the folders if no table uses them after STAGED_MS.
-    changes = [_removal_job(catalog, warehouse, place)] if place.scheme == "file" else []
+    changes: list[Change] = [_removal_job(catalog, warehouse, place)] if place.scheme == "file" else []
+    if not is_local:
+        facts = storage_facts(metadata)
+        changes += record_access(catalog, caller, key, "staged", AccessLevel.READ_WRITE, facts)
     if changes or caller.key is not None:
         await write(catalog, caller, changes, StoredResponse(200, body=body))
     return body
@@ -250,13 +257,14 @@ async def list_entries(
 async def drop_entry(
     catalog: Catalog, warehouse: WarehousePlace, caller: Caller, identifier: Identifier, kind: Kind, *, purge: bool
 ) -> None:
-    """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches. Reads no file itself."""
+    """Delete the pointer; with `purge` a durable job deletes exactly the files it reaches."""
     require_writable(warehouse)
     key = key_of(warehouse, identifier)
     line = entry(catalog, caller, f"drop-{kind.lower()}")
     async with catalog.table_locks.acquire([key]):
         change = DeletePointer(key, kind, line, str(identifier), purge=purge)
-        await write(catalog, caller, [change, *ownership.revoke_all_grants(key)], StoredResponse(204))
+        access = await record_dropped(catalog, warehouse, caller, key) if kind == "TABLE" else []
+        await write(catalog, caller, [change, *ownership.revoke_all_grants(key), *access], StoredResponse(204))
         # Inside the lock: the next commit must not plan on the cached metadata of the dropped table.
         catalog.cache.forget(key)
     if purge:

@@ -58,12 +58,19 @@ class CredentialCache:
         self._running: dict[CacheKey, asyncio.Task[Kept]] = {}
         self.counts = VendingCounts()
 
+    def find(self, key: CacheKey, now_ms: int) -> Kept | None:
+        """Returns the credential that is kept for this key, or None."""
+        kept = self._kept.get(key)
+        if kept is None or kept.renew_ms <= now_ms:
+            return None
+        self._kept.move_to_end(key)
+        self.counts.hits += 1
+        return kept
+
     async def get(self, key: CacheKey, vend: Vend, now_ms: Callable[[], int]) -> Kept:
         """Returns a credential with more than half of its life left; raises Forbidden or NoCredential."""
-        kept = self._kept.get(key)
-        if kept is not None and kept.renew_ms > now_ms():
-            self._kept.move_to_end(key)
-            self.counts.hits += 1
+        kept = self.find(key, now_ms())
+        if kept is not None:
             return kept
         running = self._running.get(key)
         if running is None:
