@@ -162,6 +162,33 @@ CREATE TABLE `nunatak_migrations` (
   `name` varchar(255) NOT NULL,
   PRIMARY KEY (`number`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci;
+CREATE TABLE `nunatak_outbox` (
+  `sequence` bigint(20) NOT NULL AUTO_INCREMENT,
+  `event_id` varchar(64) NOT NULL,
+  `type` varchar(255) NOT NULL,
+  `catalog_name` varchar(255) DEFAULT NULL,
+  `table_namespace` varchar(255) DEFAULT NULL,
+  `table_name` varchar(255) DEFAULT NULL,
+  `securable` varchar(600) DEFAULT NULL,
+  `object_uuid` varchar(255) DEFAULT NULL,
+  `metadata_location` varchar(1000) DEFAULT NULL,
+  `previous_metadata_location` varchar(1000) DEFAULT NULL,
+  `snapshot_id` bigint(20) DEFAULT NULL,
+  `principal` text NOT NULL,
+  `request_id` text DEFAULT NULL,
+  `at_ms` bigint(20) NOT NULL,
+  `detail` mediumtext DEFAULT NULL,
+  `position` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`sequence`),
+  KEY `nunatak_outbox_by_position` (`position`,`sequence`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+CREATE TABLE `nunatak_outbox_readers` (
+  `reader` varchar(64) NOT NULL,
+  `position` bigint(20) NOT NULL,
+  `leased_by` varchar(255) DEFAULT NULL,
+  `until_ms` bigint(20) NOT NULL,
+  PRIMARY KEY (`reader`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
 CREATE TABLE `nunatak_outcomes` (
   `transaction_id` varchar(64) NOT NULL,
   `noted_at` timestamp NOT NULL DEFAULT current_timestamp(),
@@ -270,6 +297,7 @@ INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
-INSERT INTO nunatak_migrations VALUES (7, '0007_one_job_queue');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
+INSERT INTO nunatak_migrations VALUES (8, '0008_one_job_queue');
 INSERT INTO nunatak_migrations VALUES (9, '0009_warehouses');
 INSERT INTO nunatak_migrations VALUES (11, '0011_temporary_access');

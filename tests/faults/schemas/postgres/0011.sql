@@ -151,6 +151,38 @@ CREATE TABLE public.nunatak_migrations (
     number integer NOT NULL,
     name text NOT NULL
 );
+CREATE TABLE public.nunatak_outbox (
+    sequence bigint NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    catalog_name text,
+    table_namespace text,
+    table_name text,
+    securable text,
+    object_uuid text,
+    metadata_location text,
+    previous_metadata_location text,
+    snapshot_id bigint,
+    principal text NOT NULL,
+    request_id text,
+    at_ms bigint NOT NULL,
+    detail text,
+    "position" bigint
+);
+CREATE TABLE public.nunatak_outbox_readers (
+    reader text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL,
+    leased_by text,
+    until_ms bigint NOT NULL
+);
+ALTER TABLE public.nunatak_outbox ALTER COLUMN sequence ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.nunatak_outbox_sequence_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 CREATE TABLE public.nunatak_places (
     place text NOT NULL COLLATE pg_catalog."C",
     catalog_name text NOT NULL COLLATE pg_catalog."C",
@@ -282,6 +314,10 @@ ALTER TABLE ONLY public.nunatak_migration_documents
     ADD CONSTRAINT nunatak_migration_documents_pkey PRIMARY KEY (migration, document);
 ALTER TABLE ONLY public.nunatak_migrations
     ADD CONSTRAINT nunatak_migrations_pkey PRIMARY KEY (number);
+ALTER TABLE ONLY public.nunatak_outbox
+    ADD CONSTRAINT nunatak_outbox_pkey PRIMARY KEY (sequence);
+ALTER TABLE ONLY public.nunatak_outbox_readers
+    ADD CONSTRAINT nunatak_outbox_readers_pkey PRIMARY KEY (reader);
 ALTER TABLE ONLY public.nunatak_places
     ADD CONSTRAINT nunatak_places_pkey PRIMARY KEY (place, catalog_name, table_namespace, table_name);
 ALTER TABLE ONLY public.nunatak_policy
@@ -320,6 +356,7 @@ CREATE UNIQUE INDEX nunatak_jobs_by_open_key ON public.nunatak_jobs USING btree 
 CREATE INDEX nunatak_jobs_by_policy ON public.nunatak_jobs USING btree (policy, kind, job_id) WHERE (policy IS NOT NULL);
 CREATE INDEX nunatak_jobs_by_securable ON public.nunatak_jobs USING btree (securable, job_id) WHERE (securable IS NOT NULL);
 CREATE INDEX nunatak_jobs_by_table ON public.nunatak_jobs USING btree (table_uuid, job_id) WHERE (table_uuid IS NOT NULL);
+CREATE INDEX nunatak_outbox_by_position ON public.nunatak_outbox USING btree ("position", sequence);
 CREATE INDEX nunatak_places_by_table ON public.nunatak_places USING btree (catalog_name, table_namespace, table_name);
 CREATE INDEX nunatak_role_members_by_principal ON public.nunatak_role_members USING btree (principal, role);
 CREATE INDEX nunatak_tables_by_type ON public.iceberg_tables USING btree (catalog_name, table_namespace, COALESCE(iceberg_type, 'TABLE'::character varying), table_name);
@@ -331,6 +368,7 @@ INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
-INSERT INTO nunatak_migrations VALUES (7, '0007_one_job_queue');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
+INSERT INTO nunatak_migrations VALUES (8, '0008_one_job_queue');
 INSERT INTO nunatak_migrations VALUES (9, '0009_warehouses');
 INSERT INTO nunatak_migrations VALUES (11, '0011_temporary_access');

@@ -188,6 +188,29 @@ CREATE TABLE nunatak_migration_documents (
   changed_ms INTEGER NOT NULL,
   PRIMARY KEY (migration, document)
 );
+CREATE TABLE nunatak_outbox (
+  sequence INTEGER PRIMARY KEY,
+  event_id TEXT NOT NULL,
+  type TEXT NOT NULL,
+  catalog_name TEXT,
+  table_namespace TEXT,
+  table_name TEXT,
+  securable TEXT,
+  object_uuid TEXT,
+  metadata_location TEXT,
+  previous_metadata_location TEXT,
+  snapshot_id INTEGER,
+  principal TEXT NOT NULL,
+  request_id TEXT,
+  at_ms INTEGER NOT NULL,
+  detail TEXT
+);
+CREATE TABLE nunatak_outbox_readers (
+  reader TEXT PRIMARY KEY,
+  position INTEGER NOT NULL,
+  leased_by TEXT,
+  until_ms INTEGER NOT NULL
+);
 CREATE INDEX nunatak_jobs_by_due ON nunatak_jobs (runs_on, state, not_before_ms, job_id);
 CREATE UNIQUE INDEX nunatak_jobs_by_open_key ON nunatak_jobs (open_key) WHERE open_key IS NOT NULL;
 CREATE INDEX nunatak_jobs_by_table ON nunatak_jobs (table_uuid, job_id) WHERE table_uuid IS NOT NULL;
@@ -219,6 +242,7 @@ INSERT INTO nunatak_migrations VALUES (3, '0003_access');
 INSERT INTO nunatak_migrations VALUES (4, '0004_maintenance');
 INSERT INTO nunatak_migrations VALUES (5, '0005_trust');
 INSERT INTO nunatak_migrations VALUES (6, '0006_house');
-INSERT INTO nunatak_migrations VALUES (7, '0007_one_job_queue');
+INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
+INSERT INTO nunatak_migrations VALUES (8, '0008_one_job_queue');
 INSERT INTO nunatak_migrations VALUES (9, '0009_warehouses');
 INSERT INTO nunatak_migrations VALUES (11, '0011_temporary_access');
