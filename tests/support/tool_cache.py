@@ -1,8 +1,11 @@
-"""Programs that no Python package brings: built with Go or installed with npm once, then kept in a cache."""
+"""Programs that no Python package brings: built with Go, or installed with npm, Maven or pip once, then kept."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
+import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,6 +50,38 @@ def npm_program(name: str, package: str, version: str) -> Path:
     return program
 
 
+def maven_jars(name: str, version: str, poms: Mapping[str, str]) -> Path:
+    """Returns a folder with the runtime jars of each POM in a folder of its own, fetched if this is the first time."""
+    folder = cache_folder() / f"{name}-{version}"
+    if folder.exists():
+        return folder
+    _require("mvn", name)
+    with one_at_a_time(folder):
+        if not folder.exists():
+            _fetch_with_maven(poms, folder)
+    return folder
+
+
+def python_environment(name: str, packages: Sequence[str]) -> Path:
+    """Returns the Python of an environment with these packages, installed if this is the first time.
+
+    For engines whose libraries do not fit beside those of the other tests.
+    """
+    folder = cache_folder() / f"python-{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
+    python = folder / "bin" / "python"
+    done = folder / "done"
+    if done.exists():
+        return python
+    with one_at_a_time(folder):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            venv.create(folder, symlinks=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input"]
+            _run(["nice", "-n", "10", *pip, *packages], {})
+            done.touch()
+    return python
+
+
 def _require(tool: str, for_what: str) -> None:
     if shutil.which(tool) is None:
         raise ToolMissing(f"NOT RUN: {for_what} needs `{tool}`, which is not on the PATH")
@@ -82,6 +117,21 @@ def _install_with_npm(package: str, folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def _fetch_with_maven(poms: Mapping[str, str], folder: Path) -> None:
+    draft = folder.with_name(f"{folder.name}.build")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        for name, text in poms.items():
+            (draft / name).mkdir(parents=True)
+            pom = draft / f"{name.replace('/', '-')}.xml"
+            pom.write_text(text)
+            goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={draft / name}")
+            _run(["nice", "-n", "10", "mvn", "-q", "-B", "-f", str(pom), *goal], {})
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
     done = subprocess.run(
         command,
@@ -93,4 +143,4 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
         check=False,
     )
     if done.returncode:
-        raise InstallFailed(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+        raise InstallFailed(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
