@@ -28,6 +28,8 @@ FILES = (
     "tests/access/test_forged_oidc_tokens.py",
     "tests/backends/test_store.py",
     "tests/backends/test_object_store_emulators.py",
+    "tests/backends/test_storages.py",
+    "tests/backends/test_vending.py",
 )
 _BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)(?:,<[0-9.]+)?")
 
