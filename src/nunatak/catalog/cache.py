@@ -9,7 +9,7 @@ import msgspec
 
 from nunatak.database.records import Key
 from nunatak.iceberg import table_metadata, view_metadata
-from nunatak.iceberg.metadata_files import STEERING_PROPERTIES
+from nunatak.iceberg.conventions import STEERING_PROPERTIES
 from nunatak.iceberg.table_metadata import TableMetadata
 from nunatak.iceberg.view_metadata import ViewMetadata
 

@@ -371,4 +371,4 @@ INSERT INTO nunatak_migrations VALUES (6, '0006_house');
 INSERT INTO nunatak_migrations VALUES (7, '0007_outbox');
 INSERT INTO nunatak_migrations VALUES (8, '0008_one_job_queue');
 INSERT INTO nunatak_migrations VALUES (9, '0009_warehouses');
-INSERT INTO nunatak_migrations VALUES (11, '0011_temporary_access');
+INSERT INTO nunatak_migrations VALUES (10, '0010_temporary_access');
