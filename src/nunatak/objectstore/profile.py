@@ -36,6 +36,7 @@ class S3Profile(
     static_keys: bool = False  # hands the warehouse's own keys to clients: the last resort for stores without STS
     session_tags: bool = True  # names principal and table in the session; AWS only, its role must allow sts:TagSession
     session_seconds: Annotated[int, Meta(ge=MIN_SESSION_SECONDS, le=MAX_SESSION_SECONDS)] = 3600
+    verifies_bodies: bool | None = None  # whether the store compares a body with its signed hash; None: only AWS does
 
     @property
     def uses_path_style(self) -> bool:
