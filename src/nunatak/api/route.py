@@ -16,6 +16,7 @@ TOP_WORDS = frozenset({"v1", "config", "oauth", "namespaces", "tables", "views",
 
 SMALL_BODY = 64 * 1024  # a form, or a few names
 REPORT_BODY = 256 * 1024  # the metrics report of one scan
+SIGN_BODY = 4 * 1024 * 1024  # a delete of a thousand objects, as JSON text
 DOCUMENT_BODY = 1024 * 1024  # policies, roles, the results of a job
 ANY_BODY = 1 << 62  # as much as the setting max_body_bytes allows: schemas, snapshots and properties
 

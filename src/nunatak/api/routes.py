@@ -2,8 +2,8 @@
 # ruff: noqa: E501 - one line for each URL, and one for its OpenAPI description
 
 from nunatak.access.privileges import Privilege, Securable
-from nunatak.api import namespaces, oauth, required_privileges, service, storage_access, tables, views
-from nunatak.api.route import ANY_BODY, REPORT_BODY, SMALL_BODY, Operation, Route
+from nunatak.api import namespaces, oauth, remote_signing, required_privileges, service, storage_access, tables, views
+from nunatak.api.route import ANY_BODY, REPORT_BODY, SIGN_BODY, SMALL_BODY, Operation, Route
 from nunatak.api.wire import (
     CreateNamespaceRequest,
     CreateTableRequest,
@@ -13,6 +13,8 @@ from nunatak.api.wire import (
     MetricsReport,
     RegisterTableRequest,
     RegisterViewRequest,
+    RemoteSignRequest,
+    RemoteSignResponse,
     RenameRequest,
     TokenError,
     TokenRequest,
@@ -67,6 +69,8 @@ ROUTES: tuple[Route, ...] = (
           described=Operation(tag="Tables", errors=(404, 409))),
     Route("loadCredentials", "GET", ONE_TABLE + "/credentials", storage_access.load_credentials, P.TABLE_READ_META, S.TABLE, "Get a credential for the files of a table", needs=required_privileges.to_load_credentials, reads_pointer=True,
           described=Operation(tag="Tables", query=("planId", "referenced-by"), errors=(404,))),
+    Route("signRequest", "POST", ONE_TABLE + "/sign", remote_signing.sign_request, P.TABLE_READ_META, S.TABLE, "Sign a request to the store of a table", needs=required_privileges.to_load_credentials, reads_pointer=True, body_bytes=SIGN_BODY,
+          described=Operation(tag="Tables", request=RemoteSignRequest, response=RemoteSignResponse, errors=(404,))),
     Route("reportMetrics", "POST", ONE_TABLE + "/metrics", tables.report_metrics, P.TABLE_READ_META, S.TABLE,
           "Report metrics of a scan or commit", body_bytes=REPORT_BODY,
           described=Operation(tag="Tables", request=MetricsReport, errors=(404,))),

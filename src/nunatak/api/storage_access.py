@@ -22,6 +22,7 @@ from nunatak.database.records import Key
 from nunatak.errors import CatalogError, Forbidden
 from nunatak.iceberg.identifiers import Identifier
 from nunatak.objectstore.profile import LocalProfile
+from nunatak.objectstore.signing.signers import signs
 from nunatak.objectstore.storage import AccessLevel, CredentialScope
 from nunatak.objectstore.vending.cache import Kept
 from nunatak.objectstore.vending.vendors import refresh_properties, vends
@@ -29,7 +30,7 @@ from nunatak.objectstore.vending.vendors import refresh_properties, vends
 log = logging.getLogger(__name__)
 
 Shape = TypeVar("Shape")
-VENDED = "vended-credentials"
+VENDED, SIGNED = "vended-credentials", "remote-signing"
 # Fields of LoadCredentialsResponse by the property of an S3 credential that they repeat.
 FLAT_KEYS = {
     "s3_access_key_id": "s3.access-key-id",
@@ -39,6 +40,7 @@ FLAT_KEYS = {
 _STAGED_HEAD = b'{"metadata":'
 # ClickHouse puts the endpoint of `config` before every path a second time (ClickHouse#93283).
 _WITHOUT_ENDPOINT = "ClickHouse/"
+_PYICEBERG = "PyIceberg"
 
 
 def asked_delegation(request: Request) -> list[str]:
@@ -122,6 +124,8 @@ async def _joined(
         refresh = refresh_properties(warehouse.profile, credentials_path(request, identifier))
         joined["storage_credentials"] = [StorageCredential(facts.location.rstrip("/"), {**where, **secrets, **refresh})]
         config |= {**secrets, **refresh}
+    elif SIGNED in asked_delegation(request) and signs(warehouse.profile):
+        config |= signing_properties(request, identifier)
     return msgspec.structs.replace(result, config=config, **joined)
 
 
@@ -154,8 +158,26 @@ async def _vended(
 
 def credentials_path(request: Request, identifier: Identifier) -> str:
     """Returns the path of the table's credentials, relative to the catalog's address, as clients resolve it."""
+    return f"{_table_path(request, identifier)}/credentials"
+
+
+def _table_path(request: Request, identifier: Identifier) -> str:
     home = f"{quote(request.asked_warehouse, safe='')}/" if request.asked_warehouse else ""
-    return f"v1/{home}namespaces/{request.path_names[0]}/tables/{quote(identifier.name, safe='')}/credentials"
+    return f"v1/{home}namespaces/{request.path_names[0]}/tables/{quote(identifier.name, safe='')}"
+
+
+def signing_properties(request: Request, identifier: Identifier) -> dict[str, str]:
+    """Returns the properties by which Java 1.11, Java 1.12 and PyIceberg have their requests signed by the catalog."""
+    endpoint = f"{_table_path(request, identifier)}/sign"
+    properties = {
+        "s3.remote-signing-enabled": "true",
+        "signer.endpoint": endpoint,
+        "s3.signer.endpoint": endpoint,
+        "s3.signer": "S3V4RestSigner",
+    }
+    if (request.header(b"user-agent") or "").startswith(_PYICEBERG):
+        properties["py-io-impl"] = "pyiceberg.io.fsspec.FsspecFileIO"  # its other file system ignores the signer
+    return properties
 
 
 @handler
@@ -172,16 +194,40 @@ async def load_credentials(request: Request) -> LoadCredentialsResponse:
         return await _temporary_credentials(request, identifier, key)
     if not vends(warehouse.profile):
         return LoadCredentialsResponse(storage_credentials=[])
+    facts = await _facts_of(request, loaded)
+    scope = await _scope_of_caller(request, identifier, key, facts)
+    return await _credentials_of(request, identifier, facts.location, scope)
+
+
+async def scope_to_sign(request: Request) -> CredentialScope:
+    """Returns the places in which requests of the caller are signed; raises NoSuchTable or Forbidden.
+
+    Tables that the caller staged or just dropped have a scope, too: engines write before the commit and delete after
+    the drop. The files of a shadow belong to another catalog, so writes to it are not signed.
+    """
+    identifier = request.identifier("table")
+    catalog, warehouse = request.catalog, request.warehouse
+    key = key_of(warehouse, identifier)
+    loaded = await find_pointer(catalog, key, "TABLE", request.caller.policy)
+    if loaded is not None:
+        scope = await _scope_of_caller(request, identifier, key, await _facts_of(request, loaded))
+        return await storage_access.without_writes_to_shadows(catalog, warehouse, scope)
+    await require_current(request)  # there was no pointer to read the policy version with
+    found = await find_access(catalog, request.caller, key)
+    if found is None:
+        raise await not_found(catalog, key, identifier, "TABLE")
+    return await scope_of_record(catalog, warehouse, request.caller, key, found)
+
+
+async def _scope_of_caller(request: Request, identifier: Identifier, key: Key, facts: StorageFacts) -> CredentialScope:
     level = await level_of_caller(request, key)
     if level is None:
         raise Forbidden(
             f"Principal {request.caller.principal} may not read the data of {identifier}",
             hint="It needs TABLE_READ_DATA.",
         )
-    facts = await _facts_of(request, loaded)
     principal = request.caller.principal
-    scope = await storage_access.scope_of_table(catalog, warehouse, key, facts, principal, level)
-    return await _credentials_of(request, identifier, facts.location, scope)
+    return await storage_access.scope_of_table(request.catalog, request.warehouse, key, facts, principal, level)
 
 
 async def _temporary_credentials(request: Request, identifier: Identifier, key: Key) -> LoadCredentialsResponse:
@@ -225,7 +271,8 @@ class _Tags:
     def __init__(self, request: Request, etag: str | None, level: AccessLevel | None) -> None:
         warehouse, caller = request.warehouse, request.caller
         agent = (request.header(b"user-agent") or "").startswith(_WITHOUT_ENDPOINT)
-        varied = (warehouse.name, warehouse.version, level.value if level else "", caller.principal, agent)
+        signed = SIGNED in asked_delegation(request) and signs(warehouse.profile)
+        varied = (warehouse.name, warehouse.version, level.value if level else "", caller.principal, agent, signed)
         digest = hashlib.blake2b(repr(varied).encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
         self._stem = None if etag is None else f"{etag[:-1]}-{digest}"
         self._has_credential = level is not None

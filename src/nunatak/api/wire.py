@@ -154,6 +154,27 @@ class LoadCredentialsResponse(Wire, frozen=True, kw_only=True):
     expiration_ms: Annotated[Long | UnsetType, Meta(description="How long the credential lives from now on.")] = UNSET
 
 
+class RemoteSignRequest(Wire, frozen=True):
+    """A request to the store that a client without credentials wants signed."""
+
+    region: str
+    uri: str
+    method: Annotated[
+        str, Meta(extra_json_schema={"enum": ["PUT", "GET", "HEAD", "POST", "DELETE", "PATCH", "OPTIONS"]})
+    ]
+    headers: dict[str, list[str]]
+    properties: dict[str, str] | None = None
+    body: Annotated[str | None, Meta(description="Of a request that deletes several objects.")] = None
+    provider: Annotated[str | None, Meta(description="The kind of store; absent: s3.")] = None
+
+
+class RemoteSignResponse(Wire, frozen=True):
+    """The request to send: the URI as it was asked for, and the headers to add."""
+
+    uri: str
+    headers: dict[str, list[str]]
+
+
 class LoadTableResponse(Wire, frozen=True):
     """Made from the bytes of the metadata file, and not by encoding this type: see `catalog.cache.Loaded`."""
 

@@ -90,10 +90,18 @@ async def vend(catalog: Catalog, warehouse: WarehousePlace, scope: CredentialSco
     storage = catalog.objects.storage_of(scope.places[0])
     if any(catalog.objects.storage_of(place) is not storage for place in scope.places):
         raise Forbidden("No credential is issued for the table: its places lie in different stores")
-    if scope.level is AccessLevel.READ_WRITE and await _is_shadow(catalog, warehouse, scope.table_uuid):
-        scope = msgspec.structs.replace(scope, level=AccessLevel.READ)
-        key = (warehouse.name, warehouse.version, scope)
+    scope = await without_writes_to_shadows(catalog, warehouse, scope)
+    key = (warehouse.name, warehouse.version, scope)
     return await catalog.credentials.get(key, storage.vend, catalog.now_ms), scope.level
+
+
+async def without_writes_to_shadows(
+    catalog: Catalog, warehouse: WarehousePlace, scope: CredentialScope
+) -> CredentialScope:
+    """Returns the scope, for reading only if the table is a shadow."""
+    if scope.level is AccessLevel.READ_WRITE and await _is_shadow(catalog, warehouse, scope.table_uuid):
+        return msgspec.structs.replace(scope, level=AccessLevel.READ)
+    return scope
 
 
 async def _is_shadow(catalog: Catalog, warehouse: WarehousePlace, table_uuid: str) -> bool:

@@ -77,7 +77,7 @@ def _open_s3(profile: S3Profile, secret: S3Secret | None, bucket: str) -> Any:
         client_options=_client_options(profile.endpoint),
         retry_config=NO_RETRIES,
         # Always a provider: with plain keys obstore would add a session token that it finds in the environment.
-        credential_provider=_fixed_keys(secret) if secret is not None else _chain_of_botocore(),
+        credential_provider=_fixed_keys(secret) if secret is not None else chain_of_botocore(),
         **endpoint,
     )
 
@@ -92,7 +92,7 @@ def _fixed_keys(secret: S3Secret) -> Callable[[], dict[str, object]]:
     return lambda: keys
 
 
-def _chain_of_botocore() -> Callable[[], dict[str, object]]:
+def chain_of_botocore() -> Callable[[], dict[str, object]]:
     """Returns a provider that asks botocore's chain: environment, profile, container, instance."""
     session = load_library("botocore.session", "s3").get_session()
 

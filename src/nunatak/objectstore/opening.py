@@ -5,6 +5,7 @@ from nunatak.objectstore.cloud_stores import require_scheme
 from nunatak.objectstore.local_storage import LocalStorage
 from nunatak.objectstore.location import Location
 from nunatak.objectstore.profile import LocalProfile, StorageProfile, StorageSecret
+from nunatak.objectstore.signing.signers import make_signer
 from nunatak.objectstore.storage import Storage
 from nunatak.objectstore.vending.vendors import make_vendor
 
@@ -17,4 +18,4 @@ def open_storage(profile: StorageProfile, secret: StorageSecret | None, home: Lo
     if isinstance(profile, LocalProfile):
         require_scheme(profile, home)
         return local
-    return CloudStorage(profile, secret, home, vendor=make_vendor(profile, secret))
+    return CloudStorage(profile, secret, home, vendor=make_vendor(profile, secret), signer=make_signer(profile, secret))

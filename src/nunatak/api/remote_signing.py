@@ -1,0 +1,26 @@
+"""The handler that signs requests to the store for clients without credentials."""
+
+from nunatak.api.http import Request, Response, json_response
+from nunatak.api.storage_access import scope_to_sign
+from nunatak.api.wire import RemoteSignRequest, RemoteSignResponse
+from nunatak.errors import BadRequest, Forbidden
+from nunatak.objectstore.storage import SigningRequest
+
+# Java keeps a signature for 30 seconds by method and URI if the answer is private. Headers are not in its key, so only
+# requests without a body may be reused.
+_REUSABLE = ("GET", "HEAD")
+
+
+async def sign_request(request: Request) -> Response:
+    """Signs one request inside the table's places; the privileges are checked each time."""
+    wanted = request.decode(RemoteSignRequest)
+    if wanted.provider not in (None, "s3"):
+        raise BadRequest(f"Invalid provider: {wanted.provider[:50]!r}", hint="Only requests to S3 are signed.")
+    scope = await scope_to_sign(request)
+    storage = request.catalog.objects.storage_of(scope.places[0])
+    if any(request.catalog.objects.storage_of(place) is not storage for place in scope.places):
+        raise Forbidden("The request is not signed: the places of the table lie in different stores")
+    asked = SigningRequest(wanted.method, wanted.uri, wanted.region, wanted.headers, wanted.body)
+    signed = storage.sign(asked, scope)
+    lifetime = b"private" if wanted.method in _REUSABLE else b"no-cache"
+    return json_response(RemoteSignResponse(signed.uri, signed.headers), (b"cache-control", lifetime))
