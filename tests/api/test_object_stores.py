@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zstandard
 
@@ -17,6 +18,7 @@ from nunatak.catalog.sweep import sweep
 from nunatak.catalog.write_behind import content_reader
 from nunatak.errors import OutcomeUnknown
 from nunatak.server import open_objects
+from tests.api.conftest import MakeCatalog
 from tests.api.wire import (
     Answer,
     a_commit,
@@ -45,15 +47,7 @@ class CatalogOnS3:
         self._emulator = emulator
         self.bucket = emulator.new_bucket()
         self.location = f"s3://{self.bucket}/lake"
-        self.catalog = LocalCatalog(
-            data,
-            {
-                "NUNATAK_WAREHOUSE": self.location,
-                "NUNATAK_S3_ENDPOINT": proxy.endpoint,
-                "NUNATAK_S3_ACCESS_KEY_ID": emulator.access_key_id,
-                "NUNATAK_S3_SECRET_ACCESS_KEY": emulator.secret_access_key,
-            },
-        )
+        self.catalog = LocalCatalog(data, emulator.server_environment(self.location, proxy.endpoint))
         self.catalog.namespace("ns")
 
     def keys(self) -> set[str]:
@@ -372,6 +366,38 @@ def test_a_backup_holds_the_content_that_is_not_stored_yet(fast_lake: CatalogOnS
 
     assert content is not None
     assert json.loads(zstandard.decompress(content)) == committed["metadata"]
+
+
+@pytest.mark.parametrize("kind", ["azure", "gcs"])
+def test_tables_live_on_the_other_clouds_as_they_do_on_s3(
+    request: pytest.FixtureRequest, make_catalog: MakeCatalog, kind: str
+) -> None:
+    store = request.getfixturevalue(f"{kind}_store")
+    catalog = make_catalog(
+        warehouse=store.location(store.new_bucket(), "lake"),
+        storage=json.dumps({"default": msgspec.to_builtins(store.profile())}),
+        storage_secrets=json.dumps({"default": msgspec.to_builtins(store.secret())}),
+    )
+    catalog.namespace("ns")
+    objects = catalog.app.catalog.objects
+    home = catalog.app.catalog.warehouse("").location
+
+    async def files() -> list[str]:
+        return [str(place) async for place, _ in catalog.app.catalog.objects.walk(home)]
+
+    catalog.table("ns", "t")
+    ok(catalog.call("POST", T, a_commit(set_properties(a="1"))))
+    before = dict(objects.counts)
+    ok(catalog.call("POST", T, a_commit(add_snapshot(1), set_branch(1))))
+    loaded = catalog.load("ns", "t")
+    after = {name: count - before[name] for name, count in objects.counts.items() if count != before[name]}
+
+    assert after == {"write": 1}
+    assert len(catalog.run(files())) == 3
+    assert loaded["metadata-location"] in catalog.run(files())
+    assert catalog.call("DELETE", f"{T}?purgeRequested=true").status == 204
+    catalog.work_off_jobs()
+    assert catalog.run(files()) == []
 
 
 def test_clients_may_name_the_warehouse_by_its_location(fast_lake: CatalogOnS3) -> None:

@@ -24,12 +24,7 @@ def bucket(s3_store: S3Emulator) -> str:
 @pytest.fixture
 def catalog(tmp_path: Path, s3_store: S3Emulator, bucket: str) -> Iterator[RestCatalog]:
     """A server on S3 and a client with keys, wired by the location of the warehouse."""
-    environment = {
-        "NUNATAK_WAREHOUSE": f"s3://{bucket}/lake",
-        "NUNATAK_S3_ENDPOINT": s3_store.endpoint,
-        "NUNATAK_S3_ACCESS_KEY_ID": s3_store.access_key_id,
-        "NUNATAK_S3_SECRET_ACCESS_KEY": s3_store.secret_access_key,
-    }
+    environment = s3_store.server_environment(f"s3://{bucket}/lake")
     keys = {
         "s3.endpoint": s3_store.endpoint,
         "s3.region": REGION,

@@ -38,12 +38,7 @@ def test_a_killed_server_on_s3_loses_doubles_and_dangles_nothing(
     tmp_path: Path, ministack_store: S3Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, bucket = seeded("kill-on-s3"), ministack_store.new_bucket()
-    environment = {
-        "NUNATAK_WAREHOUSE": f"s3://{bucket}/lake",
-        "NUNATAK_S3_ENDPOINT": ministack_store.endpoint,
-        "NUNATAK_S3_ACCESS_KEY_ID": ministack_store.access_key_id,
-        "NUNATAK_S3_SECRET_ACCESS_KEY": ministack_store.secret_access_key,
-    }
+    environment = ministack_store.server_environment(ministack_store.location(bucket, "lake"))
     with running_server(tmp_path / "data", environment=environment) as server:
         tables = Rotation(server.port, open_at_once=max(3, WRITERS // 2), commits=COMMITS)
         run = writers(server.port, tables, chance, WRITERS)

@@ -94,6 +94,16 @@ class S3Emulator:
     def location(self, bucket: str, path: str = "") -> str:
         return f"s3://{bucket}/{path}".rstrip("/")
 
+    def server_environment(self, location: str, endpoint: str | None = None) -> dict[str, str]:
+        """The variables of a server whose default warehouse lies here; `endpoint` may name a proxy."""
+        return {
+            "NUNATAK_WAREHOUSE": location,
+            "NUNATAK_S3_ENDPOINT": endpoint or self.endpoint,
+            "NUNATAK_S3_REGION": REGION,
+            "NUNATAK_S3_ACCESS_KEY_ID": self.access_key_id,
+            "NUNATAK_S3_SECRET_ACCESS_KEY": self.secret_access_key,
+        }
+
     def assume_role(self, policy: Mapping[str, Any], seconds: int = 900) -> SessionKeys:
         """Returns keys of the role, limited by a session policy. ministack ends sessions of any length on time."""
         external = {"ExternalId": self.external_id} if self.external_id else {}
