@@ -49,7 +49,7 @@ def test_a_killed_server_on_s3_loses_doubles_and_dangles_nothing(
         found = find_tables(server.data, server.port, tables.names, objects=objects)
     sentences = findings([*run.attempts, *last.attempts], [*run.reads, *last.reads], found)
     left = orphans(objects, found)
-    monkeypatch.setattr(sweep, "REST", 0)  # nobody asks for anything meanwhile
+    monkeypatch.setattr(sweep, "SLEEP_FACTOR", 0)  # nobody asks for anything meanwhile
 
     async def sweep_once() -> int:
         async with opened_app(settings_of(server.data, environment)) as app:

@@ -36,6 +36,7 @@ ALLOWED = {
     "catalog/warehouses.py seal_secret": COLUMN,
     "catalog/tables.py _removal_job": JOB,
     "catalog/temporary_access.py": COLUMN,
+    "catalog/unpublished_files.py job": JOB,
     "catalog/tables.py list_entries": HOT_LIST,
     "catalog/tables.py stage_table": LOADED,
     "database/changes.py json_list": PARAMETER,
@@ -54,6 +55,7 @@ ALLOWED = {
     "objectstore/vending/gcs_token.py": "the access boundary that the token exchange is sent",
     "objectstore/vending/s3_policy.py policy_text": "the policy that STS is sent",
     "maintenance/worker_jobs.py": COLUMN,
+    "setting_values.py parse_tables": FILE,
     "settings.py": FILE,
 }
 

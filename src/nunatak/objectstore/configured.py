@@ -12,8 +12,6 @@ from nunatak.objectstore.profile import (
     S3Secret,
     StorageProfile,
     StorageSecret,
-    decode_profile,
-    decode_secret,
 )
 from nunatak.settings import Settings, SettingsError
 
@@ -37,7 +35,7 @@ def _profile(settings: Settings, name: str, kind: str) -> StorageProfile:
             region=settings.s3_region, endpoint=settings.s3_endpoint or None, role_arn=settings.s3_role_arn or None
         )
     try:
-        profile: StorageProfile = decode_profile(_with_type(json.loads(given or "{}"), kind))
+        profile: StorageProfile = msgspec.convert({"type": kind, **json.loads(given or "{}")}, StorageProfile)
     except msgspec.MsgspecError as error:
         raise SettingsError(f"storage of the warehouse {name}: {error}") from error
     return profile
@@ -51,15 +49,11 @@ def _secret(settings: Settings, name: str, kind: str) -> StorageSecret | None:
             raise SettingsError("s3_access_key_id and s3_secret_access_key belong together: set both, or none")
         return S3Secret(key, secret) if kind == "s3" and key else None
     try:
-        found: StorageSecret = decode_secret(_with_type(given, kind))
+        found: StorageSecret = msgspec.convert({"type": kind, **given}, StorageSecret)
     except msgspec.MsgspecError:
         # The error of msgspec may hold a part of what it could not read.
         raise SettingsError(f"storage_secrets of the warehouse {name} are not those of {kind}") from None
     return found
-
-
-def _with_type(given: dict[str, object], kind: str) -> bytes:
-    return msgspec.json.encode({"type": kind, **given})
 
 
 def _secrets(settings: Settings) -> dict[str, dict[str, object]]:
