@@ -287,3 +287,15 @@ def test_a_row_that_this_version_cannot_read_harms_no_other_warehouse(
     assert "warehouse later cannot be served" in caplog.text
     assert "warehouse locked cannot be served" in caplog.text
     assert local.call("POST", WAREHOUSES, {"name": "later"}).status == 409
+    assert "cannot be read" in refused(local.call("PATCH", f"{WAREHOUSES}/locked", {"version": 1}), 409)
+
+
+def test_a_check_refuses_an_endpoint_that_leads_elsewhere_now(
+    catalog: LocalCatalog, ministack_store: S3Emulator
+) -> None:
+    ok(catalog.call("POST", WAREHOUSES, a_lake(ministack_store)))
+    catalog.app.catalog.warehouses.private_endpoints = False
+
+    found = ok(catalog.call("POST", f"{WAREHOUSES}/lake/check"))
+
+    assert (found["passed"], [step["name"] for step in found["steps"]]) == (False, ["endpoint"])

@@ -297,5 +297,16 @@ def test_a_read_only_store_is_only_listed(ministack_store: S3Emulator) -> None:
 
     steps = check(ministack_store.profile(), ministack_store.secret(), location, read_only=True)
 
-    assert [*steps] == ["clock", "list"]
+    assert [*steps] == ["clock", "list", "vend", "scope: inside works", "scope: outside"]
     assert passed([*steps.values()])
+
+
+def test_the_scope_of_a_read_only_store_is_tested_too(moto_store: S3Emulator) -> None:
+    """Read credentials are vended there: without enforcement they open every table."""
+    bucket = moto_store.new_bucket()
+
+    steps = check(moto_store.profile(), moto_store.secret(), moto_store.location(bucket, "lake"), read_only=True)
+
+    assert failed(steps) == ["scope: outside"]
+    assert "listed s3://" in steps["scope: outside"].detail
+    assert keys_in(moto_store, bucket) == []

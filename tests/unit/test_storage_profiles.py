@@ -107,6 +107,10 @@ def test_every_address_that_a_profile_or_its_secret_names_is_checked() -> None:
         "https://t.example/",
     ]
     assert endpoints_of(S3, KEYS) == []
+    in_host, by_path = S3Profile(endpoint="https://a:9", path_style=False), S3Profile(endpoint="https://a:9")
+    places = [parse_location("s3://bucket/x")]
+    assert endpoints_of(in_host, KEYS, places) == ["https://a:9", "https://bucket.a:9"]
+    assert endpoints_of(by_path, KEYS, places) == ["https://a:9"]
 
 
 def test_a_warehouse_lies_in_the_region_that_it_declares() -> None:

@@ -32,6 +32,7 @@ from nunatak.errors import BadRequest, Conflict
 from nunatak.objectstore.profile import LocalProfile, StorageProfile, StorageSecret
 from nunatak.objectstore.profile_checks import endpoints_of
 from nunatak.objectstore.self_test import CheckStep, passed
+from nunatak.settings import SettingsError
 
 T = TypeVar("T")
 
@@ -179,7 +180,10 @@ def _check_version(record: WarehouseRecord, wanted: int) -> None:
 
 def _kept_secret(request: Request, before: WarehouseRecord, profile: StorageProfile) -> StorageSecret | None:
     """Returns the stored secret; raises BadRequest if it would be used at an address that it was not given for."""
-    secret = request.catalog.warehouses.open_secret(before)
+    try:
+        secret = request.catalog.warehouses.open_secret(before)
+    except SettingsError as error:
+        raise Conflict(f"The stored secret cannot be read: {error}", hint="Send the secret along.") from error
     if secret is not None and endpoints_of(profile, secret) != endpoints_of(before.profile, secret):
         raise BadRequest(
             "Another endpoint needs the secret again",

@@ -42,7 +42,7 @@ async def draft_warehouse(
     places = warehouses.places_of(record)
     check_profile(record.profile, secret, places)
     check_residency(record.profile, record.options.region)
-    endpoints = endpoints_of(record.profile, secret)
+    endpoints = endpoints_of(record.profile, secret, places)
     await check_endpoints(endpoints, allow_private=warehouses.private_endpoints)
     return warehouses.place_of(record, secret)
 
@@ -82,6 +82,12 @@ async def refuse_to_strand(catalog: Catalog, before: WarehouseRecord, after: War
 
 async def check_store(catalog: Catalog, place: WarehousePlace) -> list[CheckStep]:
     """Runs the self-test on the store of a warehouse that exists or is to be made; returns its steps."""
+    if not place.configured:  # what the name of the endpoint leads to may have changed; the settings are trusted
+        endpoints = endpoints_of(place.profile, place.secret, place.allowed)
+        try:
+            await check_endpoints(endpoints, allow_private=catalog.warehouses.private_endpoints)
+        except BadRequest as error:
+            return [CheckStep("endpoint", "failed", error.message)]
     storage = open_storage(place.profile, place.secret, place.allowed[0], catalog.objects.local)
     try:
         return await check_storage(storage, place.secret, place.allowed, region=place.region, read_only=place.read_only)

@@ -90,11 +90,13 @@ def _check_bearer(profile: AdlsProfile | GcsProfile, secret: StorageSecret | Non
         _service_account(secret.service_account_key)
 
 
-def endpoints_of(profile: StorageProfile, secret: StorageSecret | None) -> list[str]:
-    """Returns every URL that the profile or its secret tell the server to connect to."""
+def endpoints_of(profile: StorageProfile, secret: StorageSecret | None, places: Sequence[Location] = ()) -> list[str]:
+    """Returns every URL that the profile, its secret and its buckets tell the server to connect to."""
     found: list[str | None] = []
     if isinstance(profile, S3Profile):
         found = [profile.endpoint, profile.sts_endpoint]
+        if profile.endpoint is not None and not profile.uses_path_style:  # then the bucket is a part of the host name
+            found += [profile.endpoint.replace("://", f"://{place.authority}.", 1) for place in places]
     elif isinstance(profile, AdlsProfile):
         found = [profile.endpoint]
     elif isinstance(profile, GcsProfile):

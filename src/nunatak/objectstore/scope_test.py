@@ -5,6 +5,7 @@ whole warehouse and on another bucket. Every request goes straight to the store,
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from typing import Any, Literal
 from uuid import uuid4
@@ -20,6 +21,7 @@ from nunatak.objectstore.storage import AccessLevel, CredentialScope, Storage, V
 
 Step = tuple[str, Literal["ok", "warning", "failed"], str]
 TABLE = "00000000-0000-4000-8000-000000000000"
+_QUERY = re.compile(r"\?\S+")
 UNENFORCED = "The store does not enforce the scope of vended credentials"
 
 
@@ -42,6 +44,23 @@ async def check_scope(storage: Storage, secret: StorageSecret | None, folder: Lo
     steps.append(_step("scope: parent folder", await _parent_evidence(writer, folder)))
     steps.append(await _other_bucket(storage, secret, writer, folder.authority))
     return steps
+
+
+async def check_listing_scope(storage: Storage, folder: Location) -> list[Step]:
+    """Tests what can be tested with a read-only credential and without files: which folders can be listed."""
+    table = _inside(folder, "table")
+    try:
+        reader = _Client(storage, await storage.vend(_scope(table, AccessLevel.READ)))
+    except CatalogError as error:
+        return [("vend", "failed", f"No credential can be vended: {error.message}")]
+    inside = [] if await reader.list(table) is not None else ["clients could not list the folder vended to them"]
+    outside = [await reader.list(each) for each in (_inside(folder, "table0"), folder)]
+    outside += [await reader.list(folder.parent(len(folder.segments) - 1)), await reader.put(_inside(table, "new.txt"))]
+    return [
+        ("vend", "ok", ""),
+        _step("scope: inside works", inside, allowed=True),
+        _step("scope: outside", [each for each in outside if each is not None]),
+    ]
 
 
 def _scope(table: Location, level: AccessLevel) -> CredentialScope:
@@ -103,7 +122,9 @@ class _Client:
             # Some stores hide what they refuse behind a 404; what is tried exists, so that is a refusal, too.
             if failed.failure in (Failure.DENIED, Failure.MISSING, Failure.NO_BUCKET):
                 return None
-            return f"it cannot be told whether a client {done}: {failed.detail}"
+            # The address of a request to ADLS holds its signature.
+            detail = _QUERY.sub("?…", failed.detail)
+            return f"it cannot be told whether a client {done}: {detail}"
         return f"a credential for one table {done}"
 
 

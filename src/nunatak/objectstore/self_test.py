@@ -15,7 +15,7 @@ from nunatak.errors import CatalogError
 from nunatak.objectstore.location import Location
 from nunatak.objectstore.profile import LocalProfile, S3Profile, StorageSecret
 from nunatak.objectstore.s3_diagnosis import bucket_region, explain_s3_failure
-from nunatak.objectstore.scope_test import check_scope
+from nunatak.objectstore.scope_test import check_listing_scope, check_scope
 from nunatak.objectstore.storage import Storage
 from nunatak.objectstore.store_clock import StoreUnreachable, clock_skew_seconds
 from nunatak.objectstore.vending.vendors import vends
@@ -47,7 +47,10 @@ async def check_storage(
     region: str | None = None,
     read_only: bool = False,
 ) -> list[CheckStep]:
-    """Tests the store of a warehouse; `places` starts with its own location. Returns every step, never raises."""
+    """Tests the store of a warehouse; `places` starts with its own location. Returns every step, never raises.
+
+    With `read_only` no file is written: the keys may not allow it.
+    """
     steps: list[CheckStep] = []
     folder = _inside(places[0], f"nunatak-self-test-{uuid4()}")
     try:
@@ -55,8 +58,7 @@ async def check_storage(
             await _check_all(steps, storage, secret, places, folder, region, read_only=read_only)
     except TimeoutError:
         steps.append(CheckStep("time", "failed", f"The store took more than {MAX_SECONDS:.0f} s; see the steps before"))
-    if not read_only:
-        await _clean_up(steps, storage, folder)
+    await _clean_up(steps, storage, folder)
     return steps
 
 
@@ -85,7 +87,7 @@ async def _check_all(
         return
     if region is not None:
         steps.append(await _check_region(storage, secret, places, region))
-    if is_local or read_only:
+    if is_local:
         return
     if not vends(storage.profile):
         steps.append(CheckStep("scope", "ok", "Not tested: the warehouse vends no credentials"))
@@ -93,7 +95,8 @@ async def _check_all(
         why = "static-keys hands clients the keys of the warehouse: whoever reads one table can write every table"
         steps.append(CheckStep("scope", "warning", why))
     else:
-        steps += [CheckStep(*each) for each in await check_scope(storage, secret, folder)]
+        work = check_listing_scope(storage, folder) if read_only else check_scope(storage, secret, folder)
+        steps += [CheckStep(*each) for each in await work]
 
 
 # Files
