@@ -50,6 +50,7 @@ ON_ENTRY: dict[str, set[str]] = {
     "updateTable": {"TABLE_WRITE", "TABLE_ALTER"},
     "dropTable": {"TABLE_DROP"},
     "unregisterTable": {"TABLE_DROP"},
+    "loadCredentials": {"TABLE_READ_DATA"},
     "reportMetrics": {"TABLE_READ_META"},
     "renameTable": {"TABLE_ALTER", "TABLE_CREATE"},
     "commitTransaction": {"TABLE_WRITE"},
@@ -165,6 +166,8 @@ def request_for(operation: str, place: str) -> tuple[str, str, Any]:
             return "DELETE", f"{one}/tables/{table}", None
         case "unregisterTable":
             return "POST", f"{one}/tables/{table}/unregister", {}
+        case "loadCredentials":
+            return "GET", f"{one}/tables/{table}/credentials", None
         case "reportMetrics":
             return "POST", f"{one}/tables/{table}/metrics", {"report-type": "scan-report"}
         case "renameTable":

@@ -394,3 +394,19 @@ def test_a_local_table_is_answered_as_before(tmp_path: Path) -> None:
 
     assert (asked.body, asked.headers["etag"]) == (plain.body, plain.headers["etag"])
     assert credentials == {"storage-credentials": []}
+
+
+def test_a_repeated_create_gets_keys_again_and_none_are_stored(lake: Lake) -> None:
+    for number, staged in enumerate((False, True)):
+        key = {"Idempotency-Key": f"00000000-0000-4000-8000-00000000000{number}"}
+        body = a_table(f"t{number}", stage_create=staged)
+        first = ok(lake.call("POST", path_of("sales", "tables"), body, {**VENDED, **key}))
+        again = ok(lake.call("POST", path_of("sales", "tables"), body, {**VENDED, **key}))
+        plain = ok(lake.call("POST", path_of("sales", "tables"), body, key))
+
+        assert again == first
+        assert again["config"].keys() >= SECRETS
+        assert not SECRETS & plain["config"].keys()
+        stored = str(lake.rows("SELECT * FROM nunatak_idempotency")) + str(lake.rows("SELECT * FROM nunatak_audit"))
+        for name in SECRETS:
+            assert first["config"][name] not in stored

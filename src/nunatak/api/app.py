@@ -356,7 +356,7 @@ class App:
                 raise OutcomeUnknown(
                     "The request was applied, but the caller may no longer read its result"
                 ) from denial
-        return await replay_response(request, answer)
+        return await replay_response(route, request, answer)
 
     async def _first(self, route: Route, request: Request) -> Response:
         """Calls the handler and stores a deterministic error; a success is stored in the transaction of its change.

@@ -67,7 +67,7 @@ ROUTES: tuple[Route, ...] = (
     Route("unregisterTable", "POST", ONE_TABLE + "/unregister", tables.unregister_table, P.TABLE_DROP, S.TABLE,
           "Unregister a table and keep its files", needs=required_privileges.with_answer, body_bytes=SMALL_BODY,
           described=Operation(tag="Tables", errors=(404, 409))),
-    Route("loadCredentials", "GET", ONE_TABLE + "/credentials", storage_access.load_credentials, P.TABLE_READ_META, S.TABLE, "Get a credential for the files of a table", needs=required_privileges.to_load_credentials, reads_pointer=True,
+    Route("loadCredentials", "GET", ONE_TABLE + "/credentials", storage_access.load_credentials, P.TABLE_READ_DATA, S.TABLE, "Get a credential for the files of a table", needs=required_privileges.to_load_credentials, reads_pointer=True,
           described=Operation(tag="Tables", query=("planId", "referenced-by"), errors=(404,))),
     Route("signRequest", "POST", ONE_TABLE + "/sign", remote_signing.sign_request, P.TABLE_READ_META, S.TABLE, "Sign a request to the store of a table", needs=required_privileges.to_load_credentials, reads_pointer=True, body_bytes=SIGN_BODY,
           described=Operation(tag="Tables", request=RemoteSignRequest, response=RemoteSignResponse, errors=(404,))),

@@ -195,15 +195,31 @@ async def report_metrics(request: Request) -> None:
     spool_report(request, identifier)
 
 
-async def replay_response(request: Request, answer: StoredResponse) -> Response:
-    """Returns the stored response of an earlier request with the same Idempotency-Key."""
+async def replay_response(route: Declared, request: Request, answer: StoredResponse) -> Response:
+    """Returns the stored response of an earlier request with the same Idempotency-Key.
+
+    A credential is never stored: a create or register that is repeated gets one by the caller's current rights.
+    """
+    named = _named_table(route, request)
     if answer.metadata_location is None:
+        if named is not None and answer.status == 200 and answer.body is not None:  # a staged table
+            return (await join_staged_access(request, named, LoadResult(answer.body))).respond(request)
         return raw_json(answer.body, answer.status) if answer.body is not None else Response(answer.status)
     try:
         data = await request.catalog.objects.read_metadata(answer.metadata_location)
     except NotFound as error:
         return load_result(await _load_current(request, error)).respond(request)
-    return load_result(make_loaded(answer.metadata_location, data)).respond(request)
+    loaded = make_loaded(answer.metadata_location, data)
+    if named is None:
+        return load_result(loaded).respond(request)
+    return (await join_access(request, named, loaded, load_result(loaded))).respond(request)
+
+
+def _named_table(route: Declared, request: Request) -> Identifier | None:
+    """Returns the table that the body of a create or register names; None for other requests."""
+    if route.operation not in ("createTable", "registerTable"):
+        return None
+    return Identifier(request.namespace(), check_name(request.decode(NamedRequest).name, "table"))
 
 
 async def require_to_read(route: Declared, request: Request) -> None:
