@@ -19,11 +19,21 @@ from pathlib import Path
 from typing import Any
 
 import botocore.session
+import msgspec
 import trustme
 from azure.storage.blob import BlobServiceClient
 from botocore.config import Config
 
-from nunatak.objectstore.profile import AdlsProfile, AdlsSecret, GcsProfile, GcsSecret, S3Profile, S3Secret
+from nunatak.objectstore.profile import (
+    AdlsProfile,
+    AdlsSecret,
+    GcsProfile,
+    GcsSecret,
+    S3Profile,
+    S3Secret,
+    StorageProfile,
+    StorageSecret,
+)
 from tests.support.forwarding import forward, json_headers
 from tests.support.gcs_front import GcsFront, gcs_front
 from tests.support.ports import free_port
@@ -42,6 +52,16 @@ _EVERYTHING = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Actio
 
 def _new_name() -> str:
     return f"bucket-{uuid.uuid4().hex[:12]}"
+
+
+def server_settings(profile: StorageProfile, secret: StorageSecret, location: str) -> dict[str, str]:
+    """Returns the environment of a server whose default warehouse lies there."""
+    described = {"default": msgspec.to_builtins(profile)}
+    return {
+        "NUNATAK_WAREHOUSE": location,
+        "NUNATAK_STORAGE": json.dumps(described),
+        "NUNATAK_STORAGE_SECRETS": json.dumps({"default": msgspec.to_builtins(secret)}),
+    }
 
 
 @dataclass(frozen=True)
